@@ -1,0 +1,172 @@
+"""`ScriptedModel`: a model server that says what its script says, for a test or a demo.
+
+Owns the server's life: on the caller's event loop (`async with`) or on a thread of its own
+(`with`), and the verdict at the end of it.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from sandstream.testing.endpoints import Endpoints
+from sandstream.testing.http_server import HttpServer
+from sandstream.testing.journal import Journal, Request
+from sandstream.testing.script import Conversation, Script, ScriptError, as_conversation
+from sandstream.testing.steps import Step
+
+
+class ScriptedModel:
+    """An OpenAI-compatible server on loopback that answers from a script.
+
+    A request is answered by the conversation script that matches it, else by the next step of the
+    ordered list, else by the default conversation, else with HTTP 500. When the context ends
+    without an exception, unexpected requests and unused steps raise `ScriptError`; with
+    `strict=False` they do not. `journal_path` also writes the journal to a file; `bodies=False`
+    keeps request bodies out of it, for long benchmarks.
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[Step] = (),
+        *,
+        conversations: Iterable[Conversation] = (),
+        default: Conversation | Sequence[Step] | None = None,
+        strict: bool = True,
+        port: int = 0,
+        journal_path: str | os.PathLike[str] | None = None,
+        bodies: bool = True,
+        models: Sequence[str] = ("scripted",),
+    ) -> None:
+        script = Script(
+            steps=tuple(steps),
+            conversations=tuple(conversations),
+            default=as_conversation(default),
+        )
+        self._strict = strict
+        self._asked_port = port
+        self._port: int | None = None
+        self._journal = Journal(journal_path, bodies=bodies)
+        self._endpoints = Endpoints(script, self._journal, tuple(models))
+        self._server = HttpServer(self._endpoints)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+
+    @classmethod
+    def from_script(
+        cls,
+        script: Script,
+        *,
+        strict: bool = True,
+        port: int = 0,
+        journal_path: str | os.PathLike[str] | None = None,
+        bodies: bool = True,
+    ) -> "ScriptedModel":
+        """A server for a `Script`, for instance one read by `Script.from_json`."""
+        return cls(
+            script.steps,
+            conversations=script.conversations,
+            default=script.default,
+            strict=strict,
+            port=port,
+            journal_path=journal_path,
+            bodies=bodies,
+        )
+
+    @property
+    def base_url(self) -> str:
+        """What to give the client, with `/v1`."""
+        if self._port is None:
+            raise RuntimeError("the scripted model is not running: enter it with `async with`")
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def journal(self) -> list[Request]:
+        """Every request so far, in the order of arrival."""
+        return self._journal.requests
+
+    @property
+    def requests(self) -> list[dict[str, object]]:
+        """The bodies of the journal."""
+        return [request.body for request in self._journal.requests]
+
+    async def wait_for_requests(self, count: int, timeout_s: float = 10.0) -> list[Request]:
+        """The first `count` requests, as soon as they have come. Works from any loop or thread."""
+        await self._journal.wait_for(count, timeout_s)
+        return self.journal[:count]
+
+    def problems(self) -> list[str]:
+        """Unexpected requests and unused steps, one line each; empty if all went by the script."""
+        lines = [
+            f"unexpected request {request.number} ({request.api}): {request.problem}"
+            for request in self.journal
+            if request.unexpected
+        ]
+        return lines + [f"unused step: {line}" for line in self._endpoints.unused()]
+
+    def check(self) -> None:
+        """Raise `ScriptError` if there are problems."""
+        if problems := self.problems():
+            raise ScriptError("the script was not followed:\n  " + "\n  ".join(problems))
+
+    async def __aenter__(self) -> Self:
+        self._port = await self._server.start(self._asked_port)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._server.stop()
+        self._end(raised)
+
+    def __enter__(self) -> Self:
+        started: threading.Event = threading.Event()
+        failure: list[BaseException] = []
+        self._thread = threading.Thread(
+            target=self._run_thread, args=(started, failure), name="scripted-model", daemon=True
+        )
+        self._thread.start()
+        started.wait()
+        if failure:
+            self._thread.join()
+            raise failure[0]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._thread is not None and self._loop is not None and self._stopping is not None
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._end(raised)
+
+    def _run_thread(self, started: threading.Event, failure: list[BaseException]) -> None:
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._stopping = asyncio.Event()
+            try:
+                self._port = await self._server.start(self._asked_port)
+            except OSError as refused:
+                failure.append(refused)
+                return
+            finally:
+                started.set()
+            await self._stopping.wait()
+            await self._server.stop()
+
+        asyncio.run(serve())
+
+    def _end(self, raised: BaseException | None) -> None:
+        self._port = None
+        self._journal.close()
+        if self._strict and raised is None:
+            self.check()

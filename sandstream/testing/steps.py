@@ -1,0 +1,230 @@
+"""The steps of a script: what the model says, or how it fails, and when.
+
+Owns the `Step` struct, its JSON form and the builders that users call. A step is immutable; every
+option returns a changed copy, so one step may be used in several scripts. Knows nothing of HTTP and
+nothing of either API's wire format.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from sandstream.testing.journal import Request
+
+
+class Text(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="text"):
+    text: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tool_call"):
+    name: str
+    arguments: dict[str, Any] | str
+    """An object, or the exact text to send, which may be invalid JSON."""
+    call_id: str | None = None
+
+    @property
+    def arguments_text(self) -> str:
+        if isinstance(self.arguments, str):
+            return self.arguments
+        return msgspec.json.encode(self.arguments).decode()
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="refusal"):
+    text: str
+
+
+class Reasoning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="reasoning"):
+    text: str
+    """The summary; empty for a model that does not tell its reasoning."""
+
+
+Item = Text | ToolCall | Refusal | Reasoning
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Token counts of one answer. Without it the server estimates them from the text."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="answer"):
+    items: tuple[Item, ...] = ()
+    usage: Usage | None = None
+    status: Literal["completed", "failed", "incomplete"] = "completed"
+    reason: str = ""
+    """The error code of a failed answer, the reason of an incomplete one."""
+    message: str = ""
+
+
+class HttpError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
+    status: int
+    code: str | None = None
+    message: str = ""
+    kind: str = ""
+    """OpenAI's `type`; derived from the status if empty."""
+    retry_after_s: float | None = None
+
+
+class Drop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="drop"):
+    after_bytes: int | None = None
+    """Close the socket after so many bytes of the body; None: before the first byte of the head."""
+    answer: Answer = Answer(items=(Text(text="This answer is cut off. " * 8),))
+
+
+class Malformed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="malformed"):
+    body: str
+
+
+Action = Answer | HttpError | Drop | Malformed
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One answer or fault of the scripted model, with its options."""
+
+    action: Action
+    name: str = ""
+    latency_s: float = 0.0
+    contains: str = ""
+    """Answer only requests whose text contains this."""
+    predicate: Any = None
+    """A `Callable[[Request], bool]`; in-process only, it has no JSON form."""
+    repeat: int | None = 1
+    """How often the step answers; None: without end."""
+    pieces: int | None = None
+    """In how many deltas a text or an arguments string is streamed; None: a delta per word."""
+    delta_delay_s: float = 0.0
+
+    def after(self, latency_s: float) -> "Step":
+        """Wait before the answer begins."""
+        return msgspec.structs.replace(self, latency_s=latency_s)
+
+    def when(self, condition: str | Callable[[Request], bool]) -> "Step":
+        """Answer only requests that contain a text, or that a predicate accepts."""
+        if isinstance(condition, str):
+            return msgspec.structs.replace(self, contains=condition)
+        return msgspec.structs.replace(self, predicate=condition)
+
+    def times(self, count: int) -> "Step":
+        """Answer `count` requests in a row instead of one."""
+        if count < 1:
+            raise ValueError(f"times({count}): a step answers at least once; leave it out instead")
+        return msgspec.structs.replace(self, repeat=count)
+
+    def forever(self) -> "Step":
+        """Answer any number of requests, none included."""
+        return msgspec.structs.replace(self, repeat=None)
+
+    def chunks(self, count: int | None = None, *, delta_delay_s: float = 0.0) -> "Step":
+        """Stream each text in `count` deltas (None: one per word), with a pause before each."""
+        return msgspec.structs.replace(self, pieces=count, delta_delay_s=delta_delay_s)
+
+    def named(self, name: str) -> "Step":
+        """Give the step a name for the journal and for error messages."""
+        return msgspec.structs.replace(self, name=name)
+
+    @property
+    def adds_answer(self) -> bool:
+        """True if a client keeps something of it in the conversation; False for a fault."""
+        action = self.action
+        return isinstance(action, Answer) and action.status != "failed" and bool(action.items)
+
+    def accepts(self, request: Request) -> bool:
+        if self.contains and self.contains not in request.text:
+            return False
+        return self.predicate is None or bool(self.predicate(request))
+
+
+def text(text: str) -> Step:
+    """A plain text answer."""
+    return Step(action=Answer(items=(Text(text=text),)))
+
+
+def structured(value: Any) -> Step:
+    """A text answer that is the JSON of `value`: anything msgspec encodes, or a Pydantic model."""
+    return text(msgspec.json.encode(value, enc_hook=_dump_model).decode())
+
+
+def tool_call(
+    name: str, arguments: dict[str, Any] | str | None = None, *, call_id: str | None = None
+) -> Step:
+    """A call of one function tool. A string is sent as it is, valid JSON or not."""
+    given = {} if arguments is None else arguments
+    return Step(action=Answer(items=(ToolCall(name=name, arguments=given, call_id=call_id),)))
+
+
+def tool_calls(*calls: Step | tuple[str, dict[str, Any] | str]) -> Step:
+    """Several calls in one answer: `tool_calls(("f", {"x": 1}), tool_call("g"))`."""
+    return answer(*(call if isinstance(call, Step) else tool_call(*call) for call in calls))
+
+
+def refusal(text: str) -> Step:
+    """The model refuses."""
+    return Step(action=Answer(items=(Refusal(text=text),)))
+
+
+def reasoning(summary: str = "") -> Step:
+    """A reasoning item; mix it with others by `answer(reasoning("…"), text("…"))`."""
+    return Step(action=Answer(items=(Reasoning(text=summary),)))
+
+
+def answer(*parts: Step | str, usage: Usage | None = None) -> Step:
+    """One answer of several items, in order; a string stands for `text(...)`."""
+    return Step(action=Answer(items=_items(parts), usage=usage))
+
+
+def status_failed(
+    message: str = "The model failed.", *parts: Step | str, code: str = "server_error"
+) -> Step:
+    """HTTP 200 with a response of status `failed`; Chat Completions, which has none, says 500."""
+    return Step(
+        action=Answer(items=_items(parts), status="failed", reason=code, message=message),
+    )
+
+
+def incomplete(*parts: Step | str, reason: str = "max_output_tokens") -> Step:
+    """An answer that was cut short: `max_output_tokens` or `content_filter`."""
+    return Step(action=Answer(items=_items(parts), status="incomplete", reason=reason))
+
+
+def error(
+    status: int, *, code: str | None = None, message: str = "", retry_after: float | None = None
+) -> Step:
+    """An HTTP error with OpenAI's error JSON; `retry_after` in seconds."""
+    return Step(
+        action=HttpError(status=status, code=code, message=message, retry_after_s=retry_after)
+    )
+
+
+def drop_connection(after_bytes: int | None = None, *, of: Step | None = None) -> Step:
+    """Close the socket: before any byte, or after some bytes of the body of the answer `of`."""
+    if of is None:
+        return Step(action=Drop(after_bytes=after_bytes))
+    if not isinstance(of.action, Answer):
+        raise TypeError("drop_connection(of=...) takes an answer, not a fault")
+    return msgspec.structs.replace(of, action=Drop(after_bytes=after_bytes, answer=of.action))
+
+
+def malformed(body: str = '{"id": "resp_') -> Step:
+    """HTTP 200 with this text as the body, or as the data of one event of a stream."""
+    return Step(action=Malformed(body=body))
+
+
+def _items(parts: tuple[Step | str, ...]) -> tuple[Item, ...]:
+    items: list[Item] = []
+    for part in parts:
+        action = text(part).action if isinstance(part, str) else part.action
+        if not isinstance(action, Answer):
+            raise TypeError(f"an answer cannot contain a fault: {action}")
+        items.extend(action.items)
+    return tuple(items)
+
+
+def _dump_model(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise NotImplementedError(f"structured() cannot encode {type(value).__name__}")
+    return dump(mode="json")
