@@ -1,0 +1,362 @@
+"""The keeper: a small process that owns one nats-server and ends it when nobody uses it.
+
+Owns the server process: starts it, restarts it on the same port when it dies, says in `server.json`
+how to reach it, and stops it a grace after the last user is gone, however that user went. Must not
+know the rest of Sandstream: it runs alone (`python -I -S`, standard library only, started by
+`keeper_launch.py`). What is slow to import comes after the fork, so that nats-server is up soon.
+
+It holds `store.lock` through a descriptor that the starting user locked and handed over, and that
+nats-server inherits: whoever can lock it knows that neither is alive. Users hold `users.lock`
+shared; that is asked for four times a second, and once it is free for the whole grace the keeper
+keeps it exclusively until the server has ended.
+
+If the keeper itself is killed, Linux kills the server with it (PR_SET_PDEATHSIG). Elsewhere a
+guard process waits on a pipe for the keeper's end and kills the server then; only if keeper and
+guard are both killed does a server stay behind, and it keeps `store.lock`, so there is never a
+second one on its store.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+POLL_S = 0.25
+READY_TIMEOUT_S = 600.0  # a large store takes its time; users stop waiting by their own clock
+STOP_TIMEOUT_S = 5.0
+MAX_QUICK_DEATHS = 8
+_PR_SET_PDEATHSIG = 1
+_SIGKILL = 9
+_SIGTERM = 15
+
+
+class Keeper:
+    """Single-threaded on purpose: PDEATHSIG follows the thread that forked."""
+
+    def __init__(self, launch: dict[str, Any]) -> None:
+        self.home: str = launch["home"]
+        self.command: list[str] = launch["command"]
+        self.grace_s: float = launch["grace_s"]
+        self.store_fd: int = launch["store_fd"]
+        self.report_fd: int = launch["report_fd"]
+        self.parent_death_signal: bool = launch["parent_death_signal"]
+        self.record: dict[str, Any] = launch["record"]
+        self.port: int = launch["port"]
+        self.monitor_port: int = launch["monitor_port"]
+        self.server_pid = 0
+        self.started_s = 0.0
+        self.quick_deaths = 0
+        self.stopping = False
+        self.wakeup_fd = -1
+        self.guard: tuple[int, int] | None = None
+        self.users_fd = os.open(self.path("users.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        self.users_seen = 0
+        self.idle_since_s: float | None = None
+        self.record_stamp: tuple[int, int] | None = None
+
+    def path(self, name: str) -> str:
+        return f"{self.home}/{name}"
+
+    def run(self) -> int:
+        self.spawn()
+        self.listen_to_signals()
+        failure = self.await_ready()
+        if failure is not None and self.choose_ports():
+            self.spawn()  # somebody took a port between the check and the start
+            failure = self.await_ready()
+        if failure is not None:
+            self.say(f"start failed: {failure}")
+            self.report(failure)
+            return 1
+        self.report("")
+        self.watch()
+        return 0
+
+    def report(self, failure: str) -> None:
+        """Tell the user that started us; nothing is fine, and so is a user that has gone."""
+        with suppress(OSError):
+            os.write(self.report_fd, failure.encode() or b"\0")
+        os.close(self.report_fd)
+        self.report_fd = -1
+
+    def say(self, text: str) -> None:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        os.write(2, f"[keeper {os.getpid()}] {now} {text}\n".encode(errors="replace"))
+
+    # -- the server process
+
+    def spawn(self) -> None:
+        for name in os.listdir(self.path("ports")):  # noqa: PTH208  pathlib is slow to import
+            os.unlink(self.path(f"ports/{name}"))  # noqa: PTH108
+        command = [*self.command, "-p", str(self.port), "-m", str(self.monitor_port)]
+        prctl = _prctl() if self.parent_death_signal else None
+        keeper_pid = os.getpid()
+        self.started_s = time.monotonic()
+        self.record["started_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.server_pid = os.fork()
+        if self.server_pid == 0:
+            try:
+                if prctl is not None:
+                    prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+                if os.getppid() == keeper_pid:
+                    os.execv(command[0], command)
+            except OSError as error:
+                self.say(f"cannot run {command[0]}: {error.strerror}")
+            finally:
+                os._exit(127)
+        if prctl is None:
+            self.start_guard()
+
+    def reap(self, *, wait: bool = False) -> int | None:
+        """The server's exit status if it has ended (negative: by that signal), else None."""
+        pid, status = os.waitpid(self.server_pid, 0 if wait else os.WNOHANG)
+        if pid == 0:
+            return None
+        self.server_pid = 0
+        self.end_guard()
+        return os.waitstatus_to_exitcode(status)
+
+    def await_ready(self) -> str | None:
+        """None once the server answers and `server.json` says where; else what went wrong."""
+        import json
+
+        ports_file = self.path(f"ports/{os.path.basename(self.command[0])}_{self.server_pid}.ports")  # noqa: PTH119
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        while not self.stopping:
+            status = self.reap()
+            if status is not None:
+                return f"it ended with status {status}"
+            with suppress(FileNotFoundError, ValueError), open(ports_file) as file:  # noqa: PTH123
+                ports = json.load(file)
+                self.port = int(ports["nats"][0].rpartition(":")[2])
+                self.monitor_port = int(ports["monitoring"][0].rpartition(":")[2])
+                break
+            if time.monotonic() > deadline_s:
+                self.stop_server()
+                return f"it was not ready in {READY_TIMEOUT_S:g} s"
+            self.wait(0.001 if time.monotonic() - self.started_s < 0.5 else 0.02)
+        try:
+            if self.stopping:
+                raise InterruptedError("it was told to stop")
+            self.record["version"] = self.ask_version()
+            self.write_record()
+        except OSError as error:
+            self.stop_server()
+            return str(error)
+        return None
+
+    def ask_version(self) -> str:
+        import json
+        import socket
+
+        with socket.create_connection(("127.0.0.1", self.port), 5.0) as connection:
+            line = connection.makefile("rb").readline()
+        return str(json.loads(line.removeprefix(b"INFO "))["version"])
+
+    def choose_ports(self) -> bool:
+        """Keep the ports of before; -1 (nats-server picks) where somebody has them: then True."""
+        import socket
+
+        wanted = (self.port, self.monitor_port)
+        chosen = []
+        for port in wanted:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", max(port, 0)))
+                    chosen.append(port)
+                except OSError:
+                    chosen.append(-1)
+        self.port, self.monitor_port = chosen
+        return (self.port, self.monitor_port) != wanted
+
+    def restart(self, status: int) -> bool:
+        """Bring the server back; False when it dies again and again."""
+        while not self.stopping:
+            self.say(f"nats-server ended with status {status}; starting it again")
+            lived_s = time.monotonic() - self.started_s
+            self.quick_deaths = self.quick_deaths + 1 if lived_s < 2.0 else 0
+            if self.quick_deaths > MAX_QUICK_DEATHS:
+                self.say("it keeps ending; giving up")
+                return False
+            if self.quick_deaths > 1:
+                self.wait(0.05 * 2**self.quick_deaths)
+            self.choose_ports()
+            self.spawn()
+            failure = self.await_ready()
+            if failure is None:
+                return True
+            self.say(f"restart failed: {failure}")
+        return False
+
+    def stop_server(self) -> None:
+        if self.server_pid == 0:
+            return
+        os.kill(self.server_pid, _SIGTERM)
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            if self.reap() is not None:
+                return
+            self.wait(0.02)
+        self.say("nats-server did not stop when asked; killing it")
+        os.kill(self.server_pid, _SIGKILL)
+        self.reap(wait=True)
+
+    # -- where there is no PDEATHSIG
+
+    def start_guard(self) -> None:
+        read_fd, write_fd = os.pipe()
+        guard_pid = os.fork()
+        if guard_pid == 0:
+            for fd in (write_fd, self.store_fd, self.report_fd):
+                if fd >= 0:
+                    os.close(fd)
+            keeper_is_gone = os.read(read_fd, 1) == b""
+            # The lock, not the process id, says that the server is still there.
+            if keeper_is_gone and not _lockable(self.path("store.lock")):
+                os.kill(self.server_pid, _SIGKILL)
+            os._exit(0)
+        os.close(read_fd)
+        self.guard = (guard_pid, write_fd)
+
+    def end_guard(self) -> None:
+        if self.guard is None:
+            return
+        guard_pid, write_fd = self.guard
+        self.guard = None
+        with suppress(OSError):
+            os.write(write_fd, b"x")
+        os.close(write_fd)
+        with suppress(OSError):
+            os.waitpid(guard_pid, 0)
+
+    # -- the watch
+
+    def watch(self) -> None:
+        while not self.stopping:
+            timeout_s = POLL_S
+            if self.idle_since_s is not None:
+                timeout_s = min(POLL_S, self.idle_since_s + self.grace_s - time.monotonic())
+            self.wait(max(timeout_s, 0.001))
+            status = self.reap()
+            if status is not None and not self.restart(status):
+                break
+            if self.is_unused():
+                break
+            if self.record_stamp != _stamp(self.path("server.json")):
+                with suppress(OSError):  # deleted or overwritten; a full disk may heal
+                    self.write_record()
+        self.stop_server()
+        with suppress(OSError):
+            self.write_record()
+        self.say("stopped")
+
+    def is_unused(self) -> bool:
+        """True, with `users.lock` held exclusively, when nobody came for the whole grace."""
+        here = os.fstat(self.users_fd)
+        if _stamp(self.path("users.lock"))[0] != here.st_ino:
+            self.say("the state directory was removed")
+            return True
+        try:
+            fcntl.flock(self.users_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.idle_since_s = None
+            return False
+        now_s = time.monotonic()
+        touched = os.fstat(self.users_fd).st_mtime_ns  # users touch it: also one that came and went
+        if self.idle_since_s is None or touched != self.users_seen:
+            self.idle_since_s = now_s
+            self.users_seen = touched
+        asked_to_stop = os.path.exists(self.path("stop"))  # noqa: PTH110
+        if asked_to_stop or now_s - self.idle_since_s >= self.grace_s:
+            return True
+        fcntl.flock(self.users_fd, fcntl.LOCK_UN)
+        return False
+
+    def write_record(self) -> None:
+        import json
+
+        self.record |= {
+            "url": f"nats://127.0.0.1:{self.port}",
+            "port": self.port,
+            "monitor_port": self.monitor_port,
+            "server_pid": self.server_pid or None,
+            "keeper_pid": os.getpid() if self.server_pid else None,
+        }
+        draft = self.path("server.json.new")
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.write(fd, json.dumps(self.record, indent=1).encode())
+        finally:
+            os.close(fd)
+        os.replace(draft, self.path("server.json"))  # noqa: PTH105
+        self.record_stamp = _stamp(self.path("server.json"))
+
+    # -- signals
+
+    def listen_to_signals(self) -> None:
+        import signal
+
+        def stop(*_: object) -> None:
+            self.stopping = True
+
+        def note(*_: object) -> None:
+            """The wakeup descriptor has told already."""
+
+        self.wakeup_fd, write_fd = os.pipe()
+        os.set_blocking(self.wakeup_fd, False)
+        os.set_blocking(write_fd, False)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, stop)
+        signal.signal(signal.SIGCHLD, note)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until a signal comes (a child's end too), or for `timeout_s`."""
+        import select
+
+        select.select([self.wakeup_fd], [], [], timeout_s)
+        with suppress(BlockingIOError):
+            os.read(self.wakeup_fd, 512)
+
+
+def _prctl() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None).prctl
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Changes when the file is replaced, written or removed."""
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return (0, 0)
+    return (status.st_ino, status.st_mtime_ns)
+
+
+def _lockable(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDWR)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def main() -> None:
+    launch: dict[str, Any] = marshal.loads(sys.stdin.buffer.read())
+    if os.fork():  # the starter waits for this process, and never has a zombie of the keeper
+        os._exit(0)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    os.set_inheritable(launch["report_fd"], False)
+    os.umask(0o077)
+    sys.exit(Keeper(launch).run())
