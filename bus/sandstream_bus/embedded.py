@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import socket
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +43,13 @@ from sandstream_bus.embedded_errors import (
 )
 from sandstream_bus.keeper_launch import launch_keeper
 from sandstream_bus.server_config import sync_seconds
+from sandstream_bus.server_probe import (
+    ServerStatus,
+    greeting,
+    not_answering,
+    server_status,
+    stop_server,
+)
 from sandstream_bus.statedir import ServerRecord, StateDir, default_home
 
 __all__ = [
@@ -74,29 +80,6 @@ class _Options:
     sync: str
     grace_s: float
     binary: Path | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerStatus:
-    """What `doctor` shows. `running`: the store is locked; `answering`: it also talks."""
-
-    home: Path
-    running: bool
-    answering: bool
-    in_use: bool
-    store_bytes: int
-    log_path: Path
-    url: str | None = None
-    monitor_url: str | None = None
-    pid: int | None = None
-    keeper_pid: int | None = None
-    version: str | None = None
-    sync: str | None = None
-    started_at: str | None = None
-
-
-class _Info(msgspec.Struct):
-    server_name: str = ""
 
 
 class EmbeddedServer:
@@ -137,7 +120,7 @@ class EmbeddedServer:
 
     @property
     def monitor_url(self) -> str:
-        return _monitor_url(self._record)
+        return self._record.monitor_url
 
     @property
     def version(self) -> str:
@@ -229,57 +212,6 @@ async def ensure_server(
             raise SyncTooWeak(state.home, record.sync, sync) from error
 
 
-async def server_status(home: Path) -> ServerStatus:
-    """Look without starting anything or creating the directory."""
-    state = StateDir.at(home)
-    running = _is_locked(state, state.store_lock)
-    record = state.read_record() if running else None
-    answering = record is not None and await _answers(record)
-    status = ServerStatus(
-        home=state.home,
-        running=running,
-        answering=answering,
-        in_use=await _has_users(state),
-        store_bytes=await asyncio.to_thread(_tree_bytes, state.store),
-        log_path=state.log,
-    )
-    if record is None:
-        return status
-    return _with_record(status, record)
-
-
-async def stop_server(home: Path, *, timeout_s: float = 10.0) -> bool:
-    """Stop the server now if nobody uses it; False if none runs, ServerInUse if somebody does.
-
-    The keeper is asked by a file and goes by its locks, so no process id is trusted.
-    """
-    state = StateDir.at(home)
-    if not _is_locked(state, state.store_lock):
-        return False
-    deadline_s = _now() + timeout_s
-    asked = False
-    while _is_locked(state, state.store_lock):
-        if await _has_users(state):
-            raise ServerInUse(state.home)
-        if not asked:
-            state.write_private(state.stop_request, b"")
-            asked = True
-        if _now() > deadline_s:
-            raise _not_answering(state, timeout_s)
-        await asyncio.sleep(0.01)
-    return True
-
-
-async def _has_users(state: StateDir) -> bool:
-    """Whether a user holds `users.lock`; a keeper that shuts down is none."""
-    for _ in range(3):  # a keeper that just looks holds it for microseconds
-        shared = not _is_locked(state, state.users_lock, fcntl.LOCK_SH)
-        if not shared or not _is_locked(state, state.users_lock):
-            return False
-        await asyncio.sleep(0.002)
-    return True
-
-
 async def _attach(state: StateDir, deadline_s: float, timeout_s: float) -> int:
     """Take a user's lock; waits while a keeper that holds it exclusively shuts down."""
     while True:
@@ -288,7 +220,7 @@ async def _attach(state: StateDir, deadline_s: float, timeout_s: float) -> int:
             os.utime(lock_fd)  # tells the keeper that somebody came, however briefly
             return lock_fd
         if _now() > deadline_s:
-            raise _not_answering(state, timeout_s)
+            raise not_answering(state, timeout_s)
         await asyncio.sleep(0.002)
 
 
@@ -299,8 +231,9 @@ async def _find_or_start(
     pause_s = 0.002
     while True:
         record = state.read_record()
-        if record is not None and await _answers(record):
-            return record
+        info = await greeting(record) if record is not None else None
+        if record is not None and info is not None:
+            return msgspec.structs.replace(record, version=info.version)
         store_fd = state.try_lock(state.store_lock, fcntl.LOCK_EX)
         if store_fd is not None:
             try:
@@ -313,85 +246,14 @@ async def _find_or_start(
                         binary=options.binary,
                     )
             except TimeoutError:
-                raise _not_answering(state, timeout_s) from None
+                raise not_answering(state, timeout_s) from None
             finally:
                 os.close(store_fd)
             continue
         if _now() > deadline_s:
-            raise _not_answering(state, timeout_s)
+            raise not_answering(state, timeout_s)
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.05)
-
-
-async def _answers(record: ServerRecord) -> bool:
-    """Whether the server of this record is the one on its port; it gives its name unasked."""
-    loop = asyncio.get_running_loop()
-    greeting = b""
-    with socket.socket() as connection:
-        connection.setblocking(False)
-        try:
-            async with asyncio.timeout(1.0):
-                await loop.sock_connect(connection, ("127.0.0.1", record.port))
-                while not greeting.endswith(b"\r\n") and len(greeting) < 65536:
-                    chunk = await loop.sock_recv(connection, 65536)
-                    if not chunk:
-                        return False
-                    greeting += chunk
-            info = msgspec.json.decode(greeting.removeprefix(b"INFO "), type=_Info)
-        except (OSError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
-            return False
-    return info.server_name == record.server_name
-
-
-def _is_locked(state: StateDir, path: Path, operation: int = fcntl.LOCK_EX) -> bool:
-    """Whether somebody holds a lock that stands against `operation`."""
-    if not path.exists():
-        return False
-    fd = state.try_lock(path, operation)
-    if fd is None:
-        return True
-    os.close(fd)
-    return False
-
-
-def _not_answering(state: StateDir, waited_s: float) -> ServerNotAnswering:
-    record = state.read_record()
-    return ServerNotAnswering(
-        state.home, waited_s, record.keeper_pid if record else None, state.log
-    )
-
-
-def _with_record(status: ServerStatus, record: ServerRecord) -> ServerStatus:
-    return ServerStatus(
-        home=status.home,
-        running=status.running,
-        answering=status.answering,
-        in_use=status.in_use,
-        store_bytes=status.store_bytes,
-        log_path=status.log_path,
-        url=record.url,
-        monitor_url=_monitor_url(record),
-        pid=record.server_pid,
-        keeper_pid=record.keeper_pid,
-        version=record.version,
-        sync=record.sync,
-        started_at=record.started_at,
-    )
-
-
-def _monitor_url(record: ServerRecord) -> str:
-    return f"http://127.0.0.1:{record.monitor_port}"
-
-
-def _tree_bytes(root: Path) -> int:
-    total = 0
-    for directory, _, files in os.walk(root):
-        for name in files:
-            try:
-                total += (Path(directory) / name).stat().st_size
-            except OSError:
-                continue  # the server removes files as it goes
-    return total
 
 
 def _now() -> float:

@@ -23,8 +23,10 @@ import marshal
 import os
 import sys
 import time
-from contextlib import suppress
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing, contextlib, json, signal, socket: 5 to 15 ms each where it counts
+    from typing import Any
 
 POLL_S = 0.25
 READY_TIMEOUT_S = 600.0  # a large store takes its time; users stop waiting by their own clock
@@ -45,7 +47,9 @@ class Keeper:
         self.store_fd: int = launch["store_fd"]
         self.report_fd: int = launch["report_fd"]
         self.parent_death_signal: bool = launch["parent_death_signal"]
-        self.record: dict[str, Any] = launch["record"]
+        self.record_head: str = launch["record_head"]  # the members that do not change, as JSON
+        self.version = ""
+        self.started_at = ""
         self.port: int = launch["port"]
         self.monitor_port: int = launch["monitor_port"]
         self.server_pid = 0
@@ -64,7 +68,6 @@ class Keeper:
 
     def run(self) -> int:
         self.spawn()
-        self.listen_to_signals()
         failure = self.await_ready()
         if failure is not None and self.choose_ports():
             self.spawn()  # somebody took a port between the check and the start
@@ -74,13 +77,16 @@ class Keeper:
             self.report(failure)
             return 1
         self.report("")
+        self.listen_to_signals()
         self.watch()
         return 0
 
     def report(self, failure: str) -> None:
-        """Tell the user that started us; nothing is fine, and so is a user that has gone."""
-        with suppress(OSError):
+        """Tell the user that started us what is wrong, or that nothing is."""
+        try:
             os.write(self.report_fd, failure.encode() or b"\0")
+        except OSError:
+            self.say("whoever asked for the server is gone")
         os.close(self.report_fd)
         self.report_fd = -1
 
@@ -97,7 +103,7 @@ class Keeper:
         prctl = _prctl() if self.parent_death_signal else None
         keeper_pid = os.getpid()
         self.started_s = time.monotonic()
-        self.record["started_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.server_pid = os.fork()
         if self.server_pid == 0:
             try:
@@ -114,7 +120,10 @@ class Keeper:
 
     def reap(self, *, wait: bool = False) -> int | None:
         """The server's exit status if it has ended (negative: by that signal), else None."""
-        pid, status = os.waitpid(self.server_pid, 0 if wait else os.WNOHANG)
+        try:
+            pid, status = os.waitpid(self.server_pid, 0 if wait else os.WNOHANG)
+        except ChildProcessError:  # we were started with SIGCHLD ignored: nobody knows the status
+            pid, status = self.server_pid, 0
         if pid == 0:
             return None
         self.server_pid = 0
@@ -122,41 +131,44 @@ class Keeper:
         return os.waitstatus_to_exitcode(status)
 
     def await_ready(self) -> str | None:
-        """None once the server answers and `server.json` says where; else what went wrong."""
-        import json
+        """None once the server listens and `server.json` says where; else what went wrong.
 
-        ports_file = self.path(f"ports/{os.path.basename(self.command[0])}_{self.server_pid}.ports")  # noqa: PTH119
+        nats-server writes its ports file last, when JetStream has recovered and clients may come.
+        """
+        program = self.command[0].rpartition("/")[2]
+        ports_file = self.path(f"ports/{program}_{self.server_pid}.ports")
         deadline_s = time.monotonic() + READY_TIMEOUT_S
-        while not self.stopping:
+        while True:
             status = self.reap()
             if status is not None:
                 return f"it ended with status {status}"
-            with suppress(FileNotFoundError, ValueError), open(ports_file) as file:  # noqa: PTH123
-                ports = json.load(file)
-                self.port = int(ports["nats"][0].rpartition(":")[2])
-                self.monitor_port = int(ports["monitoring"][0].rpartition(":")[2])
+            ports = _read_ports(ports_file)
+            if ports is not None:
                 break
-            if time.monotonic() > deadline_s:
+            if self.stopping or time.monotonic() > deadline_s:
                 self.stop_server()
-                return f"it was not ready in {READY_TIMEOUT_S:g} s"
+                return "it was told to stop" if self.stopping else "it was not ready in time"
             self.wait(0.001 if time.monotonic() - self.started_s < 0.5 else 0.02)
+        self.port, self.monitor_port = ports
         try:
-            if self.stopping:
-                raise InterruptedError("it was told to stop")
-            self.record["version"] = self.ask_version()
             self.write_record()
         except OSError as error:
             self.stop_server()
             return str(error)
         return None
 
-    def ask_version(self) -> str:
+    def ask_version(self) -> None:
+        """For `server.json`; nobody waits for it."""
         import json
         import socket
 
-        with socket.create_connection(("127.0.0.1", self.port), 5.0) as connection:
-            line = connection.makefile("rb").readline()
-        return str(json.loads(line.removeprefix(b"INFO "))["version"])
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 5.0) as connection:
+                greeting = connection.makefile("rb").readline()
+            self.version = str(json.loads(greeting.removeprefix(b"INFO "))["version"])
+            self.write_record()
+        except (OSError, ValueError, KeyError) as error:
+            self.say(f"the server's version is unknown: {error}")
 
     def choose_ports(self) -> bool:
         """Keep the ports of before; -1 (nats-server picks) where somebody has them: then True."""
@@ -229,15 +241,20 @@ class Keeper:
             return
         guard_pid, write_fd = self.guard
         self.guard = None
-        with suppress(OSError):
+        try:
             os.write(write_fd, b"x")
+        except BrokenPipeError:
+            self.say("the guard was killed")
         os.close(write_fd)
-        with suppress(OSError):
+        try:
             os.waitpid(guard_pid, 0)
+        except ChildProcessError:
+            return  # as in reap()
 
     # -- the watch
 
     def watch(self) -> None:
+        self.ask_version()
         while not self.stopping:
             timeout_s = POLL_S
             if self.idle_since_s is not None:
@@ -249,12 +266,17 @@ class Keeper:
             if self.is_unused():
                 break
             if self.record_stamp != _stamp(self.path("server.json")):
-                with suppress(OSError):  # deleted or overwritten; a full disk may heal
-                    self.write_record()
+                self.try_write_record()  # somebody deleted it or wrote into it
         self.stop_server()
-        with suppress(OSError):
-            self.write_record()
+        self.try_write_record()
         self.say("stopped")
+
+    def try_write_record(self) -> None:
+        try:
+            self.write_record()
+        except OSError as error:
+            self.say(f"cannot write server.json: {error}")
+            self.record_stamp = _stamp(self.path("server.json"))  # do not say so again and again
 
     def is_unused(self) -> bool:
         """True, with `users.lock` held exclusively, when nobody came for the whole grace."""
@@ -279,19 +301,20 @@ class Keeper:
         return False
 
     def write_record(self) -> None:
-        import json
-
-        self.record |= {
-            "url": f"nats://127.0.0.1:{self.port}",
-            "port": self.port,
-            "monitor_port": self.monitor_port,
-            "server_pid": self.server_pid or None,
-            "keeper_pid": os.getpid() if self.server_pid else None,
-        }
+        members = (
+            self.record_head,
+            f'"url": "nats://127.0.0.1:{self.port}"',
+            f'"port": {self.port}',
+            f'"monitor_port": {self.monitor_port}',
+            f'"server_pid": {self.server_pid or "null"}',
+            f'"keeper_pid": {os.getpid() if self.server_pid else "null"}',
+            f'"version": "{self.version}"',
+            f'"started_at": "{self.started_at}"',
+        )
         draft = self.path("server.json.new")
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            os.write(fd, json.dumps(self.record, indent=1).encode())
+            os.write(fd, b"{%s}\n" % ",\n ".join(members).encode())
         finally:
             os.close(fd)
         os.replace(draft, self.path("server.json"))  # noqa: PTH105
@@ -319,10 +342,12 @@ class Keeper:
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until a signal comes (a child's end too), or for `timeout_s`."""
+        if self.wakeup_fd < 0:  # the first start: nothing to listen to yet
+            time.sleep(timeout_s)
+            return
         import select
 
-        select.select([self.wakeup_fd], [], [], timeout_s)
-        with suppress(BlockingIOError):
+        if select.select([self.wakeup_fd], [], [], timeout_s)[0]:
             os.read(self.wakeup_fd, 512)
 
 
@@ -330,6 +355,20 @@ def _prctl() -> Any:
     import ctypes
 
     return ctypes.CDLL(None).prctl
+
+
+def _read_ports(path: str) -> tuple[int, int] | None:
+    """`{"nats":["nats://127.0.0.1:1"],"monitoring":["http://127.0.0.1:2"]}`, or not there yet."""
+    try:
+        with open(path) as file:  # noqa: PTH123
+            client, _, monitor = file.read().partition('"monitoring"')
+        return _port_in(client), _port_in(monitor)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _port_in(text: str) -> int:
+    return int(text.partition("://127.0.0.1:")[2].partition('"')[0])
 
 
 def _stamp(path: str) -> tuple[int, int]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import marshal
 import os
-import secrets
 import socket
 import subprocess
 import sys
 from pathlib import Path
+
+import msgspec
 
 from sandstream_bus import keeper
 from sandstream_bus.embedded_errors import ServerStartFailed
@@ -60,12 +61,7 @@ async def launch_keeper(
         "parent_death_signal": _PARENT_DEATH_SIGNAL,
         "port": _if_free(last.port) if last else -1,
         "monitor_port": _if_free(last.monitor_port) if last else -1,
-        "record": {
-            "user": identity.user,
-            "password": identity.password,
-            "server_name": identity.server_name,
-            "sync": sync,
-        },
+        "record_head": _record_head(identity, sync),
     }
     try:
         try:
@@ -114,10 +110,21 @@ def _identity(last: ServerRecord | None) -> Identity:
     if last is not None:
         return Identity(server_name=last.server_name, user=last.user, password=last.password)
     return Identity(
-        server_name=f"sandstream-{secrets.token_hex(6)}",
+        server_name=f"sandstream-{os.urandom(6).hex()}",
         user="sandstream",
-        password=secrets.token_urlsafe(24),
+        password=os.urandom(24).hex(),
     )
+
+
+def _record_head(identity: Identity, sync: str) -> str:
+    """The members of `server.json` that the keeper only copies, so that it needs no encoder."""
+    members = {
+        "server_name": identity.server_name,
+        "user": identity.user,
+        "password": identity.password,
+        "sync": sync,
+    }
+    return msgspec.json.encode(members).decode()[1:-1]
 
 
 def _if_free(port: int) -> int:

@@ -57,11 +57,15 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     password: str
     server_name: str
-    version: str
     sync: str
     started_at: str
+    version: str = ""
     server_pid: int | None = None
     keeper_pid: int | None = None
+
+    @property
+    def monitor_url(self) -> str:
+        return f"http://127.0.0.1:{self.monitor_port}"
 
 
 @dataclass(frozen=True, slots=True)

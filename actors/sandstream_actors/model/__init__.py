@@ -1,0 +1,33 @@
+"""The model seam: how an agent's turn becomes a call of a model, and its answer.
+
+`ModelClient.call(ModelRequest) -> ModelAnswer`, or `ModelCallError`. The only package that may
+import `openai`, and it does so at the first call.
+"""
+
+from __future__ import annotations
+
+from .client import ModelClient
+from .interface import (
+    ModelAnswer,
+    ModelCallError,
+    ModelErrorKind,
+    ModelRequest,
+    OutputSchema,
+    Usage,
+)
+from .retry import RetryPolicy
+from .routes import Route, resolve, routes_from_env
+
+__all__ = [
+    "ModelAnswer",
+    "ModelCallError",
+    "ModelClient",
+    "ModelErrorKind",
+    "ModelRequest",
+    "OutputSchema",
+    "RetryPolicy",
+    "Route",
+    "Usage",
+    "resolve",
+    "routes_from_env",
+]

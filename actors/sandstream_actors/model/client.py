@@ -1,0 +1,152 @@
+"""The model client: one call in, one answer out, whatever API the endpoint speaks.
+
+Owns routing, retries and the time limit of an attempt. It knows nothing of agents, tools or runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from .chat_answer import read_chat_answer
+from .chat_request import chat_call
+from .chat_stream import ChatStream
+from .interface import ModelAnswer, ModelCallError, ModelRequest, Usage
+from .responses_answer import ResponsesStream, read_answer
+from .responses_request import responses_call
+from .retry import RetryPolicy, Sleep, with_retries
+from .routes import Route, UnknownPrefix, resolve, routes_from_env
+from .transport import Call, Connection, Received
+
+OnEvent = Callable[[bytes], None]
+
+
+class ModelClient:
+    """Calls models over pooled connections. Who makes it closes it with `aclose()`.
+
+    `routes` begins with the default route; without it the environment says. `default_client` is a
+    ready `AsyncOpenAI` (or Azure) client for the default route; it stays its owner's to close.
+    """
+
+    def __init__(
+        self,
+        routes: Sequence[Route] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        default_client: Any | None = None,
+        unknown_prefix: UnknownPrefix = "error",
+        retry: RetryPolicy | None = None,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._routes = list(routes) if routes is not None else routes_from_env(self._environ)
+        self._unknown_prefix: UnknownPrefix = unknown_prefix
+        self._retry = retry or RetryPolicy()
+        self._sleep = sleep
+        self._connections: dict[str, Connection] = {}
+        if default_client is not None:
+            default = self._routes[0]
+            connection = Connection(default, self._environ, default_client)
+            self._connections[default.prefix] = connection
+
+    async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
+        """One model call, with short retries; raises `ModelCallError` and nothing else.
+
+        For a streamed request `on_event` gets the JSON of each Responses event as it comes.
+        """
+        route, model = resolve(request.model, self._routes, self._unknown_prefix)
+        connection = self._connection(route)
+        if route.api == "chat":
+            call = chat_call(request, model, official=connection.is_official)
+        else:
+            call = responses_call(request, model)
+        policy = self._retry.overridden(request.settings.get("retry"))
+        attempt = _Attempt(connection, call, model, request.settings, on_event)
+        answer, failures = await with_retries(attempt.run, policy, self._sleep)
+        if failures:
+            usage = answer.usage.plus(Usage(requests=failures))
+            answer = msgspec.structs.replace(answer, usage=usage)
+        return answer
+
+    async def aclose(self) -> None:
+        connections = list(self._connections.values())
+        self._connections.clear()
+        for connection in connections:
+            await connection.aclose()
+
+    def _connection(self, route: Route) -> Connection:
+        connection = self._connections.get(route.prefix)
+        if connection is None:
+            connection = Connection(route, self._environ)
+            self._connections[route.prefix] = connection
+        return connection
+
+
+class _Attempt:
+    """One call's attempts, and what all of them together have shown to the caller."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        call: Call,
+        model: str,
+        settings: Mapping[str, Any],
+        on_event: OnEvent | None,
+    ) -> None:
+        self._connection = connection
+        self._call = call
+        self._model = model
+        self._timeout_s: float | None = settings.get("timeout")
+        self._keep_usage = bool(settings.get("preserve_raw_usage"))
+        self._on_event = on_event
+        self._events_seen = 0
+        self._committed = False
+
+    async def run(self) -> ModelAnswer:
+        limit = asyncio.timeout(self._timeout_s)
+        try:
+            async with limit:
+                return await self._send()
+        except ModelCallError as error:
+            error.events_seen = self._events_seen
+            error.retryable = error.retryable and not self._committed
+            raise
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ModelCallError(
+                "timeout",
+                f"The model call took longer than {self._timeout_s} s (model setting 'timeout').",
+                code="timeout",
+                events_seen=self._events_seen,
+            ) from error
+
+    async def _send(self) -> ModelAnswer:
+        async with self._connection.send(self._call) as received:
+            if self._call.stream:
+                return await self._read_stream(received)
+            if self._connection.route.api == "chat":
+                return read_chat_answer(received, self._model, keep_usage=self._keep_usage)
+            return read_answer(received, keep_usage=self._keep_usage)
+
+    async def _read_stream(self, received: Received) -> ModelAnswer:
+        stream: ChatStream | ResponsesStream
+        if self._connection.route.api == "chat":
+            stream = ChatStream(
+                received,
+                self._model,
+                self._on_event,
+                keep_usage=self._keep_usage,
+                official=self._connection.is_official,
+            )
+        else:
+            stream = ResponsesStream(received, self._on_event, keep_usage=self._keep_usage)
+        try:
+            return await stream.read()
+        finally:
+            self._events_seen += stream.seen
+            self._committed = self._committed or stream.committed

@@ -1,0 +1,244 @@
+"""One endpoint's HTTP side: the only module that touches the `openai` package.
+
+The body goes through the client's low-level ``post`` as bytes that are already encoded, and comes
+back as the raw HTTP response, so that addresses, headers, authentication and Azure stay the
+client's business while its typed models, which cost ten times the call itself, are not used.
+The client's own retries are off. `openai` is imported at the first call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import ssl
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from .failures import status_failure
+from .interface import ModelCallError
+from .routes import Route, is_official
+from .sse import SseParser
+
+_MAX_CONNECTIONS = 2000
+_KEPT_ALIVE = 600
+_KEPT_ALIVE_S = 60.0
+_DRAIN_S = 0.2
+_NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One HTTP request, ready to be sent."""
+
+    path: str
+    body: bytes
+    stream: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, object] | None = None
+    client_timeout_s: float | None = None
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A response with a good status; `response` is an httpx response, opened if streamed."""
+
+    response: Any
+    where: str
+
+    @property
+    def content(self) -> bytes:
+        content: bytes = self.response.content
+        return content
+
+    @property
+    def request_id(self) -> str | None:
+        value: str | None = self.response.headers.get("x-request-id")
+        return value
+
+    async def events(self, take: Callable[[bytes], bool]) -> bool:
+        """Hand every event's data to `take` until it says that it has all; did it say so?"""
+        parser = SseParser()
+        async with aclosing(self._chunks()) as chunks:
+            async for chunk in chunks:
+                for data in parser.feed(chunk):
+                    if take(data):
+                        await _drain(chunks)
+                        return True
+        return any(take(data) for data in parser.finish())
+
+    async def _chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body as it comes; a broken connection is `unavailable`."""
+        try:
+            async for chunk in self.response.aiter_bytes():
+                yield chunk
+        except _wire_errors(self.response) as error:
+            raise _unreachable(self.where, error, self.request_id) from error
+
+
+class Connection:
+    """The pooled client of one route. Closed by its owner, unless the client was lent to us."""
+
+    def __init__(
+        self, route: Route, environ: Mapping[str, str], lent_client: Any | None = None
+    ) -> None:
+        self.route = route
+        self._environ = environ
+        self._client: Any = lent_client
+        self._owned = lent_client is None
+        self._ready: _Openai | None = None
+        base_url = route.base_url if lent_client is None else str(lent_client.base_url)
+        self.is_official = is_official(base_url)
+        self.where = urlsplit(base_url).netloc or base_url
+
+    @asynccontextmanager
+    async def send(self, call: Call) -> AsyncIterator[Received]:
+        openai = self._open()
+        try:
+            response = await self._post(openai, call)
+        except openai.status_error as error:
+            answer: Any = error
+            raise status_failure(
+                answer.status_code, answer.response.headers, answer.response.content, self.where
+            ) from error
+        except openai.connection_error as error:
+            cause = error.__cause__ or error
+            raise _unreachable(self.where, cause, None, repeatable=call.repeatable) from error
+        except openai.any_error as error:
+            raise ModelCallError("misconfigured", str(error), code="client") from error
+        try:
+            yield Received(response, self.where)
+        finally:
+            await response.aclose()
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None and self._owned:
+            await client.close()
+
+    def _open(self) -> _Openai:
+        if self._ready is None:
+            self._ready = _Openai.load()
+        if self._client is None:
+            self._client = self._ready.client(self.route, self.route.key(self._environ))
+        return self._ready
+
+    async def _post(self, openai: _Openai, call: Call) -> Any:
+        arguments: dict[str, Any] = {"extra_headers": {**openai.agent_header, **call.headers}}
+        if call.query:
+            arguments["extra_query"] = call.query
+        if call.client_timeout_s is not None:
+            arguments["timeout"] = call.client_timeout_s
+        options = openai.request_options(arguments)
+        body: dict[str, Any] = {openai.body_name: call.body}
+        if call.path == "/chat/completions" and isinstance(self._client, openai.azure):
+            # Azure puts the deployment into the path, and finds its name in a decoded body.
+            body = {"body": msgspec.json.decode(call.body)}
+        return await self._client.post(
+            call.path, cast_to=openai.response_type, options=options, stream=call.stream, **body
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Openai:
+    """What we use of the openai package, looked up once; it differs a little between versions."""
+
+    package: ModuleType
+    httpx: ModuleType
+    make_options: Any
+    has_security: bool
+    body_name: str
+    agent_header: dict[str, str]
+    response_type: Any
+    status_error: type[Exception]
+    connection_error: type[Exception]
+    any_error: type[Exception]
+    azure: type[Any]
+
+    @classmethod
+    def load(cls) -> _Openai:
+        openai = importlib.import_module("openai")
+        base: Any = importlib.import_module("openai._base_client")
+        # The package moved from httpx to httpx2: ask its client which one it is built on.
+        name = openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0]
+        httpx = importlib.import_module(name)
+        return cls(
+            package=openai,
+            httpx=httpx,
+            make_options=base.make_request_options,
+            has_security="security" in inspect.signature(base.make_request_options).parameters,
+            body_name="content"
+            if "content" in inspect.signature(openai.AsyncOpenAI.post).parameters
+            else "body",
+            agent_header={"User-Agent": f"Sandstream/Python {_version()}"},
+            response_type=httpx.Response,
+            status_error=openai.APIStatusError,
+            connection_error=openai.APIConnectionError,
+            any_error=openai.OpenAIError,
+            azure=openai.AsyncAzureOpenAI,
+        )
+
+    def client(self, route: Route, key: str) -> Any:
+        limits = self.httpx.Limits(
+            max_connections=_MAX_CONNECTIONS,
+            max_keepalive_connections=_KEPT_ALIVE,
+            keepalive_expiry=_KEPT_ALIVE_S,
+        )
+        client = self.package.AsyncOpenAI(
+            api_key=key,
+            base_url=route.base_url,
+            max_retries=0,
+            http_client=self.package.DefaultAsyncHttpxClient(limits=limits),
+        )
+        # Set afterwards: None as an argument would mean "take OpenAI's from the environment".
+        client.organization = route.organization
+        client.project = route.project
+        return client
+
+    def request_options(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self.has_security:
+            arguments["security"] = {"bearer_auth": True}
+        return {**self.make_options(**arguments), "max_retries": 0}
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read the stream's end marker, else the connection could not be used again."""
+    with suppress(TimeoutError, ModelCallError):
+        async with asyncio.timeout(_DRAIN_S):
+            async for _ in chunks:
+                pass
+
+
+def _wire_errors(response: Any) -> tuple[type[Exception], ...]:
+    httpx: Any = sys.modules[type(response).__module__.partition(".")[0]]
+    return (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError)
+
+
+def _unreachable(
+    where: str, cause: BaseException, request_id: str | None, *, repeatable: bool = True
+) -> ModelCallError:
+    name = type(cause).__name__
+    return ModelCallError(
+        "unavailable",
+        f"The connection to {where} failed ({name}). Check that the endpoint is up and reachable.",
+        code="connection",
+        request_id=request_id,
+        retryable=repeatable or name in _NOT_SENT,
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("sandstream")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,66 @@
+"""One installation's bus: the connection and everything that is built on it, opened and closed as
+one.
+"""
+
+from __future__ import annotations
+
+from sandstream_bus.codec import Codec
+from sandstream_bus.connect_options import ConnectOptions, ServerReviver
+from sandstream_bus.connection import Connection
+from sandstream_bus.follow import Follower
+from sandstream_bus.log import RunLog
+from sandstream_bus.objects import Objects
+from sandstream_bus.parking import ParkingLot
+from sandstream_bus.registry import AgentRegistry
+from sandstream_bus.subjects import DEFAULT_PREFIX, Subjects
+from sandstream_bus.timers import Timers
+from sandstream_bus.topology import Retention, Topology
+
+
+class Bus:
+    """What actors and clients get. Whoever opened it closes it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topology: Topology,
+        objects: Objects,
+    ) -> None:
+        subjects = topology.subjects
+        self.connection = connection
+        self.topology = topology
+        self.subjects = subjects
+        self.objects = objects
+        self.codec = Codec(objects)
+        self.log = RunLog(connection, self.codec, subjects, topology.log)
+        self.follow = Follower(connection, self.log, self.codec, subjects)
+        self.parking = ParkingLot(connection, subjects, topology)
+        self.timers = Timers(connection, self.codec, subjects)
+        self.agents = AgentRegistry(connection, self.codec, subjects, topology)
+
+    @classmethod
+    async def open(
+        cls,
+        options: ConnectOptions,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        retention: Retention | None = None,
+        reviver: ServerReviver | None = None,
+    ) -> Bus:
+        """Connect and make sure that the streams are there."""
+        topology = Topology(Subjects(prefix), retention)
+        connection = await Connection.open(options, reviver)
+        try:
+            await topology.apply(connection)
+        except BaseException:
+            await connection.close()
+            raise
+
+        async def connect() -> Connection:
+            return await Connection.open(options, reviver)
+
+        return cls(connection, topology, Objects(topology.bucket, connect))
+
+    async def close(self) -> None:
+        await self.objects.close()
+        await self.connection.close()

@@ -1,0 +1,97 @@
+"""Bytes <-> messages, with the claim check: what is too big for the log goes to the object store.
+
+A message above ``INLINE_LIMIT_BYTES`` is stored as an object and a :class:`Claim` takes its place
+on the subject. Readers get the message back without noticing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage, UnknownMessage
+from sandstream_bus.messages import AgentRegistered, Claim, Message, Parked, RunEvent, Task
+from sandstream_bus.objects import Objects
+
+INLINE_LIMIT_BYTES = 128 * 1024
+MESSAGE_LIMIT_BYTES = 32 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class _Peek(msgspec.Struct):
+    type: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_run_event = msgspec.json.Decoder[RunEvent | Claim](RunEvent | Claim)
+_registered = msgspec.json.Decoder[AgentRegistered | Claim](AgentRegistered | Claim)
+_task = msgspec.json.Decoder(Task)
+_parked = msgspec.json.Decoder(Parked)
+_peek = msgspec.json.Decoder(_Peek)
+
+
+def peek_type(data: bytes) -> str:
+    """The message's ``type``, read without decoding the rest; empty if there is none."""
+    try:
+        return _peek.decode(data).type
+    except msgspec.DecodeError:
+        return ""
+
+
+class Codec:
+    """Encodes and decodes for one installation; needs its object store for big messages."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    async def encode(self, message: Message) -> bytes:
+        data = _encode(message)
+        if len(data) <= INLINE_LIMIT_BYTES:
+            return data
+        kind = str(message.__struct_config__.tag)
+        if len(data) > MESSAGE_LIMIT_BYTES:
+            raise PayloadTooLarge(f"a {kind} message", len(data), MESSAGE_LIMIT_BYTES)
+        digest = await self._objects.put(data)
+        return _encode(Claim(of=kind, digest=digest, size_bytes=len(data)))
+
+    async def run_event(self, data: bytes) -> RunEvent:
+        message: RunEvent = await self._decode(_run_event, data)
+        return message
+
+    async def registration(self, data: bytes) -> AgentRegistered:
+        message: AgentRegistered = await self._decode(_registered, data)
+        return message
+
+    async def _decode(self, decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
+        message = decode(decoder, data)
+        if type(message) is Claim:
+            return decode(decoder, await self._objects.get(message.digest))
+        return message
+
+
+def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    """Decode, telling an unknown type from a broken message."""
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        if "Invalid value" in str(error) and "$.type" in str(error):
+            raise UnknownMessage(f"the message type {peek_type(data)!r} is unknown here") from error
+        raise UndecodableMessage(f"the message does not fit its schema: {error}") from error
+    except msgspec.DecodeError as error:
+        raise UndecodableMessage(f"the message is not valid JSON: {error}") from error
+
+
+def decode_task(data: bytes) -> Task:
+    """A task as anybody may have written it."""
+    return decode(_task, data)
+
+
+def decode_parked(data: bytes) -> Parked:
+    return decode(_parked, data)
+
+
+def encode(message: Any) -> bytes:
+    """Plain JSON, no claim check."""
+    return _encode(message)

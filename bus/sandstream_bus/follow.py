@@ -1,0 +1,144 @@
+"""Following runs: replay from any sequence, then live, without gap or duplicate. No consumer is
+made.
+
+Core subscription to the republished events first, then a batched read, then both spliced by
+sequence. After every doubt (a reconnect, a long silence) the log is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+from nats.aio.msg import Msg
+
+from sandstream_bus import headers as h
+from sandstream_bus.codec import Codec
+from sandstream_bus.connection import Connection
+from sandstream_bus.direct import Stored
+from sandstream_bus.errors import UnknownMessage
+from sandstream_bus.log import LogEvent, RunLog
+from sandstream_bus.messages import LiveEvent, RunDone
+from sandstream_bus.subjects import RunId, Subjects
+
+logger = logging.getLogger(__name__)
+
+_SILENCE_S = 10.0
+_decode_live = msgspec.json.Decoder(LiveEvent).decode
+
+
+class Follower:
+    """Opens followings of runs; holds no state between them."""
+
+    def __init__(
+        self, connection: Connection, log: RunLog, codec: Codec, subjects: Subjects
+    ) -> None:
+        self._connection = connection
+        self._log = log
+        self._codec = codec
+        self._subjects = subjects
+
+    async def run(
+        self, run: RunId, *, after: int = 0, deltas: bool = False
+    ) -> AsyncIterator[LogEvent | LiveEvent]:
+        """The run's events after a sequence, up to and including its ``done``.
+
+        With ``deltas`` also the model's stream events, which are not stored: only those from now
+        on.
+        """
+        async with self._subscribed(self._subjects.live_all(run)) as inbox:
+            last = after
+            stale = True  # what was stored before the subscription must be read
+            while True:
+                if stale:
+                    for event in await self._log.read(run, after=last):
+                        last = event.sequence
+                        yield event
+                        if type(event.event) is RunDone:
+                            return
+                    stale = False
+                message = await _next(inbox)
+                if message is None:
+                    stale = True
+                    continue
+                if message.subject.endswith(".delta"):
+                    if deltas:
+                        yield _decode_live(message.data)
+                    continue
+                live = await self._decoded(message)
+                if live is None or live.sequence <= last:
+                    continue
+                last = live.sequence
+                yield live
+                if type(live.event) is RunDone:
+                    return
+
+    async def done(self, run: RunId) -> RunDone:
+        """Wait for the run's end, cheaply: one subscription, one read."""
+        subject = self._subjects.done(run)
+        async with self._subscribed(self._subjects.live("done", run)) as inbox:
+            while True:
+                found = await self._log.last(subject)
+                if found is not None and isinstance(found.event, RunDone):
+                    return found.event
+                message = await _next(inbox)
+                if message is not None:
+                    event = await self._codec.run_event(message.data)
+                    assert isinstance(event, RunDone)
+                    return event
+
+    async def all(self) -> AsyncIterator[LogEvent | None]:
+        """Every stored event of every run from now on; None after a doubt, when some may be
+        missing.
+        """
+        async with self._subscribed(self._subjects.live_all()) as inbox:
+            while True:
+                message = await _next(inbox)
+                if message is None:
+                    yield None
+                elif not message.subject.endswith(".delta"):
+                    event = await self._decoded(message)
+                    if event is not None:
+                        yield event
+
+    async def _decoded(self, message: Msg) -> LogEvent | None:
+        headers = message.headers or {}
+        stored = Stored(int(headers[h.SEQUENCE]), headers[h.SUBJECT], message.data, headers)
+        try:
+            return LogEvent(
+                stored.sequence, stored.subject, await self._codec.run_event(message.data), stored
+            )
+        except UnknownMessage as error:  # written by a newer version: not for us
+            logger.warning("skipped an event", extra={"subject": stored.subject, "why": str(error)})
+            return None
+
+    @asynccontextmanager
+    async def _subscribed(self, subject: str) -> AsyncIterator[asyncio.Queue[Msg | None]]:
+        inbox: asyncio.Queue[Msg | None] = asyncio.Queue()
+        subscription = await self._connection.subscribe(subject, inbox.put_nowait)
+        # the server must know of the subscription before the log is read, or an event falls between
+        await self._connection.flush()
+
+        async def doubt() -> None:
+            inbox.put_nowait(None)
+
+        forget = self._connection.on_reconnect(doubt)
+        try:
+            yield inbox
+        finally:
+            forget()
+            await subscription.close()
+
+
+async def _next(inbox: asyncio.Queue[Msg | None]) -> Msg | None:
+    """The next message; None when it is time to read the log again."""
+    if not inbox.empty():
+        return inbox.get_nowait()
+    try:
+        async with asyncio.timeout(_SILENCE_S):
+            return await inbox.get()
+    except TimeoutError:
+        return None

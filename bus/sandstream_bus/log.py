@@ -1,0 +1,123 @@
+"""The log of runs: append with compare-and-set, send, read back.
+
+An *append* is a decision: it succeeds only if nobody else wrote to the run since the caller last
+looked. A *send* is a message that follows from a decision: any number of times, stored once. Both
+survive lost acknowledgements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sandstream_bus.codec import Codec
+from sandstream_bus.connection import Connection, Expect, PubAck
+from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each, direct_get_many
+from sandstream_bus.errors import WrongSequence
+from sandstream_bus.messages import Message, RunEvent
+from sandstream_bus.subjects import RunId, Subjects
+
+
+class LogEvent(NamedTuple):
+    """One event of a run, decoded, with its place in the log."""
+
+    sequence: int
+    subject: str
+    event: RunEvent
+    stored: Stored
+
+
+class Conflict(WrongSequence):
+    """Somebody else appended first. ``news`` is what the caller has not seen yet."""
+
+    def __init__(self, news: Sequence[LogEvent]) -> None:
+        super().__init__("the run moved on; fold what is new and decide again")
+        self.news = news
+
+
+class RunLog:
+    """All runs of one installation."""
+
+    def __init__(
+        self, connection: Connection, codec: Codec, subjects: Subjects, stream: str
+    ) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._subjects = subjects
+        self._stream = stream
+
+    async def append(
+        self,
+        run: RunId,
+        subject: str,
+        message: Message,
+        *,
+        after: int,
+        msg_id: str,
+        headers: dict[str, str] | None = None,
+    ) -> int:
+        """Store a decision if the run's last event is still the one at ``after``; its sequence.
+
+        Raises :class:`Conflict`. A decision that was stored but whose acknowledgement got lost
+        counts as stored.
+        """
+        data = await self._codec.encode(message)
+        expect = Expect(after, self._subjects.run_all(run))
+        try:
+            ack = await self._connection.publish(
+                subject, data, msg_id=msg_id, headers=headers, expect=expect
+            )
+        except WrongSequence:
+            news = await self.read(run, after=after)
+            for event in news:
+                if event.stored.msg_id == msg_id:
+                    return event.sequence
+            raise Conflict(news) from None
+        return ack.seq
+
+    async def send(
+        self, subject: str, message: Message, *, msg_id: str, headers: dict[str, str] | None = None
+    ) -> PubAck:
+        """Store a message that follows from a decision, once per ``msg_id``."""
+        data = await self._codec.encode(message)
+        return await self._connection.publish(subject, data, msg_id=msg_id, headers=headers)
+
+    async def create_once(
+        self, subject: str, message: Message, *, msg_id: str, headers: dict[str, str] | None = None
+    ) -> int | None:
+        """Store the first message of a subject; None if somebody else did (another ``msg_id``)."""
+        data = await self._codec.encode(message)
+        try:
+            ack = await self._connection.publish(
+                subject, data, msg_id=msg_id, headers=headers, expect=Expect(0, subject)
+            )
+        except WrongSequence:
+            first = await self.last(subject)
+            return first.sequence if first and first.stored.msg_id == msg_id else None
+        return ack.seq
+
+    async def read(self, run: RunId, *, after: int = 0) -> list[LogEvent]:
+        """The run's events after a sequence, in order, in one batched read."""
+        return await self.read_subject(self._subjects.run_all(run), after=after)
+
+    async def read_subject(
+        self, subject: str, *, after: int = 0, limit: int | None = None
+    ) -> list[LogEvent]:
+        found = await direct_get_many(
+            self._connection, self._stream, subject, after=after, limit=limit
+        )
+        return [await self._decoded(stored) for stored in found]
+
+    async def last(self, subject: str) -> LogEvent | None:
+        """The last event of one subject."""
+        stored = await direct_get_last(self._connection, self._stream, subject)
+        return None if stored is None else await self._decoded(stored)
+
+    async def last_each(self, subjects: Sequence[str]) -> list[LogEvent]:
+        """The last event of each of many subjects, in one read."""
+        found = await direct_get_last_each(self._connection, self._stream, subjects)
+        return [await self._decoded(stored) for stored in found]
+
+    async def _decoded(self, stored: Stored) -> LogEvent:
+        event = await self._codec.run_event(stored.data)
+        return LogEvent(stored.sequence, stored.subject, event, stored)

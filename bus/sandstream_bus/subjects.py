@@ -1,0 +1,155 @@
+"""The subject grammar: the only place where a subject is built or taken apart.
+
+    <p>.task.<agent>                      a task for a deployed agent
+    <p>.agent.<agent>                     registration of a deployed agent (last one counts)
+    <p>.run.<run>.start.<pool>            the run begins; wakes the harness of that pool
+    <p>.run.<run>.turn.<pool>             take the next turn (handoff, retry after a wait, reopening)
+    <p>.run.<run>.model                   the model's answer, or why it must be waited for
+    <p>.run.<run>.call.<pool>             call the user's code in the tool host of that pool
+    <p>.run.<run>.started.<call>          an at-most-once call is about to run
+    <p>.run.<run>.result.<pool>           the outcome of a call; wakes the harness of that pool
+    <p>.run.<run>.cancel                  stop the run
+    <p>.run.<run>.done                    the run's end
+    <p>.timer.<run>.<name>                a scheduled message (see timers.py)
+    <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
+    <p>.live.<run>.<kind>…                the run's stored events as they come, republished (core NATS)
+    <p>.live.<run>.delta                  model stream events, never stored (core NATS)
+
+``<p>`` is the installation's prefix. A token is 1 to 128 characters of ``A-Z a-z 0-9 _ - =``. Foreign
+text (agent names) is escaped with :func:`token_of`; ids are checked with :func:`check_token`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple, NewType
+
+import msgspec
+
+from sandstream_bus.errors import InvalidSubject
+
+RunId = NewType("RunId", str)
+
+DEFAULT_PREFIX = "sandstream"
+_TOKEN = re.compile(r"[A-Za-z0-9_=-]{1,128}")
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+_ESCAPED = re.compile(r"=([0-9A-F]{2})")
+
+
+def check_token(value: str, what: str) -> str:
+    """Return ``value`` if it may stand between two dots of a subject, else raise."""
+    if not _TOKEN.fullmatch(value):
+        raise InvalidSubject(
+            f"{what} {value[:80]!r} cannot be part of a subject: "
+            "use 1 to 128 of the characters A-Z a-z 0-9 _ - ="
+        )
+    return value
+
+
+def token_of(text: str) -> str:
+    """Escape any text into one token, reversibly: each foreign byte becomes ``=XX``."""
+
+    def escape(match: re.Match[str]) -> str:
+        return "".join(f"={byte:02X}" for byte in match.group().encode())
+
+    return check_token(_FOREIGN.sub(escape, text), "the name")
+
+
+def text_of(token: str) -> str:
+    """The inverse of :func:`token_of`."""
+    raw = _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), token)
+    return raw.encode("latin-1").decode("utf-8", "replace")
+
+
+def run_id_of_key(key: str) -> RunId:
+    """The run id that belongs to an idempotency key; the key itself where it is a valid token."""
+    if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", key):
+        return RunId(key)
+    return RunId("key-" + hashlib.sha256(key.encode()).hexdigest()[:32])
+
+
+class RunSubject(NamedTuple):
+    """A subject below ``<p>.run.``, taken apart."""
+
+    run: RunId
+    kind: str
+    detail: str
+    """The pool or call that follows the kind; empty if there is none."""
+
+
+class Subjects(msgspec.Struct, frozen=True):
+    """Builds every subject of one installation."""
+
+    prefix: str = DEFAULT_PREFIX
+
+    def __post_init__(self) -> None:
+        for token in self.prefix.split("."):
+            check_token(token, "the subject prefix")
+
+    @property
+    def stream_stem(self) -> str:
+        """The prefix as part of stream and bucket names, which know no dots."""
+        return self.prefix.replace(".", "-").upper()
+
+    def task(self, agent: str) -> str:
+        return f"{self.prefix}.task.{token_of(agent)}"
+
+    def agent(self, agent: str) -> str:
+        return f"{self.prefix}.agent.{token_of(agent)}"
+
+    def run_all(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.>"
+
+    def start(self, run: str, pool: str) -> str:
+        return f"{self.prefix}.run.{run}.start.{pool}"
+
+    def turn(self, run: str, pool: str) -> str:
+        return f"{self.prefix}.run.{run}.turn.{pool}"
+
+    def model(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.model"
+
+    def call(self, run: str, pool: str) -> str:
+        return f"{self.prefix}.run.{run}.call.{pool}"
+
+    def started(self, run: str, call: str) -> str:
+        return f"{self.prefix}.run.{run}.started.{call}"
+
+    def result(self, run: str, pool: str) -> str:
+        return f"{self.prefix}.run.{run}.result.{pool}"
+
+    def cancel(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.cancel"
+
+    def done(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.done"
+
+    def timer(self, run: str, name: str) -> str:
+        return f"{self.prefix}.timer.{run}.{name}"
+
+    def parked(self, consumer: str, sequence: int) -> str:
+        return f"{self.prefix}.parked.{consumer}.{sequence}"
+
+    def live_all(self, run: str = "*") -> str:
+        return f"{self.prefix}.live.{run}.>"
+
+    def live(self, kind: str, run: str = "*") -> str:
+        return f"{self.prefix}.live.{run}.{kind}"
+
+    def delta(self, run: str) -> str:
+        return f"{self.prefix}.live.{run}.delta"
+
+    def parse_run(self, subject: str) -> RunSubject:
+        """Take a ``run`` or ``live`` subject apart."""
+        rest = subject.removeprefix(self.prefix + ".")
+        family, _, rest = rest.partition(".")
+        run, _, rest = rest.partition(".")
+        kind, _, detail = rest.partition(".")
+        if rest == "" or family not in ("run", "live"):
+            raise InvalidSubject(f"{subject!r} is not the subject of a run event")
+        return RunSubject(RunId(run), kind, detail)
+
+    def parse_task(self, subject: str) -> str:
+        """The agent's name in a task subject."""
+        return text_of(subject.removeprefix(f"{self.prefix}.task."))

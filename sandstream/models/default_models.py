@@ -1,0 +1,66 @@
+"""The default model, and the settings an agent gets when it names none.
+
+The GPT-5 family answers best for agents with little or no reasoning and short texts, but not
+every member accepts the same reasoning efforts. So each known name has its effort in a table; an
+unknown member of the family gets only the verbosity, which all of them accept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..model_settings import ModelSettings
+
+__all__ = [
+    "get_default_model",
+    "get_default_model_settings",
+    "gpt_5_reasoning_settings_required",
+    "is_gpt_5_default",
+]
+
+DEFAULT_MODEL_ENV = "OPENAI_DEFAULT_MODEL"
+FALLBACK_MODEL = "gpt-5.6-luna"
+
+_DATED = r"(-\d{4}-\d{2}-\d{2})?"
+"""The suffix of a pinned snapshot, as in ``gpt-5-2025-08-07``."""
+
+_EFFORT_BY_NAME: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(rf"gpt-5{_DATED}"), "low"),
+    (re.compile(rf"gpt-5\.[12]{_DATED}"), "none"),
+    (re.compile(r"gpt-5\.2-codex"), "low"),
+    (re.compile(rf"gpt-5\.[24]-pro{_DATED}"), "medium"),
+    (re.compile(r"gpt-5\.3-codex"), "none"),
+    (re.compile(rf"gpt-5\.4(-mini|-nano)?{_DATED}"), "none"),
+    (re.compile(rf"gpt-5\.5{_DATED}"), "none"),
+    (re.compile(rf"gpt-5\.6(-luna|-sol|-terra)?{_DATED}"), "none"),
+)
+
+_CHAT_TUNED = re.compile(r"gpt-5(\.[123])?-chat-latest")
+"""Members of the family that are no reasoning models and reject its settings."""
+
+
+def gpt_5_reasoning_settings_required(model_name: str) -> bool:
+    """Whether ``model_name`` is a GPT-5 reasoning model."""
+    return model_name.startswith("gpt-5") and not _CHAT_TUNED.fullmatch(model_name)
+
+
+def get_default_model() -> str:
+    """The model of agents that name none: ``OPENAI_DEFAULT_MODEL``, else our choice."""
+    return os.environ.get(DEFAULT_MODEL_ENV, "").lower() or FALLBACK_MODEL
+
+
+def is_gpt_5_default() -> bool:
+    """Whether the default model is a GPT-5 reasoning model."""
+    return gpt_5_reasoning_settings_required(get_default_model())
+
+
+def get_default_model_settings(model: str | None = None) -> ModelSettings:
+    """New implicit settings for ``model`` (or the default model)."""
+    name = get_default_model() if model is None else model
+    if not gpt_5_reasoning_settings_required(name):
+        return ModelSettings()
+    for pattern, effort in _EFFORT_BY_NAME:
+        if pattern.fullmatch(name):
+            return ModelSettings(reasoning={"effort": effort}, verbosity="low")
+    return ModelSettings(verbosity="low")

@@ -1,0 +1,110 @@
+"""The context of one tool call: the run's context plus which call this is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .run_context import RunContextWrapper, TContext
+from .usage import Usage
+
+__all__ = ["ToolContext"]
+
+
+@dataclass(eq=False, init=False)
+class ToolContext(RunContextWrapper[TContext]):
+    """Passed to a function tool. ``tool_call_id`` is the idempotency key of the call.
+
+    A tool that is delivered at least once may see the same ``tool_call_id`` again after a crash;
+    it is the right key for a payment, an insert or any other effect that must happen once.
+    """
+
+    tool_name: str
+    tool_call_id: str
+    tool_arguments: str
+    tool_call: Any | None
+    tool_namespace: str | None
+    agent: Any | None
+    run_config: Any | None
+
+    def __init__(
+        self,
+        context: TContext,
+        usage: Usage | None = None,
+        tool_name: str | None = None,
+        tool_call_id: str | None = None,
+        tool_arguments: str | None = None,
+        tool_call: Any | None = None,
+        *,
+        tool_namespace: str | None = None,
+        agent: Any | None = None,
+        run_config: Any | None = None,
+        turn_input: list[Any] | None = None,
+        tool_input: Any | None = None,
+    ) -> None:
+        super().__init__(
+            context=context,
+            usage=Usage() if usage is None else usage,
+            turn_input=[] if turn_input is None else turn_input,
+            tool_input=tool_input,
+        )
+        self.tool_name = _required("tool_name", tool_name)
+        self.tool_call_id = _required("tool_call_id", tool_call_id)
+        self.tool_arguments = _required("tool_arguments", tool_arguments)
+        self.tool_call = tool_call
+        self.tool_namespace = tool_namespace
+        self.agent = agent
+        self.run_config = run_config
+
+    @property
+    def qualified_tool_name(self) -> str:
+        """The tool's name with its namespace in front, if it has one."""
+        if self.tool_namespace:
+            return f"{self.tool_namespace}.{self.tool_name}"
+        return self.tool_name
+
+    @classmethod
+    def from_agent_context(
+        cls,
+        context: RunContextWrapper[TContext],
+        tool_call_id: str,
+        tool_call: Any | None = None,
+        agent: Any | None = None,
+        *,
+        tool_name: str | None = None,
+        tool_arguments: str | None = None,
+        tool_namespace: str | None = None,
+        run_config: Any | None = None,
+    ) -> ToolContext[TContext]:
+        """Narrow a run's context to one call; the usage total stays shared with the run.
+
+        Name, arguments and namespace are taken from ``tool_call`` where they are not given.
+        """
+        return cls(
+            context=context.context,
+            usage=context.usage,
+            tool_name=tool_name if tool_name is not None else _of_call(tool_call, "name"),
+            tool_call_id=tool_call_id,
+            tool_arguments=(
+                tool_arguments if tool_arguments is not None else _of_call(tool_call, "arguments")
+            ),
+            tool_call=tool_call,
+            tool_namespace=(
+                tool_namespace if tool_namespace is not None else _of_call(tool_call, "namespace")
+            ),
+            agent=agent if agent is not None else getattr(context, "agent", None),
+            run_config=run_config if run_config is not None else getattr(context, "run_config", None),
+            turn_input=context.turn_input,
+            tool_input=context.tool_input,
+        )
+
+
+def _required(name: str, value: str | None) -> str:
+    if value is None:
+        raise ValueError(f"{name} must be passed to ToolContext")
+    return value
+
+
+def _of_call(tool_call: Any, name: str) -> str | None:
+    value = tool_call.get(name) if isinstance(tool_call, dict) else getattr(tool_call, name, None)
+    return value if isinstance(value, str) else None
