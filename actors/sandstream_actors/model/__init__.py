@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from .client import ModelClient
 from .interface import (
+    NO_JSON,
     ModelAnswer,
     ModelCallError,
     ModelErrorKind,
     ModelRequest,
     OutputSchema,
     Usage,
+    given,
 )
 from .retry import RetryPolicy
 from .routes import Route, resolve, routes_from_env
 
 __all__ = [
+    "NO_JSON",
     "ModelAnswer",
     "ModelCallError",
     "ModelClient",
@@ -28,6 +31,7 @@ __all__ = [
     "RetryPolicy",
     "Route",
     "Usage",
+    "given",
     "resolve",
     "routes_from_env",
 ]

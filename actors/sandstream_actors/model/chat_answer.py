@@ -19,7 +19,7 @@ from .chat_items import (
     text_part,
 )
 from .failures import malformed, stream_error, unsupported
-from .interface import ModelAnswer, ModelCallError, Usage
+from .interface import NO_JSON, ModelAnswer, ModelCallError, Usage, given
 from .transport import Received
 
 
@@ -58,7 +58,7 @@ class _Completion(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: msgspec.Raw | None = None
+    usage: msgspec.Raw = NO_JSON
     error: Any = None
 
 
@@ -71,7 +71,7 @@ def read_chat_answer(received: Received, model: str, *, keep_usage: bool) -> Mod
     at = received.where, received.request_id
     try:
         completion = _decode(received.content)
-        usage = _decode_usage(completion.usage) if completion.usage is not None else None
+        usage = _decode_usage(completion.usage) if given(completion.usage) else None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise malformed(str(error), *at) from error
     if not completion.choices:
@@ -90,7 +90,7 @@ def read_chat_answer(received: Received, model: str, *, keep_usage: bool) -> Mod
         usage=usage.flat() if usage is not None else Usage(requests=1),
         request_id=received.request_id,
         model=completion.model,
-        raw_usage=completion.usage.copy() if keep_usage and completion.usage is not None else None,
+        raw_usage=completion.usage.copy() if keep_usage and given(completion.usage) else NO_JSON,
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from .chat_messages import chat_messages
 from .failures import unsupported
-from .interface import ModelCallError, ModelRequest, OutputSchema
+from .interface import NO_JSON, ModelCallError, ModelRequest, OutputSchema, given
 from .request_body import make_call, named
 from .transport import Call
 
@@ -37,7 +37,7 @@ class _Tool(msgspec.Struct):
     type: str
     name: str | None = None
     description: str | None = None
-    parameters: msgspec.Raw | None = None
+    parameters: msgspec.Raw = NO_JSON
     strict: bool | None = None
 
 
@@ -90,7 +90,7 @@ def chat_tool(raw: msgspec.Raw) -> dict[str, Any]:
             "Completions route."
         )
     function: dict[str, Any] = {"name": tool.name, "description": tool.description or ""}
-    if tool.parameters is not None:
+    if given(tool.parameters):
         function["parameters"] = tool.parameters
     if tool.strict is not None:
         function["strict"] = tool.strict
@@ -116,7 +116,7 @@ def _say_what_is_left_out(request: ModelRequest) -> None:
         for name, value in (
             ("previous_response_id", request.previous_response_id),
             ("conversation_id", request.conversation_id),
-            ("prompt", request.prompt),
+            ("prompt", request.prompt if given(request.prompt) else None),
         )
         if value is not None
     ]

@@ -10,7 +10,7 @@ from .chat_answer import cut_short
 from .chat_events import EventWriter
 from .chat_items import FILTERED, ChatUsage, provider_data
 from .failures import malformed, stream_error
-from .interface import ModelAnswer, Usage
+from .interface import NO_JSON, ModelAnswer, Usage, given
 from .responses_answer import PRELUDE, OnEvent, ended_early
 from .transport import Received
 
@@ -49,7 +49,7 @@ class _Chunk(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: msgspec.Raw | None = None
+    usage: msgspec.Raw = NO_JSON
     error: Any = None
 
 
@@ -82,7 +82,7 @@ class ChatStream:
         self._started = False
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
-        self._raw_usage: msgspec.Raw | None = None
+        self._raw_usage = NO_JSON
 
     async def read(self) -> ModelAnswer:
         done = await self._received.events(self._take)
@@ -100,7 +100,7 @@ class ChatStream:
             usage=self._usage or Usage(requests=1),
             request_id=self._received.request_id,
             model=self._served_by,
-            raw_usage=self._raw_usage if self._keep_usage else None,
+            raw_usage=self._raw_usage if self._keep_usage else NO_JSON,
         )
 
     def _take(self, data: bytes) -> bool:
@@ -108,7 +108,7 @@ class ChatStream:
             return True
         try:
             chunk = _decode(data)
-            if chunk.usage is not None:
+            if given(chunk.usage):
                 self._usage = _decode_usage(chunk.usage).flat()
                 self._raw_usage = chunk.usage.copy()
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -23,6 +23,15 @@ ModelErrorKind = Literal[
 ]
 
 
+NO_JSON = msgspec.Raw()
+"""Stands for "not given" where a field holds raw JSON: msgspec cannot decode ``Raw | None``."""
+
+
+def given(raw: msgspec.Raw | None) -> bool:
+    """Whether there is JSON other than null."""
+    return raw is not None and bytes(raw) not in (b"", b"null")
+
+
 class OutputSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The JSON schema that the final answer must follow."""
 
@@ -46,7 +55,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     output_schema: OutputSchema | None = None
     previous_response_id: str | None = None
     conversation_id: str | None = None
-    prompt: msgspec.Raw | None = None
+    prompt: msgspec.Raw = NO_JSON
     stream: bool = False
 
 
@@ -58,7 +67,7 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     response_id: str | None = None
     request_id: str | None = None
     model: str | None = None
-    raw_usage: msgspec.Raw | None = None
+    raw_usage: msgspec.Raw = NO_JSON
 
 
 class ModelCallError(Exception):
@@ -97,10 +106,12 @@ class ModelCallError(Exception):
 
 
 __all__ = [
+    "NO_JSON",
     "ModelAnswer",
     "ModelCallError",
     "ModelErrorKind",
     "ModelRequest",
     "OutputSchema",
     "Usage",
+    "given",
 ]

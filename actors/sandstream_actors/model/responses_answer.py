@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from .failures import malformed, stream_error
-from .interface import ModelAnswer, ModelCallError, Usage
+from .interface import NO_JSON, ModelAnswer, ModelCallError, Usage, given
 from .transport import Received
 
 OnEvent = Callable[[bytes], None]
@@ -36,15 +36,15 @@ class _Response(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     status: str | None = None
-    usage: msgspec.Raw | None = None
+    usage: msgspec.Raw = NO_JSON
     error: Any = None
     incomplete_details: Any = None
 
 
 class _Event(msgspec.Struct):
     type: str | None = None
-    response: msgspec.Raw | None = None
-    item: msgspec.Raw | None = None
+    response: msgspec.Raw = NO_JSON
+    item: msgspec.Raw = NO_JSON
     error: Any = None
     code: Any = None
     message: Any = None
@@ -93,10 +93,10 @@ class ResponsesStream:
             raise stream_error(found, *_at(self._received))
         self._pass_on(data, event.type)
         match event.type:
-            case "response.output_item.done" if event.item is not None:
+            case "response.output_item.done" if given(event.item):
                 self._items.append(event.item)
             case "response.completed" | "response.failed" | "response.incomplete":
-                response = _response(bytes(event.response or b"null"), self._received)
+                response = _response(bytes(event.response), self._received)
                 status = event.type.removeprefix("response.")
                 self._last = msgspec.structs.replace(response, status=status)
         return self._last is not None
@@ -148,12 +148,12 @@ def _answer(
         response_id=response.id,
         request_id=received.request_id,
         model=response.model,
-        raw_usage=response.usage.copy() if keep_usage and response.usage is not None else None,
+        raw_usage=response.usage.copy() if keep_usage and given(response.usage) else NO_JSON,
     )
 
 
-def _usage(raw: msgspec.Raw | None, received: Received) -> Usage:
-    if raw is None or bytes(raw) == b"null":
+def _usage(raw: msgspec.Raw, received: Received) -> Usage:
+    if not given(raw):
         return Usage(requests=1)
     try:
         usage = _decode_usage(raw)

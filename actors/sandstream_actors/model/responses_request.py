@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from .interface import ModelCallError, ModelRequest
+from .interface import NO_JSON, ModelCallError, ModelRequest, given
 from .request_body import make_call, named
 from .transport import Call
 
@@ -48,7 +48,7 @@ class _ToolHead(msgspec.Struct):
 class _ItemHead(msgspec.Struct):
     id: Any = None
     type: Any = None
-    provider_data: msgspec.Raw | None = None
+    provider_data: msgspec.Raw = NO_JSON
 
 
 _tool_head = msgspec.json.Decoder(_ToolHead).decode
@@ -68,7 +68,7 @@ def responses_call(request: ModelRequest, model: str) -> Call:
         ("instructions", request.instructions),
         ("previous_response_id", request.previous_response_id),
         ("conversation", request.conversation_id),
-        ("prompt", request.prompt),
+        ("prompt", request.prompt if given(request.prompt) else None),
     ):
         if value is not None:
             arguments[name] = value
@@ -94,13 +94,10 @@ def own_items(items: list[msgspec.Raw]) -> list[Any]:
             kept.append(item)
             continue
         head = _head(text)
-        foreign = head.provider_data is not None and bytes(head.provider_data) not in (
-            b"{}",
-            b"null",
-        )
+        foreign = given(head.provider_data) and bytes(head.provider_data) != b"{}"
         if head.type == "reasoning" and foreign:
             continue
-        if head.id != FAKE_ID and head.provider_data is None:
+        if head.id != FAKE_ID and not head.provider_data:
             kept.append(item)
             continue
         fields: dict[str, Any] = msgspec.json.decode(text)
@@ -121,7 +118,7 @@ def _head(text: bytes) -> _ItemHead:
 
 
 def _include(settings: dict[str, Any]) -> list[str]:
-    wanted = list(settings.get("response_include") or ())
+    wanted: list[str] = list(settings.get("response_include") or ())
     if settings.get("top_logprobs") is not None:
         wanted.append("message.output_text.logprobs")
     return list(dict.fromkeys(wanted))
@@ -144,14 +141,14 @@ def _text(request: ModelRequest) -> dict[str, Any]:
 
 def _put_tools(arguments: dict[str, Any], request: ModelRequest) -> None:
     # With a stored prompt the tools may live on the server: an empty list would take them away.
-    on_server = request.prompt is not None and not request.tools
+    on_server = given(request.prompt) and not request.tools
     if not on_server:
         arguments["tools"] = request.tools
     choice = tool_choice(request.settings.get("tool_choice"), request.tools)
     if choice is not None and not (on_server and isinstance(choice, dict)):
         arguments["tool_choice"] = choice
     parallel = request.settings.get("parallel_tool_calls")
-    if parallel is not None and (request.tools or request.prompt is not None):
+    if parallel is not None and (request.tools or given(request.prompt)):
         arguments["parallel_tool_calls"] = parallel
 
 
