@@ -40,11 +40,11 @@ def parse_docstring(text: str | None, style: DocstringStyle | None = None) -> Do
 
 
 _SIGNS: dict[DocstringStyle, tuple[str, ...]] = {
-    "sphinx": (r"^:param\b", r"^:type\b", r"^:returns?\b", r"^:rtype\b"),
+    "sphinx": (r"^:param\b", r"^:type\b", r"^:return:", r"^:rtype\b"),
     "numpy": tuple(rf"^{title}\s*\n\s*-{{3,}}" for title in ("Parameters", "Returns", "Yields")),
     "google": (r"^(?:Args|Arguments):", r"^Returns:", r"^Raises:"),
 }
-"""Marks of each style. With equally many marks the earlier style wins: its marks are rarer in prose."""
+"""Marks of each style. With equally many the earlier style wins: its marks are rarer in prose."""
 
 
 def detect_style(text: str) -> DocstringStyle:

@@ -5,12 +5,13 @@
     ├── ModelBehaviorError          the model did what it must not: bad JSON, unknown tool, ...
     ├── ModelRefusalError           the model refused; ``refusal`` is its text
     ├── ModelTimeoutError           a model call took longer than ``ModelSettings.timeout``
-    ├── UserError                   the program uses Sandstream wrongly; the text says how to mend it
+    ├── UserError                   Sandstream is used wrongly; the text says how to mend it
     ├── ToolTimeoutError            a tool with ``timeout_behavior="raise_exception"`` took too long
     ├── RunCancelled                (ours) somebody cancelled the run
     └── RunFailed                   (ours) the run ended for a reason that has no class above
 
-Each has a ``code`` that never changes (that of ``RunFailed`` names the reason); branch on the class or the code, never on the text.
+Each has a ``code`` that never changes (that of ``RunFailed`` names the reason). Branch on the
+class or the code, never on the text.
 This module knows nothing of the bus: whoever reads a terminal event builds the exception.
 """
 

@@ -11,7 +11,7 @@ from .usage import Usage
 __all__ = ["ToolContext"]
 
 
-@dataclass(eq=False, init=False)
+@dataclass(eq=False, init=False, kw_only=True)
 class ToolContext(RunContextWrapper[TContext]):
     """Passed to a function tool. ``tool_call_id`` is the idempotency key of the call.
 
@@ -93,7 +93,9 @@ class ToolContext(RunContextWrapper[TContext]):
                 tool_namespace if tool_namespace is not None else _of_call(tool_call, "namespace")
             ),
             agent=agent if agent is not None else getattr(context, "agent", None),
-            run_config=run_config if run_config is not None else getattr(context, "run_config", None),
+            run_config=run_config
+            if run_config is not None
+            else getattr(context, "run_config", None),
             turn_input=context.turn_input,
             tool_input=context.tool_input,
         )

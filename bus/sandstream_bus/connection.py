@@ -49,7 +49,9 @@ _WRONG_SEQUENCE = {10071, 10164}
 _STORE_FULL = {10047, 10023, 10077, 10122}
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
-MessageHandler = Callable[[Msg], None]
+CoreMessage = Msg
+"""A message as the transport delivers it: subject, data, headers, reply."""
+MessageHandler = Callable[[CoreMessage], None]
 
 
 class Expect(NamedTuple):
@@ -368,8 +370,8 @@ class Connection:
             with contextlib.suppress(Exception):  # half-open client; only its sockets matter
                 await client.close()
             raise BusUnavailable(
-                f"cannot connect to NATS at {self.url}: {self.last_error or error!r}. Start the server, or "
-                "check NATS_URL and the credentials (`sandstream doctor` tells more)."
+                f"cannot connect to NATS at {self.url}: {self.last_error or error!r}. "
+                "Start the server, or check NATS_URL and the credentials (`sandstream doctor` tells more)."
             ) from error
         self._client = client
         self._inbox = client.new_inbox()

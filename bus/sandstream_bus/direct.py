@@ -83,7 +83,7 @@ def _stored(message: Msg) -> Stored:
 
 
 def _status(message: Msg) -> str:
-    """The status of an empty answer: ``404`` not found, ``408`` bad request; empty for a message."""
+    """The status of an empty answer, such as ``404``; empty for a message."""
     headers = message.headers or {}
     if h.SEQUENCE in headers or h.STATUS not in headers:
         return ""

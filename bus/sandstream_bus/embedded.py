@@ -231,9 +231,11 @@ async def _find_or_start(
     pause_s = 0.002
     while True:
         record = state.read_record()
-        info = await greeting(record) if record is not None else None
-        if record is not None and info is not None:
-            return msgspec.structs.replace(record, version=info.version)
+        # Without a process id: stopped, or started again and the keeper has not said yet.
+        if record is not None and record.server_pid is not None:
+            info = await greeting(record)
+            if info is not None:
+                return msgspec.structs.replace(record, version=info.version)
         store_fd = state.try_lock(state.store_lock, fcntl.LOCK_EX)
         if store_fd is not None:
             try:

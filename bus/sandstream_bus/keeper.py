@@ -74,6 +74,7 @@ class Keeper:
             failure = self.await_ready()
         if failure is not None:
             self.say(f"start failed: {failure}")
+            os.close(self.store_fd)  # whoever hears of it may try again at once
             self.report(failure)
             return 1
         self.report("")
@@ -191,6 +192,7 @@ class Keeper:
         """Bring the server back; False when it dies again and again."""
         while not self.stopping:
             self.say(f"nats-server ended with status {status}; starting it again")
+            self.try_write_record()  # without a process id: nobody shall take the new for the old
             lived_s = time.monotonic() - self.started_s
             self.quick_deaths = self.quick_deaths + 1 if lived_s < 2.0 else 0
             if self.quick_deaths > MAX_QUICK_DEATHS:

@@ -47,6 +47,9 @@ async def launch_keeper(
     state.prepare_for_server()
     command = [str(binary or find_server_binary()), "-c", str(state.config), "-a", "127.0.0.1"]
     last = state.read_record()
+    if last is not None:  # nobody shall take the new server on the old port for the old one
+        stopped = msgspec.structs.replace(last, server_pid=None, keeper_pid=None)
+        state.write_private(state.record, msgspec.json.encode(stopped))
     identity = _identity(last)
     state.write_private(state.config, render_config(state, identity, sync))
     log_fd = state.open_private(state.log, os.O_WRONLY | os.O_APPEND)
@@ -88,7 +91,7 @@ def _start(
     directory = str(Path(keeper.__file__).parent)
     names = _ENVIRONMENT + _ENVIRONMENT_MORE
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _BOOT, directory],
+        [sys.executable, "-I", "-S", "-c", _BOOT, directory, str(launch["home"])],  # home: for `ps`
         stdin=subprocess.PIPE,
         stdout=log_fd,
         stderr=log_fd,

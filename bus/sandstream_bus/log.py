@@ -108,6 +108,13 @@ class RunLog:
         )
         return [await self._decoded(stored) for stored in found]
 
+    async def last_sequence(self, run: RunId) -> int:
+        """The sequence of the run's last event, without decoding any."""
+        found = await direct_get_many(
+            self._connection, self._stream, self._subjects.run_all(run), after=0
+        )
+        return found[-1].sequence if found else 0
+
     async def last(self, subject: str) -> LogEvent | None:
         """The last event of one subject."""
         stored = await direct_get_last(self._connection, self._stream, subject)

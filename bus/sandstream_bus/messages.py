@@ -55,7 +55,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What anybody may publish to ``<p>.task.<agent>``. Only ``input`` is needed; there is no tag."""
+    """What anybody may publish to ``<p>.task.<agent>``. Only ``input`` is needed; no tag."""
 
     input: str | list[Raw]
     context: Raw | None = None

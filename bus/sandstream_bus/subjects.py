@@ -3,7 +3,7 @@
     <p>.task.<agent>                      a task for a deployed agent
     <p>.agent.<agent>                     registration of a deployed agent (last one counts)
     <p>.run.<run>.start.<pool>            the run begins; wakes the harness of that pool
-    <p>.run.<run>.turn.<pool>             take the next turn (handoff, retry after a wait, reopening)
+    <p>.run.<run>.turn.<pool>             take the next turn (handoff, after a wait, reopened)
     <p>.run.<run>.model                   the model's answer, or why it must be waited for
     <p>.run.<run>.call.<pool>             call the user's code in the tool host of that pool
     <p>.run.<run>.started.<call>          an at-most-once call is about to run
@@ -12,11 +12,12 @@
     <p>.run.<run>.done                    the run's end
     <p>.timer.<run>.<name>                a scheduled message (see timers.py)
     <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
-    <p>.live.<run>.<kind>…                the run's stored events as they come, republished (core NATS)
+    <p>.live.<run>.<kind>…                the run's stored events as they come (core NATS)
     <p>.live.<run>.delta                  model stream events, never stored (core NATS)
 
-``<p>`` is the installation's prefix. A token is 1 to 128 characters of ``A-Z a-z 0-9 _ - =``. Foreign
-text (agent names) is escaped with :func:`token_of`; ids are checked with :func:`check_token`.
+``<p>`` is the installation's prefix. A token is 1 to 128 characters of ``A-Z a-z 0-9 _ - =``.
+Foreign text (agent names) is escaped with :func:`token_of`; ids are checked with
+:func:`check_token`.
 """
 
 from __future__ import annotations

@@ -171,8 +171,8 @@ async def _api(
         except (TimeoutError, BusUnavailable) as error:
             if attempt == 19:
                 raise BusUnavailable(
-                    f"JetStream does not answer ({call}). Is it enabled on the server, and may this user "
-                    "use $JS.API.>?"
+                    f"JetStream does not answer ({call}). Is it enabled on the server, and may "
+                    "this user use $JS.API.>?"
                 ) from error
             await asyncio.sleep(0.1)
             await connection.wait_connected(1.0)

@@ -33,8 +33,12 @@ class CallSlot(msgspec.Struct):
 
     id: str = ""
     name: str = ""
-    arguments: str = ""
+    pieces: list[str] = []
     output_index: int | None = None
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
 
 
 class EventWriter:
@@ -50,10 +54,11 @@ class EventWriter:
         self._indices = 0
         self._created_at = time.time()
         self._reasoning: tuple[str, int] | None = None
-        self._thought = ""
+        self._thoughts: list[str] = []
         self._summary_open = False
         self._message_index: int | None = None
         self._parts: list[Fields] = []
+        self._pieces: list[list[str]] = []
         self._calls: dict[int, CallSlot] = {}
 
     def created(self) -> None:
@@ -69,7 +74,7 @@ class EventWriter:
             if summary:
                 self._summary_open = True
                 self._summary("part.added", part={"text": "", "type": "summary_text"})
-        self._thought += text
+        self._thoughts.append(text)
         if self._reasoning[0] == "reasoning_content":
             self._summary("text.delta", delta=text)
         else:
@@ -79,7 +84,7 @@ class EventWriter:
 
     def text(self, delta: str, logprobs: list[Any]) -> None:
         index = self._part("output_text")
-        self._parts[index]["text"] += delta
+        self._pieces[index].append(delta)
         self._parts[index]["logprobs"].extend(logprobs)
         self._in_message(
             "response.output_text.delta", content_index=index, delta=delta, logprobs=logprobs
@@ -87,7 +92,7 @@ class EventWriter:
 
     def refusal(self, delta: str) -> None:
         index = self._part("refusal")
-        self._parts[index]["refusal"] += delta
+        self._pieces[index].append(delta)
         self._in_message("response.refusal.delta", content_index=index, delta=delta)
 
     def call(self, position: int, call_id: str, name: str, arguments: str) -> None:
@@ -95,7 +100,7 @@ class EventWriter:
         slot = self._calls.setdefault(position, CallSlot())
         slot.id = slot.id or call_id
         slot.name = name or slot.name
-        slot.arguments += arguments
+        slot.pieces.append(arguments)
         if slot.output_index is not None:
             delta = arguments
         elif slot.id and slot.name:
@@ -116,6 +121,9 @@ class EventWriter:
         finished: dict[int, Fields] = {}
         self._close_reasoning(finished)
         for index, part in enumerate(self._parts):
+            part["text" if part["type"] == "output_text" else "refusal"] = "".join(
+                self._pieces[index]
+            )
             self._in_message("response.content_part.done", content_index=index, part=part)
         for slot in self._calls.values():
             self._close_call(slot, finished)
@@ -163,6 +171,7 @@ class EventWriter:
                 return index
         part = text_part("", [], []) if kind == "output_text" else refusal_part("")
         self._parts.append(part)
+        self._pieces.append([])
         index = len(self._parts) - 1
         self._in_message("response.content_part.added", content_index=index, part=part)
         return index
@@ -170,6 +179,10 @@ class EventWriter:
     def _speak(self) -> None:
         self.silent = False
         self._close_summary()
+
+    @property
+    def _thought(self) -> str:
+        return "".join(self._thoughts)
 
     def _close_summary(self) -> None:
         if self._summary_open:

@@ -169,7 +169,7 @@ def tool_choice(choice: Any, tools: list[msgspec.Raw]) -> str | dict[str, Any] |
                 return {"type": kind}
     if choice in _OFFERED_CHOICES and choice in types:
         return {"type": choice}
-    if choice == "tool_search" and not named_so:
+    if choice == "tool_search" and tools and not named_so:
         raise ModelCallError(
             "misconfigured",
             "tool_choice='tool_search' needs the tool search tool, or a function of that name.",

@@ -1,0 +1,288 @@
+"""The harness actor: takes any turn of any run of its pool. Commit, dispatch, ack.
+
+Woken by a message, it folds the run's log, asks :func:`next_step` what is missing, does that, and
+only then lets the message be acknowledged. A crash at any point is healed by the redelivery. It
+keeps nothing that the log cannot rebuild, and knows no user code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import assert_never
+
+from sandstream_bus.bus import Bus
+from sandstream_bus.connection import CoreMessage
+from sandstream_bus.consumer import Delivery
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.errors import MessageError
+from sandstream_bus.headers import caused_by
+from sandstream_bus.log import Conflict
+from sandstream_bus.messages import (
+    CallRequested,
+    ErrorInfo,
+    Message,
+    ModelAnswered,
+    ModelDeferred,
+    RunDone,
+    TurnRequested,
+)
+from sandstream_bus.runtime import Worker
+from sandstream_bus.subjects import RunId, check_token
+from sandstream_bus.topology import ConsumerSpec
+
+from sandstream_actors.harness.model_turn import ModelCaller, take_turn
+from sandstream_actors.harness.steps import (
+    Ask,
+    AskModel,
+    Finish,
+    RearmTimer,
+    Wait,
+    failed,
+    next_step,
+)
+from sandstream_actors.harness.tasks import TaskIntake
+from sandstream_actors.run_state import RunState
+from sandstream_actors.state_cache import StateCache
+
+logger = logging.getLogger(__name__)
+
+Admission = Callable[[RunId], Awaitable[None] | None]
+"""Asked before a run is worked on: None to go on, else what to wait for."""
+
+
+class Harness:
+    """One replica of one pool."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        models: ModelCaller,
+        *,
+        pool: str = "main",
+        takes_tasks: bool = True,
+        admission: Admission | None = None,
+        start_sequence: int | None = None,
+        inactive_s: float | None = None,
+        max_in_flight: int = 256,
+    ) -> None:
+        self.pool = check_token(pool, "the pool")
+        self._bus = bus
+        self._models = models
+        self._admission = admission
+        self._states = StateCache(bus.log)
+        self._tasks = TaskIntake(bus)
+        self._model_calls: dict[RunId, asyncio.Task[object]] = {}
+        prefix = bus.subjects.prefix
+        filters = [f"{prefix}.run.*.{kind}.{pool}" for kind in ("start", "turn", "result")]
+        filters.append(f"{prefix}.run.*.cancel")
+        if takes_tasks:
+            filters.append(f"{prefix}.task.*")
+        spec = ConsumerSpec(
+            name=f"harness-{pool}",
+            filters=filters,
+            start_sequence=start_sequence,
+            inactive_s=inactive_s,
+        )
+        self.worker = Worker(
+            bus, spec, self._on_delivery, max_in_flight=max_in_flight, on_parked=self._on_parked
+        )
+
+    async def start(self) -> None:
+        # A cancel must reach whoever holds the run's model call, not only whoever gets the message.
+        self._cancels = await self._bus.connection.subscribe(
+            self._bus.subjects.live("cancel"), self._on_live_cancel
+        )
+        await self.worker.start()
+
+    async def stop(self, grace_s: float = 10.0) -> None:
+        await self._cancels.close()
+        await self.worker.stop(grace_s)
+
+    # --- waking --------------------------------------------------------------------------------
+
+    async def _on_delivery(self, delivery: Delivery) -> None:
+        crashpoint("harness.received")
+        if delivery.subject.startswith(f"{self._bus.subjects.prefix}.task."):
+            await self._tasks.take(delivery)
+            return
+        where = self._bus.subjects.parse_run(delivery.subject)
+        if where.kind != "cancel" and self._admission is not None:
+            waiting = self._admission(where.run)
+            if waiting is not None:
+                self.worker.loop.hold(delivery)
+                await waiting
+                delivery.held = False
+        async with self._states.exclusive(where.run):
+            try:
+                await self._advance(where.run, delivery)
+            except BaseException:
+                self._states.drop(where.run)  # whatever the cached state was, do not trust it
+                raise
+
+    async def _advance(self, run: RunId, delivery: Delivery) -> None:
+        """Do what the run needs, step by step, until it has to wait for somebody else."""
+        state = await self._states.load(run, upto=delivery.sequence)
+        while state.started is not None and state.pool == self.pool:
+            step = next_step(state)
+            match step:
+                case Wait():
+                    return
+                case Finish():
+                    await self._append(state, "done", step.done, f"done{state.dones}", delivery)
+                case Ask():
+                    await self._ask(state, step.calls, delivery)
+                    return
+                case AskModel():
+                    if state.trigger != delivery.sequence:
+                        return  # the trigger's own delivery takes the turn
+                    await self._take_turn(state, delivery)
+                case RearmTimer():
+                    if state.trigger == delivery.sequence:
+                        await self._arm_retry(state, delivery)
+                    return
+                case _:
+                    assert_never(step)
+
+    # --- effects -------------------------------------------------------------------------------
+
+    async def _take_turn(self, state: RunState, delivery: Delivery) -> None:
+        turn = state.turn + 1
+        crashpoint("harness.before_model")
+        task = asyncio.ensure_future(take_turn(self._bus, self._models, state, delivery.deliveries))
+        self._model_calls[state.run] = task
+        try:
+            outcome = await task
+        except asyncio.CancelledError:
+            if not task.cancelled() or _is_being_cancelled():
+                raise
+            # a cancel request stopped the model call: its event is in the log
+            state.fold(await self._bus.log.read(state.run, after=state.last_seq))
+            return
+        finally:
+            self._model_calls.pop(state.run, None)
+        crashpoint("harness.before_commit")
+        match outcome:
+            case ModelAnswered():
+                await self._append(state, "model", outcome, f"t{turn}:model", delivery)
+            case ModelDeferred():
+                msg_id = f"t{turn}:wait{outcome.attempt}"
+                await self._append(state, "model", outcome, msg_id, delivery)
+            case ErrorInfo():
+                done = failed(state, outcome).done
+                await self._append(state, "done", done, f"done{state.dones}", delivery)
+        crashpoint("harness.after_commit")
+
+    async def _append(
+        self, state: RunState, kind: str, message: Message, name: str, delivery: Delivery
+    ) -> None:
+        """Commit a decision. If the run moved on, take in the news, and commit if it still fits."""
+        subjects = self._bus.subjects
+        subject = subjects.done(state.run) if kind == "done" else subjects.model(state.run)
+        headers = caused_by(delivery.sequence, state.traceparent)
+        turn, dones = state.turn, state.dones
+        while True:
+            try:
+                sequence = await self._bus.log.append(
+                    state.run,
+                    subject,
+                    message,
+                    after=state.last_seq,
+                    msg_id=f"{state.run}:{name}",
+                    headers=headers,
+                )
+            except Conflict as conflict:
+                state.fold(conflict.news)
+                outdated = state.turn != turn or state.dones != dones
+                stopped = state.cancel is not None and state.cancel.mode == "immediate"
+                if outdated or (stopped and not isinstance(message, RunDone)):
+                    return
+                if isinstance(message, RunDone):
+                    step = next_step(state)  # a cancel or a result may have changed the end
+                    if isinstance(step, Finish):
+                        message = step.done
+            else:
+                state.apply(sequence, message)  # type: ignore[arg-type]
+                return
+
+    async def _ask(self, state: RunState, calls: list[CallRequested], delivery: Delivery) -> None:
+        """Send calls to their hosts, together. True: all are sent, the results will wake the run."""
+        headers = caused_by(delivery.sequence, state.traceparent)
+        subject = self._bus.subjects.call(state.run, state.agent.host)
+        crashpoint("harness.before_dispatch")
+        await asyncio.gather(
+            *(
+                self._bus.log.send(
+                    subject, call, msg_id=f"{state.run}:{call.call}", headers=headers
+                )
+                for call in calls
+            )
+        )
+        crashpoint("harness.after_dispatch")
+
+    async def _arm_retry(self, state: RunState, delivery: Delivery) -> None:
+        deferred = state.deferred
+        assert deferred is not None
+        await self._bus.timers.arm(
+            state.run,
+            "model",
+            self._bus.subjects.turn(state.run, self.pool),
+            TurnRequested(turn=deferred.turn, agent=state.agent_name),
+            delay_s=deferred.delay_s,
+            msg_id=f"{state.run}:t{deferred.turn}:timer{deferred.attempt}",
+            headers=caused_by(delivery.sequence, state.traceparent),
+        )
+        crashpoint("harness.after_timer")
+
+    # --- cancellation and failure --------------------------------------------------------------
+
+    def _on_live_cancel(self, message: CoreMessage) -> None:
+        run = self._bus.subjects.parse_run(message.subject).run
+        task = self._model_calls.get(run)
+        if task is not None and b'"after_turn"' not in message.data:
+            task.cancel()
+
+    async def _on_parked(self, delivery: Delivery, reason: str) -> None:
+        """A message of a run could not be handled: the run ends and says so."""
+        if delivery.subject.startswith(f"{self._bus.subjects.prefix}.task."):
+            await self._tasks.refuse(delivery, ErrorInfo(code="parked", message=reason))
+            return
+        run = self._bus.subjects.parse_run(delivery.subject).run
+        await end_parked_run(self._bus, run, reason)
+
+
+async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
+    """Write the end of a run one of whose messages was parked, unless it has ended."""
+    error = ErrorInfo(code="parked", message=f"a message of this run was parked: {reason}")
+    while True:
+        try:
+            state = RunState.of(run, await bus.log.read(run))
+        except MessageError:  # the log itself cannot be read: end it from what the server knows
+            state = RunState(run)
+            state.last_seq = await bus.log.last_sequence(run)
+        if state.done is not None:
+            return
+        done = RunDone(
+            status="failed",
+            agent=state.agent_name,
+            turns=state.turn,
+            usage=state.usage,
+            error=error,
+        )
+        try:
+            await bus.log.append(
+                run,
+                bus.subjects.done(run),
+                done,
+                after=state.last_seq,
+                msg_id=f"{run}:parked{state.last_seq}",
+            )
+        except Conflict:
+            continue
+        return
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

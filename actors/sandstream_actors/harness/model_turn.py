@@ -1,0 +1,103 @@
+"""The harness's dearest effect: one model call, turned into the event that records it.
+
+A rate limit is waiting, not failure: a short wait happens here, a long one becomes a durable timer.
+Other failures that the seam could not overcome end the run with what the endpoint said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+from sandstream_bus.bus import Bus
+from sandstream_bus.messages import ErrorInfo, ModelAnswered, ModelDeferred
+
+from sandstream_actors.harness.deltas import DeltaPump
+from sandstream_actors.model import ModelAnswer, ModelCallError, ModelRequest
+from sandstream_actors.model.client import OnEvent
+from sandstream_actors.model_request import build_request
+from sandstream_actors.run_state import RunState
+
+SHORT_WAIT_S = 5.0
+"""Waits up to this long are spent in the process, longer ones in a timer."""
+PATIENCE_S = 3600.0
+"""How long in all a turn waits for rate limits before the run fails."""
+
+
+class ModelCaller(Protocol):
+    """The model seam as the harness needs it."""
+
+    async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer: ...
+
+
+async def take_turn(
+    bus: Bus, models: ModelCaller, state: RunState, deliveries: int
+) -> ModelAnswered | ModelDeferred | ErrorInfo:
+    """Ask the model for the turn that is due."""
+    turn = state.turn + 1
+    request = build_request(state)
+    waited_s = state.waited_s
+    attempt = state.wait_attempts
+    began = time.monotonic()
+    while True:
+        pump = DeltaPump(bus, state.run, turn, deliveries) if request.stream else None
+        try:
+            answer = await models.call(request, pump)
+        except ModelCallError as error:
+            if error.kind != "rate_limited" or waited_s >= PATIENCE_S:
+                return error_info(error)
+            attempt += 1
+            delay_s = error.retry_after_s or min(0.5 * 2**attempt, 60.0)
+            waited_s += delay_s
+            if delay_s > SHORT_WAIT_S:
+                return ModelDeferred(
+                    turn=turn,
+                    attempt=attempt,
+                    delay_s=delay_s,
+                    waited_s=waited_s,
+                    error=error_info(error),
+                )
+            await asyncio.sleep(delay_s)
+        else:
+            return ModelAnswered(
+                turn=turn,
+                agent=state.agent_name,
+                output=answer.output,
+                usage=answer.usage,
+                response_id=answer.response_id,
+                request_id=answer.request_id,
+                model=answer.model,
+                raw_usage=answer.raw_usage,
+                duration_ms=round((time.monotonic() - began) * 1000),
+            )
+        finally:
+            if pump is not None:
+                await pump.close()
+
+
+_CODES = {
+    "behavior": "model_behavior",
+    "timeout": "model_timeout",
+    "misconfigured": "model_misconfigured",
+}
+
+
+def error_info(error: ModelCallError) -> ErrorInfo:
+    """The seam's failure as data, complete enough for the caller to raise the right exception."""
+    return ErrorInfo(
+        code=_CODES.get(error.kind, "model_http"),
+        message=error.message,
+        data={
+            key: value
+            for key, value in (
+                ("kind", error.kind),
+                ("status", error.status),
+                ("code", error.code),
+                ("request_id", error.request_id),
+                ("body", error.body),
+                ("retry_after_s", error.retry_after_s),
+            )
+            if value is not None
+        },
+    )

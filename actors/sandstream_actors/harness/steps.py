@@ -1,0 +1,279 @@
+"""What a run needs next: a pure function of its state. The one place where the agent loop is
+decided.
+
+Each step follows from the head of the log, never from the message that woke the harness; so a
+redelivery after a crash finds out by itself what is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.messages import (
+    CallKind,
+    CallRequested,
+    ErrorInfo,
+    RunDone,
+    StopDecision,
+)
+from sandstream_bus.specs import AgentSpec
+
+from sandstream_actors.output_items import AnswerView, ToolCall
+from sandstream_actors.run_state import RunState
+
+_stop = msgspec.json.Decoder(StopDecision).decode
+_encode = msgspec.json.encode
+
+
+class Wait(msgspec.Struct, frozen=True, tag=True):
+    """Nothing to do now; an event that is under way will wake the run."""
+
+
+class AskModel(msgspec.Struct, frozen=True, tag=True):
+    """Take a model turn. Only the holder of the trigger event does it."""
+
+    turn: int
+
+
+class Ask(msgspec.Struct, frozen=True, tag=True):
+    """Send these calls to the tool host; those that are in the log already are left out."""
+
+    calls: list[CallRequested]
+
+
+class RearmTimer(msgspec.Struct, frozen=True, tag=True):
+    """The run waits for a rate limit: make sure that its timer is armed."""
+
+
+class Finish(msgspec.Struct, frozen=True, tag=True):
+    """End the run."""
+
+    done: RunDone
+
+
+Step = Wait | AskModel | Ask | RearmTimer | Finish
+
+
+def next_step(state: RunState) -> Step:
+    """Decide. Total: every state has a step."""
+    if state.done is not None or state.started is None:
+        return Wait()
+    if state.cancel is not None and state.cancel.mode == "immediate":
+        return cancelled(state)
+    fatal = _fatal_result(state)
+    if fatal is not None:
+        return failed(state, fatal)
+    if state.answer is None:
+        return _before_model(state)
+    return _after_model(state, state.answer)
+
+
+# --- before the model call ------------------------------------------------------------------------
+
+
+def _before_model(state: RunState) -> Step:
+    if state.cancel is not None:
+        return cancelled(state)
+    turn = state.turn + 1
+    limit = state.options.max_turns
+    if limit is not None and turn > limit:
+        error = ErrorInfo(code="max_turns", message=f"Max turns ({limit}) exceeded")
+        return _with_handler(state, "max_turns", turn, error)
+    if state.deferred is not None:
+        return RearmTimer()
+    agent = state.agent
+    if agent.hosted_model:
+        return _host_call(state, "model", turn)
+    if state.prepared is None and needs_preparation(state, agent):
+        return _host_call(state, "prepare", turn)
+    return AskModel(turn)
+
+
+def needs_preparation(state: RunState, agent: AgentSpec) -> bool:
+    """Does the user's code take part in building the model's request?"""
+    conditional = any(tool.conditional for tool in agent.tools)
+    return agent.dynamic or conditional or state.options.filters_input
+
+
+# --- after the model's answer ---------------------------------------------------------------------
+
+
+def _after_model(state: RunState, answer: AnswerView) -> Step:
+    misuse = _misuse(state, answer)
+    if misuse is not None:
+        return failed(state, misuse)
+    if answer.tool_calls:
+        return _tool_turn(state, answer)
+    if answer.refusal is not None:
+        error = ErrorInfo(
+            code="model_refusal",
+            message=f"The model refused to answer: {answer.refusal}",
+            data={"refusal": answer.refusal},
+        )
+        return _with_handler(state, "model_refusal", state.turn, error)
+    if answer.text is None and answer.has_hosted_tools:
+        return _before_model(state)
+    if state.agent.output is None:
+        return completed(state, Raw(_encode(answer.text or "")), "model")
+    return _structured_output(state, answer)
+
+
+def _tool_turn(state: RunState, answer: AnswerView) -> Step:
+    missing = state.open_tool_calls()
+    if missing:
+        limit = state.options.max_tool_concurrency
+        running = sum(call.id in state.asked for call in missing)
+        new = [call for call in missing if call.id not in state.asked]
+        if limit is not None:
+            new = new[: max(0, limit - running)]
+        return Ask([_tool_request(state, call) for call in new]) if new else Wait()
+    return _after_tools(state, answer)
+
+
+def _after_tools(state: RunState, answer: AnswerView) -> Step:
+    behavior = state.agent.tool_use
+    if behavior.kind == "ask_host":
+        result = state.results.get(f"t{state.turn}-stop")
+        if result is None:
+            return _host_call(state, "stop", state.turn)
+        decision = _stop(result.output or b'{"final":false}')
+        if decision.final:
+            return completed(state, decision.value or Raw(b"null"), "tool")
+        return _before_model(state)
+    for call in answer.tool_calls:
+        if behavior.kind == "stop_on_first" or (
+            behavior.kind == "stop_at" and call.name in behavior.names
+        ):
+            result = state.results[call.id]
+            return completed(state, result.value or result.output or Raw(b'""'), "tool")
+    return _before_model(state)
+
+
+def _structured_output(state: RunState, answer: AnswerView) -> Step:
+    handled = "invalid_final_output" in state.options.handled_errors
+    if not answer.text and not handled:
+        return _before_model(state)
+    result = state.results.get(f"t{state.turn}-output")
+    if result is None:
+        return _host_call(state, "output", state.turn)
+    decision = _stop(result.output or b'{"final":true}')
+    if decision.value is not None:
+        return completed(state, decision.value, "handler")
+    return completed(state, Raw((answer.text or "").encode()), "model")
+
+
+def _misuse(state: RunState, answer: AnswerView) -> ErrorInfo | None:
+    """Answers that break the protocol end the run with a model_behavior error."""
+    if answer.misuse is not None:
+        return _behavior(answer.misuse)
+    known = {tool.name for tool in state.agent.tools}
+    strict = state.options.tool_not_found == "raise_error"
+    for call in answer.tool_calls:
+        if call.name in state.disabled_tools:
+            return _behavior(f"The model called the disabled tool {call.name}", tool=call.name)
+        if call.name not in known and strict:
+            return _behavior(
+                f"Tool {call.name} not found in agent {state.agent_name}", tool=call.name
+            )
+    return None
+
+
+# --- the parts of steps ---------------------------------------------------------------------------
+
+
+def _tool_request(state: RunState, call: ToolCall) -> CallRequested:
+    spec = next((tool for tool in state.agent.tools if tool.name == call.name), None)
+    return CallRequested(
+        call=call.id,
+        kind="tool",
+        turn=state.turn,
+        agent=state.agent_name,
+        name=call.name,
+        call_id=call.call_id,
+        arguments=call.arguments,
+        at_most_once=spec.at_most_once if spec else False,
+        reply_pool=state.pool,
+        usage=state.usage,
+    )
+
+
+def _host_call(
+    state: RunState, kind: CallKind, turn: int, error: ErrorInfo | None = None
+) -> Ask | Wait:
+    call = f"t{turn}-{kind}"
+    if call in state.asked:
+        return Wait()
+    request = CallRequested(
+        call=call,
+        kind=kind,
+        turn=turn,
+        agent=state.agent_name,
+        reply_pool=state.pool,
+        usage=state.usage,
+        error=error,
+    )
+    return Ask([request])
+
+
+def _with_handler(state: RunState, kind: str, turn: int, error: ErrorInfo) -> Step:
+    """Ask the error handler, if there is one; without an answer from it the error stands."""
+    if kind in state.options.handled_errors:
+        result = state.results.get(f"t{turn}-error")
+        if result is None:
+            return _host_call(state, "error", turn, error)
+        decision = _stop(result.output or b'{"final":false}')
+        if decision.final:
+            return completed(state, decision.value or Raw(b"null"), "handler")
+    return failed(state, error)
+
+
+def _fatal_result(state: RunState) -> ErrorInfo | None:
+    for result in state.results.values():
+        if result.error is not None and result.output is None:
+            return result.error
+    return None
+
+
+def _behavior(message: str, **data: str) -> ErrorInfo:
+    return ErrorInfo(code="model_behavior", message=message, data=dict(data))
+
+
+def completed(state: RunState, output: Raw, source: Literal["model", "tool", "handler"]) -> Finish:
+    return Finish(
+        RunDone(
+            status="completed",
+            agent=state.agent_name,
+            turns=state.turn,
+            usage=state.usage,
+            output=output,
+            output_from=source,
+        )
+    )
+
+
+def cancelled(state: RunState) -> Finish:
+    reason = state.cancel.reason if state.cancel else ""
+    return Finish(
+        RunDone(
+            status="cancelled",
+            agent=state.agent_name,
+            turns=state.turn,
+            usage=state.usage,
+            error=ErrorInfo(code="cancelled", message=reason or "the run was cancelled"),
+        )
+    )
+
+
+def failed(state: RunState, error: ErrorInfo) -> Finish:
+    status: Literal["failed", "max_turns"] = "max_turns" if error.code == "max_turns" else "failed"
+    return Finish(
+        RunDone(
+            status=status,
+            agent=state.agent_name,
+            turns=state.turn,
+            usage=state.usage,
+            error=error,
+        )
+    )

@@ -1,0 +1,59 @@
+"""Builds a turn's model request from the run's state. Pure; used by the harness and by the tool
+host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw
+
+from sandstream_actors.model import ModelRequest, OutputSchema
+from sandstream_actors.run_state import RunState
+
+
+def build_request(state: RunState) -> ModelRequest:
+    """The request of the turn that is due, with what the tool host prepared for it."""
+    agent = state.agent
+    options = state.options
+    prepared = state.prepared
+    instructions = agent.instructions
+    prompt: Raw | None = agent.prompt
+    items = state.conversation()
+    disabled: set[str] = set()
+    if prepared is not None:
+        instructions = prepared.instructions
+        prompt = prepared.prompt
+        disabled = set(prepared.disabled_tools)
+        if prepared.input is not None:
+            items = prepared.input
+    output = agent.output
+    return ModelRequest(
+        model=agent.model,
+        instructions=instructions,
+        input=items,
+        tools=[tool.definition for tool in agent.tools if tool.name not in disabled],
+        settings=_settings(state),
+        output_schema=(
+            OutputSchema(name=output.name, schema=output.schema, strict=output.strict)
+            if output
+            else None
+        ),
+        previous_response_id=state.response_id if _chains_responses(state) else None,
+        conversation_id=options.conversation_id,
+        prompt=prompt,
+        stream=options.stream,
+    )
+
+
+def _chains_responses(state: RunState) -> bool:
+    options = state.options
+    return bool(options.previous_response_id or options.auto_previous_response_id)
+
+
+def _settings(state: RunState) -> dict[str, Any]:
+    """The agent's settings; a forced tool choice is dropped once the agent has used a tool."""
+    agent = state.agent
+    if agent.reset_tool_choice and state.agent_name in state.agents_with_tool_use:
+        return {key: value for key, value in agent.settings.items() if key != "tool_choice"}
+    return agent.settings

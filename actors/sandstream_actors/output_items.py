@@ -1,0 +1,149 @@
+"""What a model's answer contains, read without decoding more than the loop needs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.messages import ModelAnswered
+
+
+class _Part(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    refusal: str = ""
+
+
+class _Item(msgspec.Struct):
+    """The few fields of an output item that decide what happens next."""
+
+    type: str = "message"
+    id: str | None = None
+    name: str = ""
+    call_id: str = ""
+    arguments: str = ""
+    content: list[_Part] | None = None
+
+
+_decode_item = msgspec.json.Decoder(_Item).decode
+_encode = msgspec.json.encode
+
+_HOSTED_TOOLS = frozenset(
+    {
+        "code_interpreter_call",
+        "file_search_call",
+        "image_generation_call",
+        "mcp_call",
+        "mcp_list_tools",
+        "web_search_call",
+    }
+)
+_QUIET = frozenset({"message", "reasoning", "compaction"})
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A function call of the model; ``id`` is ours, ``call_id`` the model's."""
+
+    id: str
+    name: str
+    call_id: str
+    arguments: str
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.name}({self.arguments})"
+
+
+class AnswerView(msgspec.Struct):
+    """One model answer as the loop sees it."""
+
+    event: ModelAnswered
+    tool_calls: list[ToolCall]
+    text: str | None
+    """The text of the last message; None if there is no message."""
+    refusal: str | None
+    has_hosted_tools: bool
+    misuse: str | None
+    """How the answer breaks the protocol, if it does."""
+
+    @property
+    def uses_tools(self) -> bool:
+        return bool(self.tool_calls) or self.has_hosted_tools
+
+    def input_items(self, *, omit_reasoning_ids: bool) -> list[Raw]:
+        """The answer's items as input of the next call."""
+        if not omit_reasoning_ids:
+            return self.event.output
+        return [_without_reasoning_id(item) for item in self.event.output]
+
+
+def read_answer(event: ModelAnswered, seen_calls: Mapping[str, str]) -> AnswerView:
+    """Look at an answer. Raises nothing: ``misuse`` tells what is wrong with it.
+
+    ``seen_calls`` are the call ids of earlier answers with their fingerprints: an exact replay of
+    one is dropped, the same id for another call is misuse.
+    """
+    calls: list[ToolCall] = []
+    seen = dict(seen_calls)
+    misuse: str | None = None
+    text: str | None = None
+    refusal: str | None = None
+    hosted = False
+    for raw in event.output:
+        try:
+            item = _decode_item(raw)
+        except msgspec.DecodeError:
+            misuse = "The model answered with an item that has not the shape of its type"
+            continue
+        if item.type == "function_call":
+            call = ToolCall(f"t{event.turn}-{len(calls)}", item.name, item.call_id, item.arguments)
+            if not call.call_id:
+                misuse = f"The model called {call.name or 'a tool'} without a call id"
+            elif call.call_id not in seen:
+                seen[call.call_id] = call.fingerprint
+                calls.append(call)
+            elif seen[call.call_id] != call.fingerprint:
+                misuse = f"The model used call id {call.call_id} for two different calls"
+        elif item.type == "message":
+            parts = item.content or []
+            text = "".join(part.text for part in parts if part.type == "output_text")
+            refusals = [part.refusal for part in parts if part.type == "refusal"]
+            refusal = refusals[-1] if refusals else None
+        elif item.type in _HOSTED_TOOLS:
+            hosted = True
+        elif item.type not in _QUIET:
+            misuse = f"The model answered with an item of the unknown type {item.type!r}"
+    return AnswerView(event, calls, text, refusal, hosted, misuse)
+
+
+def user_message(text: str) -> Raw:
+    return Raw(_encode({"content": text, "role": "user"}))
+
+
+def assistant_message(value: Raw, item_id: str) -> Raw:
+    """A final output that did not come from the model, as a message in the history."""
+    decoded: Any = msgspec.json.decode(value)
+    text = decoded if isinstance(decoded, str) else bytes(value).decode()
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    message = {
+        "id": f"msg_{item_id}",
+        "content": [part],
+        "role": "assistant",
+        "status": "completed",
+        "type": "message",
+    }
+    return Raw(_encode(message))
+
+
+def call_output_item(call_id: str, output: Raw) -> Raw:
+    return Raw(_encode({"call_id": call_id, "output": output, "type": "function_call_output"}))
+
+
+def _without_reasoning_id(raw: Raw) -> Raw:
+    item = msgspec.json.decode(raw)
+    if isinstance(item, dict) and item.get("type") == "reasoning":
+        item.pop("id", None)
+        return Raw(_encode(item))
+    return raw

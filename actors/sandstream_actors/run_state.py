@@ -1,0 +1,226 @@
+"""A run's state as a fold over its events. No I/O, no clock: the same events give the same state.
+
+The state answers three questions: what does the conversation look like, what is asked for and not
+answered yet, and which event (``trigger``) makes the next model turn due. Only the actor that holds
+that event takes the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import (
+    CallFinished,
+    CallRequested,
+    CallStarted,
+    CancelRequested,
+    ModelAnswered,
+    ModelDeferred,
+    Prepared,
+    RunDone,
+    RunEvent,
+    RunReopened,
+    RunStarted,
+    StopDecision,
+    TokenUsage,
+    TurnRequested,
+)
+from sandstream_bus.specs import AgentSpec, RunOptions
+from sandstream_bus.subjects import RunId
+
+from sandstream_actors.output_items import (
+    AnswerView,
+    ToolCall,
+    assistant_message,
+    call_output_item,
+    read_answer,
+)
+
+_prepared = msgspec.json.Decoder(Prepared).decode
+_stop = msgspec.json.Decoder(StopDecision).decode
+
+
+class RunState:
+    """Everything that can be known of a run from its log up to ``last_seq``."""
+
+    def __init__(self, run: RunId) -> None:
+        self.run = run
+        self.last_seq = 0
+        self.started: RunStarted | None = None
+        self.traceparent: str | None = None
+        self.agent_name = ""
+        self.turn = 0
+        """How many answers the model has given."""
+        self.trigger = 0
+        """The sequence of the event that made the next turn due; 0 while nothing is due."""
+        self.items: list[Raw] = []
+        """What the run has added to the conversation, as input items."""
+        self.server_knows = 0
+        """How many of ``items`` a server-managed conversation has seen."""
+        self.usage = TokenUsage()
+        self.response_id: str | None = None
+        self.answer: AnswerView | None = None
+        """The last answer. What it asks for is in ``asked`` and ``results``."""
+        self.asked: dict[str, CallRequested] = {}
+        self.results: dict[str, CallFinished] = {}
+        self.prepared: Prepared | None = None
+        self.disabled_tools: set[str] = set()
+        """Tools that the last answer could not use."""
+        self.deferred: ModelDeferred | None = None
+        """Set while the run waits for a timer."""
+        self.waited_s = 0.0
+        self.wait_attempts = 0
+        self.agents_with_tool_use: set[str] = set()
+        self.seen_calls: dict[str, str] = {}
+        """The model's call ids so far, with what was called."""
+        self.cancel: CancelRequested | None = None
+        self.done: RunDone | None = None
+        self.dones = 0
+
+    @classmethod
+    def of(cls, run: RunId, events: Iterable[LogEvent]) -> RunState:
+        state = cls(run)
+        state.fold(events)
+        return state
+
+    def fold(self, events: Iterable[LogEvent]) -> None:
+        for event in events:
+            if self.traceparent is None:
+                self.traceparent = event.stored.headers.get("traceparent")
+            self.apply(event.sequence, event.event)
+
+    # --- what callers ask for ------------------------------------------------------------------
+
+    @property
+    def options(self) -> RunOptions:
+        assert self.started is not None
+        return self.started.options
+
+    @property
+    def agent(self) -> AgentSpec:
+        assert self.started is not None
+        return self.started.graph.agents[self.agent_name]
+
+    @property
+    def pool(self) -> str:
+        assert self.started is not None
+        return self.started.pool
+
+    @property
+    def is_server_managed(self) -> bool:
+        options = self.options
+        return bool(
+            options.previous_response_id
+            or options.conversation_id
+            or options.auto_previous_response_id
+        )
+
+    def conversation(self) -> list[Raw]:
+        """The input of the next model call: everything, or what the server has not seen."""
+        assert self.started is not None
+        if self.is_server_managed and self.turn > 0:
+            return self.items[self.server_knows :]
+        return self.started.input + self.items
+
+    # --- the fold ------------------------------------------------------------------------------
+
+    def apply(self, sequence: int, event: RunEvent) -> None:
+        """Take in the next event of the log. Events must come in order and without a gap."""
+        self.last_seq = sequence
+        match event:
+            case RunStarted():
+                self._started(sequence, event)
+            case TurnRequested():
+                if event.turn == self.turn + 1:
+                    self.agent_name = event.agent
+                    self.deferred = None
+                    self.trigger = sequence
+            case RunReopened():
+                self.done = None
+                self.trigger = sequence
+            case ModelAnswered():
+                self._answered(sequence, event)
+            case ModelDeferred():
+                if event.turn == self.turn + 1:
+                    self.deferred = event
+                    self.waited_s = event.waited_s
+                    self.wait_attempts = event.attempt
+                    self.usage = self.usage.plus(TokenUsage(requests=1))
+            case CallRequested():
+                self.asked[event.call] = event
+            case CallStarted():
+                pass
+            case CallFinished():
+                self._finished(sequence, event)
+            case CancelRequested():
+                if self.cancel is None or event.mode == "immediate":
+                    self.cancel = event
+            case RunDone():
+                self.done = event
+                self.dones += 1
+
+    def _started(self, sequence: int, event: RunStarted) -> None:
+        if self.started is not None:
+            return
+        self.started = event
+        self.agent_name = event.graph.start
+        self.response_id = event.options.previous_response_id
+        self.trigger = sequence
+
+    def _answered(self, sequence: int, event: ModelAnswered) -> None:
+        if event.turn != self.turn + 1:
+            return  # the same turn's second answer: the first one counts
+        self.turn = event.turn
+        self.usage = self.usage.plus(event.usage)
+        self.response_id = event.response_id or self.response_id
+        self.answer = read_answer(event, self.seen_calls)
+        if f"t{event.turn}-model" in self.asked:  # came from the tool host and wakes the harness
+            self.trigger = sequence
+        self.items.extend(self.answer.input_items(omit_reasoning_ids=self._omits_reasoning_ids))
+        self.server_knows = len(self.items)
+        self.disabled_tools = set(self.prepared.disabled_tools) if self.prepared else set()
+        self.prepared = None
+        self.deferred = None
+        self.waited_s = 0.0
+        self.wait_attempts = 0
+        self.asked = {}
+        self.results = {}
+        if self.answer.uses_tools:
+            self.agents_with_tool_use.add(self.agent_name)
+
+    @property
+    def _omits_reasoning_ids(self) -> bool:
+        return self.started is not None and self.options.reasoning_ids == "omit"
+
+    def _finished(self, sequence: int, event: CallFinished) -> None:
+        asked = self.asked.get(event.call)
+        if asked is None or event.call in self.results:
+            return  # a repeated or foreign result: the first one counts
+        self.results[event.call] = event
+        if event.kind == "prepare" and event.output is not None:
+            self.prepared = _prepared(event.output)
+        elif event.kind == "error" and event.output is not None:
+            decision = _stop(event.output)
+            if decision.final and decision.include_in_history and decision.value is not None:
+                self.items.append(assistant_message(decision.value, f"{self.run}-{event.call}"))
+        self.trigger = sequence
+        if event.kind == "tool" and not self.open_tool_calls():
+            self._close_tool_calls()
+
+    def open_tool_calls(self) -> list[ToolCall]:
+        """Tool calls of the last answer that have no result yet."""
+        if self.answer is None:
+            return []
+        return [call for call in self.answer.tool_calls if call.id not in self.results]
+
+    def _close_tool_calls(self) -> None:
+        """All results are there: they join the conversation in the order of the calls."""
+        assert self.answer is not None
+        for call in self.answer.tool_calls:
+            self.seen_calls[call.call_id] = call.fingerprint
+            output = self.results[call.id].output
+            if output is not None:
+                self.items.append(call_output_item(call.call_id, output))

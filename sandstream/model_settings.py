@@ -1,0 +1,167 @@
+"""How a model is called: sampling, tool choice, reasoning, limits.
+
+``None`` always means "do not send it". The settings cross the bus as plain JSON (``to_wire``);
+nothing here imports ``openai``, whose ``Reasoning`` is accepted by its shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, TypeAlias
+
+from .retry import ModelRetrySettings
+
+__all__ = ["MCPToolChoice", "ModelSettings", "Reasoning", "ToolChoice"]
+
+
+@dataclass
+class MCPToolChoice:
+    """Force one tool of one hosted MCP server."""
+
+    server_label: str
+    name: str
+
+
+ToolChoice: TypeAlias = Literal["auto", "required", "none"] | str | MCPToolChoice | None
+
+
+class Reasoning(dict[str, Any]):
+    """Reasoning settings as JSON, readable like the class of that name in ``openai``.
+
+    ``settings.reasoning.effort`` works for settings that came as a dict or over the bus.
+    """
+
+    _KNOWN = frozenset({"effort", "summary", "generate_summary", "context", "mode"})
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self or name in self._KNOWN:
+            return self.get(name)
+        raise AttributeError(f"Reasoning has no setting {name!r}")
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "truncation": ("auto", "disabled"),
+    "verbosity": ("low", "medium", "high"),
+    "prompt_cache_retention": ("in_memory", "24h"),
+}
+_NUMBERS = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "max_tokens")
+
+
+@dataclass
+class ModelSettings:
+    """Settings of an agent's model calls. Not every model or provider knows all of them."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    tool_choice: ToolChoice | None = None
+    """``auto``, ``required``, ``none``, the name of one tool, or a tool of an MCP server."""
+    parallel_tool_calls: bool | None = None
+    """Whether the model may ask for several tool calls in one answer."""
+    truncation: Literal["auto", "disabled"] | None = None
+    max_tokens: int | None = None
+    """The most tokens the answer may have."""
+    reasoning: Any | None = None
+    """``openai.types.shared.Reasoning`` or the same as a dict, such as ``{"effort": "low"}``."""
+    verbosity: Literal["low", "medium", "high"] | None = None
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    """Whether the provider keeps the answer for later retrieval."""
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    include_usage: bool | None = None
+    response_include: list[str] | None = None
+    """Additional parts the provider should put into its answer."""
+    top_logprobs: int | None = None
+    extra_query: Mapping[str, Any] | None = None
+    extra_body: Any | None = None
+    extra_headers: Mapping[str, Any] | None = None
+    extra_args: dict[str, Any] | None = None
+    """Passed to the provider's call as they are; merged key by key by ``resolve``."""
+    retry: ModelRetrySettings | None = None
+    context_management: list[Any] | None = None
+    prompt_cache_options: Any | None = None
+    preserve_raw_usage: bool | None = None
+    timeout: float | None = None
+    """Seconds one model call may take; then ``ModelTimeoutError``."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.reasoning, Mapping):
+            self.reasoning = Reasoning(self.reasoning)
+        if isinstance(self.retry, Mapping):
+            self.retry = ModelRetrySettings(**self.retry)
+        if isinstance(self.tool_choice, Mapping):
+            self.tool_choice = MCPToolChoice(**self.tool_choice)
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and value not in allowed:
+                options = " or ".join(map(repr, allowed))
+                raise ValueError(f"ModelSettings.{name} must be {options}, not {value!r}.")
+        for name in (*_NUMBERS, "timeout"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, int | float):
+                raise ValueError(f"ModelSettings.{name} must be a number, not {value!r}.")
+        if self.timeout is not None and not (self.timeout > 0 and math.isfinite(self.timeout)):
+            raise ValueError(
+                f"ModelSettings.timeout must be seconds greater than 0, not {self.timeout!r}. "
+                "Leave it None for no limit."
+            )
+
+    @classmethod
+    def coerce(cls, value: ModelSettings | Mapping[str, Any]) -> ModelSettings:
+        """Settings as they are, or from a dict.
+
+        Raises:
+            TypeError: if the dict has a key that is no setting.
+        """
+        if isinstance(value, ModelSettings):
+            return value
+        if not isinstance(value, Mapping):
+            raise TypeError(f"Model settings must be ModelSettings or a dict, not {value!r}.")
+        known = {f.name for f in fields(cls)}
+        unknown = sorted(set(value) - known)
+        if unknown:
+            raise TypeError(f"Unknown model settings: {', '.join(unknown)}")
+        return cls(**value)
+
+    def resolve(self, override: ModelSettings | Mapping[str, Any] | None) -> ModelSettings:
+        """These settings with what ``override`` sets on top.
+
+        A value replaces a value; only ``extra_args`` and ``retry`` are merged inside.
+        """
+        if override is None:
+            return self
+        override = ModelSettings.coerce(override)
+        changes = {f.name: v for f in fields(self) if (v := getattr(override, f.name)) is not None}
+        if self.extra_args and override.extra_args:
+            changes["extra_args"] = {**self.extra_args, **override.extra_args}
+        if self.retry and override.retry:
+            changes["retry"] = self.retry.resolve(override.retry)
+        return replace(self, **changes)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Every setting as JSON, also those that are ``None``."""
+        return {f.name: _to_json(getattr(self, f.name)) for f in fields(self)}
+
+    def to_wire(self) -> dict[str, Any]:
+        """The settings that are set, as JSON. ``ModelSettings.coerce`` reads it back."""
+        wire = {name: value for name, value in self.to_json_dict().items() if value is not None}
+        if "retry" in wire:
+            wire["retry"] = {k: v for k, v in wire["retry"].items() if v is not None}
+        return wire
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, ModelRetrySettings):
+        return value.to_json_dict()
+    if isinstance(value, MCPToolChoice):
+        return asdict(value)
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(item) for item in value]
+    return value

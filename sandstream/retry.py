@@ -1,0 +1,264 @@
+"""When a failed model call is tried again, and after which delay.
+
+Opt-in: without a policy and a maximum there are no retries. Settings cross the bus; a policy is
+Python and stays in the process that makes the call. Nothing here calls a model.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeAlias
+
+__all__ = [
+    "ModelRetryAdvice",
+    "ModelRetryBackoffSettings",
+    "ModelRetryNormalizedError",
+    "ModelRetrySettings",
+    "RetryDecision",
+    "RetryPolicy",
+    "RetryPolicyContext",
+    "retry_policies",
+]
+
+ReplaySafety: TypeAlias = Literal["safe", "unsafe", "unknown"]
+
+_JITTER = 0.125
+
+
+@dataclass
+class ModelRetryBackoffSettings:
+    """Exponential backoff; ``None`` means the default given in ``delay_s``."""
+
+    initial_delay: float | None = None
+    max_delay: float | None = None
+    multiplier: float | None = None
+    jitter: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("initial_delay", "max_delay", "multiplier"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and value >= 0):
+                raise ValueError(f"Backoff {name} must be a number of at least 0, not {value!r}.")
+
+    def delay_s(self, attempt: int) -> float:
+        """Seconds to wait before retry number ``attempt`` (the first is 1)."""
+        initial = 0.25 if self.initial_delay is None else self.initial_delay
+        ceiling = 2.0 if self.max_delay is None else self.max_delay
+        multiplier = 2.0 if self.multiplier is None else self.multiplier
+        try:
+            delay = initial * multiplier ** max(attempt - 1, 0)
+        except OverflowError:
+            delay = ceiling
+        delay = min(delay, ceiling)
+        if self.jitter is not False:
+            delay *= random.uniform(1 - _JITTER, 1 + _JITTER)
+        return min(delay, ceiling)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass
+class ModelRetryNormalizedError:
+    """What every provider's errors have in common."""
+
+    status_code: int | None = None
+    error_code: str | None = None
+    message: str | None = None
+    request_id: str | None = None
+    retry_after: float | None = None
+    is_abort: bool = False
+    is_network_error: bool = False
+    is_timeout: bool = False
+
+
+@dataclass
+class ModelRetryAdvice:
+    """The model's own opinion on whether its failed request may be sent again."""
+
+    suggested: bool | None = None
+    retry_after: float | None = None
+    replay_safety: ReplaySafety | None = None
+    reason: str | None = None
+    normalized: ModelRetryNormalizedError | None = None
+    response_started: bool = False
+
+
+@dataclass
+class RetryDecision:
+    """What a policy says. ``delay`` in seconds wins over the backoff."""
+
+    retry: bool
+    delay: float | None = None
+    reason: str | None = None
+    approve_unsafe_replay: bool = False
+    # The provider said no: no other policy of a combination may say yes.
+    _is_veto: bool = field(default=False, init=False, repr=False, compare=False)
+
+
+@dataclass
+class RetryPolicyContext:
+    """What a policy decides on. ``attempt`` is the number of the attempt that failed."""
+
+    error: Exception
+    attempt: int
+    max_retries: int
+    stream: bool
+    normalized: ModelRetryNormalizedError
+    provider_advice: ModelRetryAdvice | None = None
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+
+    @property
+    def response_started(self) -> bool:
+        return self.provider_advice is not None and self.provider_advice.response_started
+
+    @property
+    def replay_safety(self) -> ReplaySafety:
+        advice = self.provider_advice
+        return (advice.replay_safety if advice else None) or "unknown"
+
+    @property
+    def stateful_request(self) -> bool:
+        """Whether the request changes a conversation that the provider keeps."""
+        return self.previous_response_id is not None or self.conversation_id is not None
+
+
+RetryPolicy: TypeAlias = Callable[
+    [RetryPolicyContext], "bool | RetryDecision | Awaitable[bool | RetryDecision]"
+]
+
+
+@dataclass
+class ModelRetrySettings:
+    """How often and how a failed model call is repeated."""
+
+    max_retries: int | None = None
+    backoff: ModelRetryBackoffSettings | None = None
+    policy: RetryPolicy | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.backoff, Mapping):
+            self.backoff = ModelRetryBackoffSettings(**self.backoff)
+        if self.max_retries is not None and not isinstance(self.max_retries, int):
+            raise ValueError(f"max_retries must be a whole number, not {self.max_retries!r}.")
+
+    def resolve(self, override: ModelRetrySettings | None) -> ModelRetrySettings:
+        """These settings with what ``override`` sets on top, the backoff field by field."""
+        if override is None:
+            return self
+        backoff = self.backoff
+        if backoff is None or override.backoff is None:
+            backoff = override.backoff or backoff
+        else:
+            changes = {k: v for k, v in override.backoff.to_json_dict().items() if v is not None}
+            backoff = ModelRetryBackoffSettings(**{**backoff.to_json_dict(), **changes})
+        retries = self.max_retries if override.max_retries is None else override.max_retries
+        return ModelRetrySettings(retries, backoff, override.policy or self.policy)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """All settings but the policy, which is Python."""
+        backoff = self.backoff.to_json_dict() if self.backoff else None
+        return {"max_retries": self.max_retries, "backoff": backoff}
+
+
+class _RetryPolicies:
+    """The ready-made policies; combine them with ``any`` and ``all``."""
+
+    def never(self) -> RetryPolicy:
+        return lambda context: False
+
+    def provider_suggested(self) -> RetryPolicy:
+        """Do what the provider advises. Its explicit "no" also binds other policies."""
+
+        def policy(context: RetryPolicyContext) -> bool | RetryDecision:
+            advice = context.provider_advice
+            if advice is None or advice.suggested is None:
+                return False
+            if advice.suggested:
+                return RetryDecision(True, delay=advice.retry_after, reason=advice.reason)
+            decision = RetryDecision(False, reason=advice.reason)
+            decision._is_veto = True
+            return decision
+
+        return policy
+
+    def network_error(self) -> RetryPolicy:
+        """Retry when the connection failed or timed out."""
+        return lambda context: context.normalized.is_network_error or context.normalized.is_timeout
+
+    def retry_after(self) -> RetryPolicy:
+        """Retry when the provider said how long to wait, after that time."""
+
+        def policy(context: RetryPolicyContext) -> bool | RetryDecision:
+            delay = context.normalized.retry_after
+            if delay is None and context.provider_advice is not None:
+                delay = context.provider_advice.retry_after
+            return False if delay is None else RetryDecision(True, delay=delay)
+
+        return policy
+
+    def http_status(self, statuses: Iterable[int]) -> RetryPolicy:
+        """Retry on these HTTP status codes."""
+        wanted = frozenset(statuses)
+        return lambda context: context.normalized.status_code in wanted
+
+    def any(self, *policies: RetryPolicy) -> RetryPolicy:
+        """Retry if one policy says so and none has a veto of the provider."""
+        if not policies:
+            return self.never()
+
+        async def policy(context: RetryPolicyContext) -> RetryDecision:
+            decisions = [await decide(each, context) for each in policies]
+            veto = next((each for each in decisions if each._is_veto), None)
+            if veto is not None:
+                return veto
+            approvals = [each for each in decisions if each.retry]
+            return _merged(approvals) if approvals else decisions[-1]
+
+        return policy
+
+    def all(self, *policies: RetryPolicy) -> RetryPolicy:
+        """Retry only if every policy says so."""
+        if not policies:
+            return self.never()
+
+        async def policy(context: RetryPolicyContext) -> RetryDecision:
+            approvals: list[RetryDecision] = []
+            for each in policies:
+                decision = await decide(each, context)
+                if not decision.retry:
+                    return decision
+                approvals.append(decision)
+            return _merged(approvals)
+
+        return policy
+
+
+async def decide(policy: RetryPolicy, context: RetryPolicyContext) -> RetryDecision:
+    """Ask a policy, whatever form its answer has."""
+    answer: Any = policy(context)
+    if inspect.isawaitable(answer):
+        answer = await answer
+    return answer if isinstance(answer, RetryDecision) else RetryDecision(bool(answer))
+
+
+def _merged(approvals: list[RetryDecision]) -> RetryDecision:
+    """One decision of many: what a later one sets wins; one approval of unsafe replay is enough."""
+    merged = RetryDecision(True)
+    for each in approvals:
+        merged.delay = merged.delay if each.delay is None else each.delay
+        merged.reason = each.reason or merged.reason
+        merged.approve_unsafe_replay |= each.approve_unsafe_replay
+    return merged
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+retry_policies = _RetryPolicies()
