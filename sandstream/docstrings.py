@@ -49,7 +49,7 @@ _SIGNS: dict[DocstringStyle, tuple[str, ...]] = {
 
 def detect_style(text: str) -> DocstringStyle:
     """The style of which ``text`` shows the most marks; Google if it shows none."""
-    scores = {
+    scores: dict[DocstringStyle, int] = {
         style: sum(re.search(sign, text, re.MULTILINE) is not None for sign in signs)
         for style, signs in _SIGNS.items()
     }

@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, overload
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, Unpack, overload
 
 import msgspec
 
@@ -46,10 +46,11 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 Delivery: TypeAlias = Literal["at_least_once", "at_most_once"]
+IsEnabled: TypeAlias = bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]]
 TimeoutBehavior: TypeAlias = Literal["error_as_result", "raise_exception"]
 ToolErrorFunction: TypeAlias = Callable[[RunContextWrapper[Any], Exception], "str | Awaitable[str]"]
 ToolErrorFormatter: TypeAlias = Callable[
-    [RunContextWrapper[Any], Exception, str], "str | None | Awaitable[str | None]"
+    [RunContextWrapper[Any], Exception, str], "str | Awaitable[str | None] | None"
 ]
 """``(context, error, default_message)`` -> the text for the model, or ``None`` for the default."""
 
@@ -67,7 +68,7 @@ class FunctionTool:
     on_invoke_tool: Callable[[ToolContext[Any], str], Awaitable[Any]]
     """Called with the context of the call and the model's arguments as JSON text."""
     strict_json_schema: bool = True
-    is_enabled: bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]] = True
+    is_enabled: IsEnabled = True
     """Whether the model sees the tool: a bool, or decided each turn by ``(context, agent)``."""
 
     timeout_seconds: float | None = field(default=None, kw_only=True)
@@ -80,11 +81,9 @@ class FunctionTool:
     the same ``tool_call_id``. ``at_most_once``: it is not, and the model is told that the outcome
     is unknown."""
 
-    _failure_error_function: ToolErrorFunction | None = field(
-        default=None, kw_only=True, repr=False
-    )
+    _on_failure: ToolErrorFunction | None = field(default=None, kw_only=True, repr=False)
     """``None``: an exception ends the run."""
-    _uses_default_failure_error_function: bool = field(default=False, kw_only=True, repr=False)
+    _on_failure_is_default: bool = field(default=False, kw_only=True, repr=False)
     """The user chose no failure handler, so a run may format the error in its own way."""
 
     def __post_init__(self) -> None:
@@ -151,41 +150,45 @@ class _Unset:
 _UNSET = _Unset()
 
 
-@overload
-def function_tool(func: Callable[..., Any], /) -> FunctionTool: ...
+class FunctionToolOptions(TypedDict, total=False):
+    """The keyword arguments of ``function_tool``, for type checkers."""
+
+    name_override: str | None
+    description_override: str | None
+    docstring_style: DocstringStyle | None
+    use_docstring_info: bool
+    failure_error_function: ToolErrorFunction | None
+    strict_mode: bool
+    is_enabled: IsEnabled
+    timeout: float | None
+    timeout_behavior: TimeoutBehavior
+    timeout_error_function: ToolErrorFunction | None
+    custom_data_extractor: Callable[..., Any] | None
+    delivery: Delivery
 
 
 @overload
 def function_tool(
-    func: None = None,
-    /,
-    *,
-    name_override: str | None = None,
-    description_override: str | None = None,
-    docstring_style: DocstringStyle | None = None,
-    use_docstring_info: bool = True,
-    failure_error_function: ToolErrorFunction | None | _Unset = _UNSET,
-    strict_mode: bool = True,
-    is_enabled: bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]] = True,
-    timeout: float | None = None,
-    timeout_behavior: TimeoutBehavior = "error_as_result",
-    timeout_error_function: ToolErrorFunction | None = None,
-    custom_data_extractor: Callable[..., Any] | None = None,
-    delivery: Delivery = "at_least_once",
+    func: Callable[..., Any], **options: Unpack[FunctionToolOptions]
+) -> FunctionTool: ...
+
+
+@overload
+def function_tool(
+    func: None = None, **options: Unpack[FunctionToolOptions]
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
 def function_tool(
     func: Callable[..., Any] | None = None,
-    /,
     *,
     name_override: str | None = None,
     description_override: str | None = None,
     docstring_style: DocstringStyle | None = None,
     use_docstring_info: bool = True,
-    failure_error_function: ToolErrorFunction | None | _Unset = _UNSET,
+    failure_error_function: ToolErrorFunction | _Unset | None = _UNSET,
     strict_mode: bool = True,
-    is_enabled: bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]] = True,
+    is_enabled: IsEnabled = True,
     timeout: float | None = None,
     timeout_behavior: TimeoutBehavior = "error_as_result",
     timeout_error_function: ToolErrorFunction | None = None,
@@ -198,12 +201,9 @@ def function_tool(
     ``failure_error_function``; with ``None`` it ends the run. ``timeout`` needs an async
     function, because a thread cannot be stopped.
     """
-    unset = isinstance(failure_error_function, _Unset)
-    handler = (
-        default_tool_error_function
-        if isinstance(failure_error_function, _Unset)
-        else failure_error_function
-    )
+    handler: ToolErrorFunction | None = default_tool_error_function
+    if not isinstance(failure_error_function, _Unset):
+        handler = failure_error_function
 
     def decorate(function: Callable[..., Any]) -> FunctionTool:
         schema = function_schema(
@@ -231,8 +231,8 @@ def function_tool(
             timeout_error_function=timeout_error_function,
             custom_data_extractor=custom_data_extractor,
             delivery=delivery,
-            _failure_error_function=handler,
-            _uses_default_failure_error_function=unset,
+            _on_failure=handler,
+            _on_failure_is_default=failure_error_function is _UNSET,
         )
 
     return decorate if func is None else decorate(func)
@@ -354,7 +354,7 @@ async def _failed(
     error: Exception,
     error_formatter: ToolErrorFormatter | None,
 ) -> Any:
-    handler = tool._failure_error_function
+    handler = tool._on_failure
     if handler is None:
         if isinstance(error, AgentsException):
             raise error
@@ -365,7 +365,7 @@ async def _failed(
         exc_info=error if _shows_tool_data() else None,
     )
     message = await _resolved(handler(ctx, error))
-    may_format = tool._uses_default_failure_error_function and not isinstance(error, _ToolCancelled)
+    may_format = tool._on_failure_is_default and not isinstance(error, _ToolCancelled)
     if error_formatter is None or not may_format:
         return message
     try:
@@ -410,9 +410,8 @@ class ToolOutputImage:
     def __post_init__(self) -> None:
         has_source = self.image_url is not None or self.file_id is not None
         _require(has_source, self, "give image_url or file_id")
-        _require(
-            self.detail in (None, "low", "high", "auto"), self, "detail is 'low', 'high' or 'auto'"
-        )
+        detail_known = self.detail in (None, "low", "high", "auto")
+        _require(detail_known, self, "detail is 'low', 'high' or 'auto'")
 
 
 @dataclass(kw_only=True)
@@ -449,8 +448,6 @@ class ToolOutputFileContentDict(TypedDict):
     file_id: NotRequired[str]
     filename: NotRequired[str]
 
-
-_ToolOutput: TypeAlias = ToolOutputText | ToolOutputImage | ToolOutputFileContent
 
 _OUTPUT_FIELDS: dict[type[Any], tuple[str, ...]] = {
     ToolOutputText: ("text",),
@@ -494,7 +491,7 @@ def _part(value: Any) -> dict[str, Any] | None:
     return {"type": f"input_{value.type}", **present}
 
 
-def _from_dict(value: dict[str, Any]) -> _ToolOutput | None:
+def _from_dict(value: dict[str, Any]) -> Any | None:
     cls = _OUTPUT_TYPES.get(value.get("type")) if isinstance(value.get("type"), str) else None
     if cls is None:
         return None
@@ -502,7 +499,6 @@ def _from_dict(value: dict[str, Any]) -> _ToolOutput | None:
     if any(v is not None and not isinstance(v, str) for v in known.values()):
         return None
     try:
-        output: _ToolOutput = cls(**known)
+        return cls(**known)
     except (TypeError, ValueError):
         return None
-    return output
