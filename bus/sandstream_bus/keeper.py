@@ -61,7 +61,7 @@ class Keeper:
         self.users_fd = os.open(self.path("users.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         self.users_seen = 0
         self.idle_since_s: float | None = None
-        self.record_stamp: tuple[int, int] | None = None
+        self.record_stamp: tuple[int, int, int] | None = None
 
     def path(self, name: str) -> str:
         return f"{self.home}/{name}"
@@ -317,10 +317,11 @@ class Keeper:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             os.write(fd, b"{%s}\n" % ",\n ".join(members).encode())
+            status = os.fstat(fd)  # of what we wrote, not of what is there a moment later
         finally:
             os.close(fd)
         os.replace(draft, self.path("server.json"))  # noqa: PTH105
-        self.record_stamp = _stamp(self.path("server.json"))
+        self.record_stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
 
     # -- signals
 
@@ -373,13 +374,13 @@ def _port_in(text: str) -> int:
     return int(text.partition("://127.0.0.1:")[2].partition('"')[0])
 
 
-def _stamp(path: str) -> tuple[int, int]:
+def _stamp(path: str) -> tuple[int, int, int]:
     """Changes when the file is replaced, written or removed."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError:
-        return (0, 0)
-    return (status.st_ino, status.st_mtime_ns)
+        return (0, 0, 0)
+    return (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 def _lockable(path: str) -> bool:
