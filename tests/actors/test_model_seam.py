@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from recording_server import Recorded, RecordingServer, Reply, json_reply, sse_reply
+from actors.recording_server import Recorded, RecordingServer, Reply, json_reply, sse_reply
 from sandstream_actors.model import (
     ModelAnswer,
     ModelCallError,
@@ -370,6 +370,25 @@ def test_an_error_event(event: dict[str, Any], kind: str) -> None:
     assert "slow" in str(asked.failed)
 
 
+def test_json_where_a_stream_was_asked_for() -> None:
+    asked = ask(json_reply(RESPONSE), stream=True)
+    assert (asked.failed.kind, len(asked.requests)) == ("behavior", 1)
+
+
+def test_a_callback_that_raises_ends_the_call() -> None:
+    async def scene(server: RecordingServer) -> None:
+        client = ModelClient([Route(prefix="openai", base_url=server.url)], environ={})
+
+        def refuse(_: bytes) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await client.call(ModelRequest(model="m", input=HI, stream=True), refuse)
+        await client.aclose()
+
+    with_server([sse_reply([CREATED, DELTA, COMPLETED])], scene)
+
+
 def test_the_parser_takes_any_chunking_and_line_ending() -> None:
     text = b"\xef\xbb\xbf: hello\r\nevent: a\r\ndata: one\r\n\r\ndata:two\ndata: more\n\ndata: end"
     for size in (1, 2, 3, 7, 100):
@@ -456,6 +475,37 @@ def test_the_time_limit_of_a_call() -> None:
     slow = Reply(body=b"{}", hold_s=30)
     asked = ask(slow, settings={"timeout": 0.2})
     assert (asked.failed.kind, asked.failed.requests) == ("timeout", 1)
+
+
+@pytest.mark.parametrize(
+    ("route", "request_fields"),
+    [
+        ({"base_url": "nonsense"}, {}),
+        ({"base_url": "http://host:port/v1"}, {}),
+        ({"api_key": "sk-\nsecret"}, {}),
+        ({}, {"settings": {"extra_headers": {"X": "a\nsecret"}}}),
+        ({}, {"settings": {"reasoning": 3, "tool_choice": "x"}, "tools": [raw(3)]}),
+        ({"api": "chat"}, {"tools": [raw({"no": "type"})]}),
+        ({"api": "chat"}, {"input": [raw({"role": "user", "content": [{"type": "input_text"}]})]}),
+        ({"api": "chat"}, {"input": [raw(1)]}),
+        ({}, {"settings": {"metadata": {"a": object()}}}),
+        ({}, {"settings": {"retry": {"max_retries": "many"}}}),
+    ],
+)
+def test_what_the_user_got_wrong_is_misconfigured(
+    route: dict[str, Any], request_fields: dict[str, Any]
+) -> None:
+    async def scene(server: RecordingServer) -> None:
+        base = {"prefix": "openai", "base_url": server.url}
+        client = ModelClient([Route(**{**base, **route})], environ={})
+        with pytest.raises(ModelCallError) as caught:
+            await client.call(ModelRequest(**{"model": "m", "input": HI, **request_fields}))
+        await client.aclose()
+        assert caught.value.kind == "misconfigured", caught.value
+        assert "secret" not in str(caught.value)
+        assert (caught.value.requests, server.requests) == (0, [])
+
+    with_server([], scene)
 
 
 def test_retry_after_as_a_date() -> None:

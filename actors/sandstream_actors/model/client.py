@@ -60,10 +60,7 @@ class ModelClient:
         """
         route, model = resolve(request.model, self._routes, self._unknown_prefix)
         connection = self._connection(route)
-        if route.api == "chat":
-            call = chat_call(request, model, official=connection.is_official)
-        else:
-            call = responses_call(request, model)
+        call = _encode(request, model, connection)
         policy = self._retry.overridden(request.settings.get("retry"))
         attempt = _Attempt(connection, call, model, request.settings, on_event)
         answer, failures = await with_retries(attempt.run, policy, self._sleep)
@@ -84,6 +81,21 @@ class ModelClient:
             connection = Connection(route, self._environ)
             self._connections[route.prefix] = connection
         return connection
+
+
+def _encode(request: ModelRequest, model: str, connection: Connection) -> Call:
+    try:
+        if connection.route.api == "chat":
+            return chat_call(request, model, official=connection.is_official)
+        return responses_call(request, model)
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError) as error:
+        # Items, tools and settings come from users: one of them is not what it must be.
+        raise ModelCallError(
+            "misconfigured",
+            f"The request for model {request.model!r} cannot be built: "
+            f"{type(error).__name__}: {error}",
+            code="bad_request",
+        ) from error
 
 
 class _Attempt:

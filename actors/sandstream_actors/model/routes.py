@@ -41,12 +41,14 @@ class Route:
     def key(self, environ: Mapping[str, str]) -> str:
         """The API key; endpoints other than OpenAI's may do without one."""
         named = environ.get(self.api_key_env) if self.api_key_env else None
-        key = self.api_key or named
+        key = (self.api_key or named or "").strip()
+        wanted = self.api_key_env or "OPENAI_API_KEY"
+        if key and not (key.isascii() and key.isprintable()):
+            raise _misconfigured(f"The API key for {self.base_url} ({wanted}) is not plain text.")
         if key:
             return key
         if not self.is_official:
             return "not-needed"
-        wanted = self.api_key_env or "OPENAI_API_KEY"
         raise ModelCallError(
             "misconfigured",
             f"No API key for {self.base_url}. Set {wanted}, or point OPENAI_BASE_URL at an "
@@ -57,8 +59,17 @@ class Route:
 
 def is_official(base_url: str) -> bool:
     """Whether a URL is OpenAI's own API, where some request defaults differ."""
-    host = urlsplit(base_url).hostname or ""
+    host = endpoint_of(base_url).partition(":")[0]
     return host == "api.openai.com" or host.endswith(".api.openai.com")
+
+
+def endpoint_of(base_url: str) -> str:
+    """Host and port, as shown to people; never the user or password of a URL."""
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return base_url
+    return parts.netloc.rpartition("@")[2] or base_url
 
 
 def routes_from_env(environ: Mapping[str, str]) -> list[Route]:

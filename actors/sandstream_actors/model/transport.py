@@ -18,20 +18,20 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
-from .failures import status_failure
+from .failures import malformed, status_failure
 from .interface import ModelCallError
-from .routes import Route, is_official
+from .routes import Route, endpoint_of, is_official
 from .sse import SseParser
 
 _MAX_CONNECTIONS = 2000
 _KEPT_ALIVE = 600
 _KEPT_ALIVE_S = 60.0
 _DRAIN_S = 0.2
-_NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"})
+_NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
+_OUR_FAULT = frozenset({"UnsupportedProtocol", "LocalProtocolError"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,9 @@ class Received:
 
     async def events(self, take: Callable[[bytes], bool]) -> bool:
         """Hand every event's data to `take` until it says that it has all; did it say so?"""
+        kind = self.response.headers.get("content-type", "")
+        if kind.startswith(("application/json", "text/html")):
+            raise malformed(f"{kind} where a stream was asked for", self.where, self.request_id)
         parser = SseParser()
         async with aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
@@ -97,7 +100,7 @@ class Connection:
         self._ready: _Openai | None = None
         base_url = route.base_url if lent_client is None else str(lent_client.base_url)
         self.is_official = is_official(base_url)
-        self.where = urlsplit(base_url).netloc or base_url
+        self.where = endpoint_of(base_url)
 
     @asynccontextmanager
     async def send(self, call: Call) -> AsyncIterator[Received]:
@@ -111,9 +114,12 @@ class Connection:
             ) from error
         except openai.connection_error as error:
             cause = error.__cause__ or error
+            if type(cause).__name__ in _OUR_FAULT:
+                # Not chained: its text quotes header values, which may be secrets.
+                raise _not_callable(self.where, type(cause).__name__) from None
             raise _unreachable(self.where, cause, None, repeatable=call.repeatable) from error
-        except openai.any_error as error:
-            raise ModelCallError("misconfigured", str(error), code="client") from error
+        except openai.bad_call as error:
+            raise _not_callable(self.where, str(error)) from error
         try:
             yield Received(response, self.where)
         finally:
@@ -128,11 +134,18 @@ class Connection:
         if self._ready is None:
             self._ready = _Openai.load()
         if self._client is None:
-            self._client = self._ready.client(self.route, self.route.key(self._environ))
+            key = self.route.key(self._environ)
+            try:
+                self._client = self._ready.client(self.route, key)
+            except self._ready.bad_call as error:
+                raise _not_callable(self.where, str(error)) from error
         return self._ready
 
     async def _post(self, openai: _Openai, call: Call) -> Any:
-        arguments: dict[str, Any] = {"extra_headers": {**openai.agent_header, **call.headers}}
+        headers = dict(call.headers)
+        if all(name.lower() != "user-agent" for name in headers):
+            headers["User-Agent"] = openai.user_agent
+        arguments: dict[str, Any] = {"extra_headers": headers}
         if call.query:
             arguments["extra_query"] = call.query
         if call.client_timeout_s is not None:
@@ -156,11 +169,11 @@ class _Openai:
     make_options: Any
     has_security: bool
     body_name: str
-    agent_header: dict[str, str]
+    user_agent: str
     response_type: Any
     status_error: type[Exception]
     connection_error: type[Exception]
-    any_error: type[Exception]
+    bad_call: tuple[type[Exception], ...]
     azure: type[Any]
 
     @classmethod
@@ -178,11 +191,11 @@ class _Openai:
             body_name="content"
             if "content" in inspect.signature(openai.AsyncOpenAI.post).parameters
             else "body",
-            agent_header={"User-Agent": f"Sandstream/Python {_version()}"},
+            user_agent=f"Sandstream/Python {_version()}",
             response_type=httpx.Response,
             status_error=openai.APIStatusError,
             connection_error=openai.APIConnectionError,
-            any_error=openai.OpenAIError,
+            bad_call=(openai.OpenAIError, httpx.InvalidURL, ValueError, TypeError),
             azure=openai.AsyncAzureOpenAI,
         )
 
@@ -233,6 +246,11 @@ def _unreachable(
         request_id=request_id,
         retryable=repeatable or name in _NOT_SENT,
     )
+
+
+def _not_callable(where: str, why: str) -> ModelCallError:
+    what = f"No call to {where} can be made ({why}). Check its URL, key and headers."
+    return ModelCallError("misconfigured", what, code="client")
 
 
 def _version() -> str:
