@@ -393,7 +393,10 @@ def _lockable(path: str) -> bool:
 
 
 def main() -> None:
-    launch: dict[str, Any] = marshal.loads(sys.stdin.buffer.read())
+    told = sys.stdin.buffer.read()
+    if not told:  # whoever started us was killed before it could say what for
+        return
+    launch: dict[str, Any] = marshal.loads(told)
     if os.fork():  # the starter waits for this process, and never has a zombie of the keeper
         os._exit(0)
     null = os.open(os.devnull, os.O_RDWR)
