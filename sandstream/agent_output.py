@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import os
-import types
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Union, get_args, get_origin
 
@@ -222,8 +221,6 @@ def _type_name(tp: Any) -> str:
     origin, args = get_origin(tp), get_args(tp)
     if origin is None or not args:
         return str(getattr(tp, "__name__", tp))
-    if isinstance(origin, type) and issubclass(origin, types.UnionType):
-        origin = Union
     base = "Union" if origin is Union else getattr(tp, "__name__", None) or origin.__name__
     return f"{base}[{', '.join(map(_argument_name, args))}]"
 

@@ -148,9 +148,8 @@ def _hints_of(func: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def _is_context(hint: Any) -> bool:
-    if get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    cls = get_origin(hint) or hint
+    bare = get_args(hint)[0] if _marks(hint) else hint
+    cls = get_origin(bare) or bare
     return isinstance(cls, type) and issubclass(cls, RunContextWrapper)
 
 
@@ -181,11 +180,13 @@ def _build_model(
 
     # With **kwargs every free key has its place, so a stray one is a mistake worth reporting.
     has_kwargs = any(param.kind is param.VAR_KEYWORD for param in params)
-    config = ConfigDict(extra="forbid") if has_kwargs else ConfigDict()
+    config = ConfigDict(protected_namespaces=())
+    if has_kwargs:
+        config["extra"] = "forbid"
     fields: dict[str, Any] = {}
     for param in params:
         hint = hints.get(param.name, Any)
-        description = docs.get(param.name) or _annotated_description(hint)
+        description = docs.get(param.name) or _annotated_description(hint) or docs.get(param.name)
         fields[_field_name(param.name)] = _field(param, hint, description)
     try:
         return create_model(f"{name}_args", __config__=config, **fields)
@@ -201,14 +202,15 @@ def _field(param: inspect.Parameter, hint: Any, description: str | None) -> Any:
     default: Any = ... if param.default is param.empty else param.default
     marks: list[Any] = []
     if param.kind is param.VAR_POSITIONAL:
-        hint, default = list[hint], Field(default_factory=list)
+        hint, default = list[_element(hint)], Field(default_factory=list)  # type: ignore[misc]
     elif param.kind is param.VAR_KEYWORD:
-        hint, default = dict[str, hint], Field(default_factory=dict)
+        hint, default = dict[str, _element(hint)], Field(default_factory=dict)  # type: ignore[misc]
     if _field_name(param.name) != param.name:
         marks.append(Field(alias=param.name))
     if isinstance(default, FieldInfo):
         marks.append(default)
-    if description is not None:
+    described = any(getattr(mark, "description", None) for mark in (*_marks(hint), *marks))
+    if description or (description is not None and not described):
         marks.append(Field(description=description))
     for mark in marks:
         hint = Annotated[hint, mark]
@@ -224,10 +226,24 @@ def _field_name(param_name: str) -> str:
     return f"param_{param_name}" if reserved else param_name
 
 
+def _marks(hint: Any) -> tuple[Any, ...]:
+    """What ``Annotated`` adds to a type."""
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+
+
+def _element(hint: Any) -> Any:
+    """The type of one of many: constraints hold for each, titles and texts are for the whole."""
+    from pydantic.fields import FieldInfo
+
+    element = get_args(hint)[0] if _marks(hint) else hint
+    for mark in _marks(hint):
+        for constraint in mark.metadata if isinstance(mark, FieldInfo) else (mark,):
+            element = Annotated[element, constraint]
+    return element
+
+
 def _annotated_description(hint: Any) -> str | None:
-    if get_origin(hint) is not Annotated:
-        return None
-    return next((mark for mark in get_args(hint)[1:] if isinstance(mark, str)), None)
+    return next((mark for mark in _marks(hint) if isinstance(mark, str) and mark), None)
 
 
 def _json_schema_of(model: type[BaseModel], name: str, strict: bool) -> dict[str, Any]:

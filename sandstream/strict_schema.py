@@ -33,6 +33,8 @@ def ensure_strict_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
     _check_size(schema)
     _check_root(schema)
     strict = _Strict(schema).result()
+    if strict.get("type") == ["object"]:
+        strict["type"] = "object"
     if "anyOf" in strict:
         raise UserError(
             "The root of a strict JSON schema must be one object, but it is a choice (`anyOf`). "
@@ -80,14 +82,14 @@ class _Strict:
         properties = node.get("properties")
         if isinstance(properties, dict) and "type" not in node:
             node["type"] = "object"
+        if node.get("additionalProperties", False) is not False:
+            raise UserError(
+                f"A strict JSON schema cannot have objects with free keys, but "
+                f"additionalProperties is set at {_at(path)} (a dict type or a model that allows "
+                "extra fields). Name the fields in a model, or do not use a strict schema "
+                "(strict_mode=False, strict_json_schema=False)."
+            )
         if _is_object_type(node.get("type")):
-            if node.get("additionalProperties"):
-                raise UserError(
-                    f"A strict JSON schema cannot have objects with free keys, but "
-                    f"additionalProperties is set at {_at(path)} (a dict type or a model that "
-                    "allows extra fields). Name the fields in a model, or do not use a strict "
-                    "schema (strict_mode=False, strict_json_schema=False)."
-                )
             node["additionalProperties"] = False
         if isinstance(properties, dict):
             node["required"] = list(properties)
@@ -146,7 +148,7 @@ def _is_object_type(declared: Any) -> bool:
 
 def _check_root(schema: dict[str, Any]) -> None:
     declared = schema.get("type")
-    if isinstance(declared, list):
+    if isinstance(declared, list) and declared != ["object"]:
         raise UserError(
             f"The root of a strict JSON schema must be one plain object, but its type is "
             f"{declared!r}. Use {{'type': 'object'}}, or do not use a strict schema."
