@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Raw
-
 from sandstream_actors.model import ModelRequest, OutputSchema
 from sandstream_actors.run_state import RunState
 
@@ -18,7 +16,7 @@ def build_request(state: RunState) -> ModelRequest:
     options = state.options
     prepared = state.prepared
     instructions = agent.instructions
-    prompt: Raw | None = agent.prompt
+    prompt = agent.prompt
     items = state.conversation()
     disabled: set[str] = set()
     if prepared is not None:

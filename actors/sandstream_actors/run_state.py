@@ -200,11 +200,11 @@ class RunState:
         if asked is None or event.call in self.results:
             return  # a repeated or foreign result: the first one counts
         self.results[event.call] = event
-        if event.kind == "prepare" and event.output is not None:
+        if event.kind == "prepare" and event.output:
             self.prepared = _prepared(event.output)
-        elif event.kind == "error" and event.output is not None:
+        elif event.kind == "error" and event.output:
             decision = _stop(event.output)
-            if decision.final and decision.include_in_history and decision.value is not None:
+            if decision.final and decision.include_in_history and decision.value:
                 self.items.append(assistant_message(decision.value, f"{self.run}-{event.call}"))
         self.trigger = sequence
         if event.kind == "tool" and not self.open_tool_calls():
@@ -222,5 +222,5 @@ class RunState:
         for call in self.answer.tool_calls:
             self.seen_calls[call.call_id] = call.fingerprint
             output = self.results[call.id].output
-            if output is not None:
+            if output:
                 self.items.append(call_output_item(call.call_id, output))

@@ -19,7 +19,7 @@ class StateCache:
     """Loads states, brings them up to date, forgets the least recently used."""
 
     def __init__(self, log: RunLog, capacity: int = 1024) -> None:
-        self._log = log
+        self.log = log
         self._capacity = capacity
         self._states: OrderedDict[RunId, RunState] = OrderedDict()
         self._locks: dict[RunId, tuple[asyncio.Lock, int]] = {}
@@ -32,7 +32,7 @@ class StateCache:
         elif upto and state.last_seq >= upto:
             self._states.move_to_end(run)
             return state
-        state.fold(await self._log.read(run, after=state.last_seq))
+        state.fold(await self.log.read(run, after=state.last_seq))
         self._keep(state)
         return state
 

@@ -154,7 +154,7 @@ class ToolHost:
             self._forget(run, task)
         crashpoint("tools.after_invoke")
         if isinstance(outcome, CallFinished):
-            if outcome.error is not None and outcome.output is None:
+            if outcome.error is not None and not outcome.output:
                 self._cancel_run(run)  # the run fails: its other calls are in vain
             duration_ms = round((time.monotonic() - began) * 1000)
             return msgspec.structs.replace(outcome, duration_ms=duration_ms)

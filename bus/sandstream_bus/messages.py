@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from sandstream_bus.specs import AgentSpec, GraphSpec, RunOptions
+from sandstream_bus.specs import NO_JSON, AgentSpec, GraphSpec, RunOptions
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -58,7 +58,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What anybody may publish to ``<p>.task.<agent>``. Only ``input`` is needed; no tag."""
 
     input: str | list[Raw]
-    context: Raw | None = None
+    context: Raw = NO_JSON
     max_turns: int | msgspec.UnsetType | None = msgspec.UNSET
     stream: bool = False
     previous_response_id: str | None = None
@@ -84,7 +84,7 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started"):
     input: list[Raw]
     options: RunOptions = RunOptions()
     pool: str = "main"
-    context: Raw | None = None
+    context: Raw = NO_JSON
     key: str | None = None
 
 
@@ -110,7 +110,7 @@ class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
     response_id: str | None = None
     request_id: str | None = None
     model: str | None = None
-    raw_usage: Raw | None = None
+    raw_usage: Raw = NO_JSON
     duration_ms: int = 0
 
 
@@ -164,13 +164,13 @@ class CallFinished(Message, frozen=True, kw_only=True, tag="call.finished"):
     call: str
     kind: CallKind
     turn: int
-    output: Raw | None = None
+    output: Raw = NO_JSON
     """For a tool: the text or content parts that the model sees. Else: the call's own result
     struct.
     """
-    value: Raw | None = None
+    value: Raw = NO_JSON
     """The tool's return value as JSON, where it may become the final output."""
-    custom_data: Raw | None = None
+    custom_data: Raw = NO_JSON
     error: ErrorInfo | None = None
     duration_ms: int = 0
 
@@ -188,7 +188,7 @@ class RunDone(Message, frozen=True, kw_only=True, tag="run.done"):
     agent: str
     turns: int
     usage: TokenUsage
-    output: Raw | None = None
+    output: Raw = NO_JSON
     output_from: Literal["model", "tool", "handler"] = "model"
     error: ErrorInfo | None = None
 
@@ -215,7 +215,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The outcome of a ``prepare`` call."""
 
     instructions: str | None = None
-    prompt: Raw | None = None
+    prompt: Raw = NO_JSON
     disabled_tools: list[str] = []
     input: list[Raw] | None = None
     """Set only where a filter rewrote the input."""
@@ -225,7 +225,7 @@ class StopDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The outcome of a ``stop`` call, and of an error handler."""
 
     final: bool
-    value: Raw | None = None
+    value: Raw = NO_JSON
     include_in_history: bool = True
 
 

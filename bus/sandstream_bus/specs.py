@@ -11,6 +11,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
+NO_JSON = Raw()
+"""Absent JSON: msgspec cannot decode ``Raw | None``. It is falsy."""
+
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of everything that describes a run: immutable, tolerant of unknown fields."""
@@ -48,7 +51,7 @@ class AgentSpec(Spec, frozen=True, kw_only=True):
     """The pool of the tool host that has this agent's callables."""
     model: str
     instructions: str | None = None
-    prompt: Raw | None = None
+    prompt: Raw = NO_JSON
     settings: dict[str, Any] = {}
     tools: list[ToolSpec] = []
     output: OutputSpec | None = None

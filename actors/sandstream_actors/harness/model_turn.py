@@ -12,6 +12,7 @@ from typing import Protocol
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.messages import ErrorInfo, ModelAnswered, ModelDeferred
+from sandstream_bus.specs import NO_JSON
 
 from sandstream_actors.harness.deltas import DeltaPump
 from sandstream_actors.model import ModelAnswer, ModelCallError, ModelRequest
@@ -68,7 +69,7 @@ async def take_turn(
                 response_id=answer.response_id,
                 request_id=answer.request_id,
                 model=answer.model,
-                raw_usage=answer.raw_usage,
+                raw_usage=answer.raw_usage or NO_JSON,
                 duration_ms=round((time.monotonic() - began) * 1000),
             )
         finally:

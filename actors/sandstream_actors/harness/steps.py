@@ -159,7 +159,7 @@ def _structured_output(state: RunState, answer: AnswerView) -> Step:
     if result is None:
         return _host_call(state, "output", state.turn)
     decision = _stop(result.output or b'{"final":true}')
-    if decision.value is not None:
+    if decision.value:
         return completed(state, decision.value, "handler")
     return completed(state, Raw((answer.text or "").encode()), "model")
 
@@ -231,7 +231,7 @@ def _with_handler(state: RunState, kind: str, turn: int, error: ErrorInfo) -> St
 
 def _fatal_result(state: RunState) -> ErrorInfo | None:
     for result in state.results.values():
-        if result.error is not None and result.output is None:
+        if result.error is not None and not result.output:
             return result.error
     return None
 

@@ -1,0 +1,192 @@
+"""What a run produces, item by item, as user code sees it. Each knows its agent and its raw item."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from sandstream.typed import plain, typed_item
+from sandstream.usage import Usage
+
+if TYPE_CHECKING:
+    from sandstream.agent import Agent
+
+TResponseInputItem = dict[str, Any]
+"""An input item of the Responses API, as JSON."""
+
+
+class RunItemBase:
+    """Base of all items. ``raw_item`` is made of the vendor's types on first access."""
+
+    type: ClassVar[str] = ""
+
+    def __init__(self, agent: Agent[Any], raw: Any) -> None:
+        self.agent = agent
+        self._raw = raw
+
+    @cached_property
+    def raw_item(self) -> Any:
+        return typed_item(self._raw)
+
+    def to_input_item(self) -> TResponseInputItem:
+        """The item as input of another model call."""
+        item = plain(self._raw)
+        if not isinstance(item, dict):
+            raise TypeError(f"a {self.type} of type {type(item).__name__} cannot be an input item")
+        return item
+
+    def release_agent(self) -> None:
+        """Forget the agent object."""
+        self.__dict__["agent"] = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._raw!r})"
+
+
+class MessageOutputItem(RunItemBase):
+    """A message of the model."""
+
+    type = "message_output_item"
+
+
+class ReasoningItem(RunItemBase):
+    """A reasoning item of the model."""
+
+    type = "reasoning_item"
+
+
+class ToolCallItem(RunItemBase):
+    """A tool call that the model made: a function tool or a hosted one."""
+
+    type = "tool_call_item"
+
+    def __init__(self, agent: Agent[Any], raw: Any, description: str | None = None) -> None:
+        super().__init__(agent, raw)
+        self.description = description
+
+    @property
+    def tool_name(self) -> str | None:
+        return str(plain(self._raw).get("name") or plain(self._raw).get("type"))
+
+    @property
+    def call_id(self) -> str | None:
+        value = plain(self._raw).get("call_id") or plain(self._raw).get("id")
+        return None if value is None else str(value)
+
+
+class ToolCallOutputItem(RunItemBase):
+    """The result of a function tool. ``output`` is its return value where it ran in this process."""
+
+    type = "tool_call_output_item"
+
+    def __init__(
+        self, agent: Agent[Any], raw: Any, output: Any, custom_data: Any | None = None
+    ) -> None:
+        super().__init__(agent, raw)
+        self.output = output
+        self.custom_data = custom_data
+
+    @property
+    def call_id(self) -> str | None:
+        return str(self._raw["call_id"])
+
+
+RunItem = MessageOutputItem | ReasoningItem | ToolCallItem | ToolCallOutputItem
+
+
+class ModelResponse:
+    """One answer of a model: output items, usage, ids."""
+
+    def __init__(
+        self,
+        output: Sequence[Any],
+        usage: Usage,
+        response_id: str | None = None,
+        request_id: str | None = None,
+        raw_usage: Any | None = None,
+    ) -> None:
+        self._output = list(output)
+        self.usage = usage
+        self.response_id = response_id
+        self.request_id = request_id
+        self.raw_usage = raw_usage
+
+    @cached_property
+    def output(self) -> list[Any]:
+        return [typed_item(item) for item in self._output]
+
+    def to_input_items(self) -> list[TResponseInputItem]:
+        """The output as input of another call."""
+        return [plain(item) for item in self._output]
+
+    def __repr__(self) -> str:
+        return f"ModelResponse(response_id={self.response_id!r}, output={self._output!r})"
+
+
+def _content(item: Any) -> list[dict[str, Any]]:
+    raw = plain(item)
+    content = raw.get("content") if isinstance(raw, dict) and raw.get("type") == "message" else None
+    return [part if isinstance(part, dict) else plain(part) for part in content or []]
+
+
+class ItemHelpers:
+    """Small readers of items."""
+
+    @classmethod
+    def extract_last_content(cls, message: Any) -> str:
+        """The text or refusal of a message's last part."""
+        parts = _content(message)
+        if not parts:
+            return ""
+        last = parts[-1]
+        return str(last.get("text" if last.get("type") == "output_text" else "refusal", ""))
+
+    @classmethod
+    def extract_last_text(cls, message: Any) -> str | None:
+        """The text of a message's last part; None if that is no text."""
+        parts = _content(message)
+        if parts and parts[-1].get("type") == "output_text":
+            return str(parts[-1]["text"])
+        return None
+
+    @classmethod
+    def extract_text(cls, message: Any) -> str | None:
+        """All text parts of a message; None if there is none."""
+        texts = [part["text"] for part in _content(message) if part.get("type") == "output_text"]
+        return "".join(texts) or None
+
+    @classmethod
+    def extract_refusal(cls, message: Any) -> str | None:
+        """All refusal parts of a message; None if there is none."""
+        texts = [part["refusal"] for part in _content(message) if part.get("type") == "refusal"]
+        return "".join(texts) or None
+
+    @classmethod
+    def input_to_new_input_list(
+        cls, input: str | Sequence[TResponseInputItem]
+    ) -> list[TResponseInputItem]:
+        """A user's input as a list of items."""
+        if isinstance(input, str):
+            return [{"content": input, "role": "user"}]
+        return [dict(plain(item)) for item in input]
+
+    @classmethod
+    def text_message_outputs(cls, items: Sequence[RunItem]) -> str:
+        """The text of all messages among the items."""
+        return "".join(
+            cls.text_message_output(item) for item in items if isinstance(item, MessageOutputItem)
+        )
+
+    @classmethod
+    def text_message_output(cls, message: MessageOutputItem) -> str:
+        return cls.extract_text(message._raw) or ""
+
+    @classmethod
+    def tool_call_output_item(cls, tool_call: Any, output: Any) -> dict[str, Any]:
+        """The input item that answers a tool call."""
+        from sandstream.tool import tool_output_to_wire
+
+        kind: Literal["function_call_output"] = "function_call_output"
+        call_id = plain(tool_call)["call_id"]
+        return {"call_id": call_id, "output": tool_output_to_wire(output), "type": kind}

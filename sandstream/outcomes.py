@@ -1,0 +1,101 @@
+"""How a run ended, between exceptions and data: both directions in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandstream_bus.messages import ErrorInfo, RunDone
+
+from sandstream.exceptions import (
+    AgentsException,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    ModelRefusalError,
+    ModelTimeoutError,
+    RunCancelled,
+    RunFailed,
+    ToolTimeoutError,
+    UserError,
+)
+
+
+def error_info(error: BaseException) -> ErrorInfo:
+    """An exception of the user's code, or of ours, as data."""
+    data: dict[str, Any] = {"exception": type(error).__name__}
+    code = "tool_error"
+    match error:
+        case ToolTimeoutError():
+            code = "tool_timeout"
+            data |= {"tool": error.tool_name, "timeout_s": error.timeout_seconds}
+        case ModelRefusalError():
+            code = "model_refusal"
+            data |= {"refusal": error.refusal}
+        case ModelBehaviorError():
+            code = "model_behavior"
+        case ModelTimeoutError():
+            code = "model_timeout"
+        case UserError():
+            code = "user_error"
+        case _:
+            pass
+    return ErrorInfo(code=code, message=str(error) or type(error).__name__, data=data)
+
+
+def exception_of(done: RunDone, run_id: str) -> Exception | None:
+    """The exception that a caller should get for a run's end; None if it completed."""
+    error = done.error
+    if done.status == "completed" or error is None:
+        return None
+    data = error.data
+    match error.code:
+        case "cancelled":
+            return RunCancelled(run_id, error.message)
+        case "max_turns":
+            return MaxTurnsExceeded(error.message)
+        case "model_refusal":
+            return ModelRefusalError(data.get("refusal", error.message))
+        case "model_behavior":
+            return ModelBehaviorError(error.message)
+        case "model_timeout":
+            return ModelTimeoutError(error.message)
+        case "tool_timeout":
+            return ToolTimeoutError(data.get("tool", "?"), data.get("timeout_s", 0))
+        case "user_error" | "tool_error" | "model_misconfigured":
+            return UserError(error.message)
+        case "model_http":
+            return _vendor_error(error)
+        case _:
+            return RunFailed(error.message, code=error.code, run_id=run_id)
+
+
+def _vendor_error(error: ErrorInfo) -> Exception:
+    """The `openai` exception that the endpoint's answer stands for."""
+    import httpx
+    import openai
+
+    status = error.data.get("status")
+    request = httpx.Request("POST", "http://model.invalid/")
+    if status is None:
+        return openai.APIConnectionError(message=error.message, request=request)
+    response = httpx.Response(status, request=request)
+    classes: dict[int, type[openai.APIStatusError]] = {
+        400: openai.BadRequestError,
+        401: openai.AuthenticationError,
+        403: openai.PermissionDeniedError,
+        404: openai.NotFoundError,
+        409: openai.ConflictError,
+        422: openai.UnprocessableEntityError,
+        429: openai.RateLimitError,
+    }
+    if status >= 500:
+        kind: type[openai.APIStatusError] = openai.InternalServerError
+    else:
+        kind = classes.get(status, openai.APIStatusError)
+    return kind(error.message, response=response, body=error.data.get("body"))
+
+
+def attach_details(error: Exception, details: Any) -> Exception:
+    """Give an exception of ours the run's data."""
+    if isinstance(error, AgentsException):
+        error.run_data = details
+    return error

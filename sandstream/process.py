@@ -1,0 +1,146 @@
+"""This process's share of the actors: a bus, a harness and a tool host for the runs that it calls.
+
+One per event loop, opened by the first ``Runner.run`` and closed with the loop. Its pool has a
+random name, so that nobody else takes its turns or calls; a process that continues a keyed run of a
+dead process joins that process's pool. Messages of runs that this process does not (yet) host are
+held, not worked on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+from msgspec import Raw
+from sandstream_actors.harness.actor import Harness
+from sandstream_actors.state_cache import StateCache
+from sandstream_actors.tools import ToolHost
+from sandstream_bus.bus import Bus
+from sandstream_bus.messages import LiveEvent
+from sandstream_bus.subjects import RunId
+
+from sandstream.connect import OpenBus, open_bus
+from sandstream.hosted_models import HostedModels
+from sandstream.models.defaults import DefaultModels
+from sandstream.settings import Settings
+from sandstream.user_code import HostedRun, UserCode
+
+logger = logging.getLogger(__name__)
+
+POOL_IDLE_S = 600.0
+"""A dead process's consumers are deleted after this; a continued run makes them again."""
+
+
+class Process:
+    """The actors of this process and the runs they work for."""
+
+    def __init__(self, opened: OpenBus, settings: Settings) -> None:
+        self.bus: Bus = opened.bus
+        self.settings = settings
+        self.pool = f"p-{uuid.uuid4().hex[:16]}"
+        self._opened = opened
+        self._models = DefaultModels()
+        self._runs: dict[RunId, HostedRun] = {}
+        self._arrivals: dict[RunId, asyncio.Future[None]] = {}
+        self._actors: dict[str, tuple[Harness, ToolHost]] = {}
+        self._joining = asyncio.Lock()
+        self._user_code = UserCode(self._find_run, HostedModels(self._publish_delta).ask)
+        self._lifetime: AsyncIterator[None] | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(cls, settings: Settings) -> Process:
+        self = cls(await open_bus(settings, name="sandstream-runner"), settings)
+        state = await self.bus.topology.stream_state(self.bus.connection, self.bus.topology.log)
+        await self.join(self.pool, state["last_seq"] + 1)
+        return self
+
+    @classmethod
+    async def of_this_loop(cls) -> Process:
+        """The process's actors on the running event loop, started on first use."""
+        loop = asyncio.get_running_loop()
+        opening = _processes.get(loop)
+        if opening is None or (
+            opening.done()
+            and (opening.cancelled() or opening.exception() or opening.result()._closed)
+        ):
+            opening = asyncio.ensure_future(cls._open_for_loop())
+            _processes[loop] = opening
+        return await asyncio.shield(opening)
+
+    @classmethod
+    async def _open_for_loop(cls) -> Process:
+        self = await cls.open(Settings.from_env())
+        # asyncio.run() closes asynchronous generators last of all: that is when the loop ends.
+        self._lifetime = self._until_loop_closes()
+        await anext(self._lifetime)
+        return self
+
+    async def _until_loop_closes(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def join(self, pool: str, start_sequence: int) -> None:
+        """Work for this pool too, from that place in the log on."""
+        async with self._joining:
+            if pool in self._actors:
+                return
+            common: dict[str, Any] = {
+                "pool": pool,
+                "admission": self._admission,
+                "start_sequence": start_sequence,
+                "inactive_s": POOL_IDLE_S,
+            }
+            harness = Harness(self.bus, self._models, takes_tasks=False, **common)
+            host = ToolHost(self.bus, self._user_code, **common)
+            await asyncio.gather(harness.start(), host.start())
+            self._actors[pool] = (harness, host)
+
+    async def close(self) -> None:
+        """Stop working. What is unfinished stays in the log."""
+        if self._closed:
+            return
+        self._closed = True
+        for harness, host in self._actors.values():
+            await asyncio.gather(harness.stop(0.0), host.stop(0.0))
+        await self._models.aclose()
+        await self._opened.close()
+
+    # --- the runs of this process --------------------------------------------------------------
+
+    def add_run(self, run: RunId, hosted: HostedRun) -> None:
+        self._runs[run] = hosted
+        arrival = self._arrivals.pop(run, None)
+        if arrival is not None and not arrival.done():
+            arrival.set_result(None)
+
+    def remove_run(self, run: RunId) -> None:
+        self._runs.pop(run, None)
+
+    def _admission(self, run: RunId) -> Awaitable[None] | None:
+        if run in self._runs:
+            return None
+        if run not in self._arrivals:
+            self._arrivals[run] = asyncio.get_running_loop().create_future()
+        return asyncio.shield(self._arrivals[run])
+
+    async def _find_run(self, run: RunId, states: StateCache) -> HostedRun:
+        return self._runs[run]
+
+    async def _publish_delta(self, run: RunId, turn: int, number: int, event: bytes) -> None:
+        live = LiveEvent(turn=turn, n=number, event=Raw(event))
+        await self.bus.connection.publish_core(
+            self.bus.subjects.delta(run), msgspec.json.encode(live)
+        )
+
+
+_processes: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Process]] = (
+    WeakKeyDictionary()
+)

@@ -1,0 +1,134 @@
+"""Settings of one run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from sandstream.exceptions import UserError
+from sandstream.items import TResponseInputItem
+from sandstream.model_settings import ModelSettings
+from sandstream.models.interface import Model, ModelProvider
+
+if TYPE_CHECKING:
+    from sandstream.agent import Agent
+    from sandstream.run_context import RunContextWrapper
+
+T = TypeVar("T")
+DEFAULT_MAX_TURNS = 10
+
+
+@dataclass
+class ModelInputData:
+    """What a model call is made of, as a filter may change it."""
+
+    input: list[TResponseInputItem]
+    instructions: str | None
+
+
+@dataclass
+class CallModelData(Generic[T]):
+    """The argument of a ``call_model_input_filter``."""
+
+    model_data: ModelInputData
+    agent: Agent[Any]
+    context: Any | None
+
+
+CallModelInputFilter = Callable[[CallModelData[Any]], ModelInputData | Awaitable[ModelInputData]]
+
+
+@dataclass
+class ToolErrorFormatterArgs:
+    """The argument of a ``tool_error_formatter``."""
+
+    kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
+    tool_type: Literal["function"]
+    tool_name: str
+    call_id: str
+    default_message: str
+    run_context: RunContextWrapper[Any]
+    error: Exception | None = None
+
+
+@dataclass
+class ToolExecutionConfig:
+    """How function tools of one answer are run."""
+
+    max_function_tool_concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.max_function_tool_concurrency
+        if limit is not None and limit < 1:
+            raise UserError("max_function_tool_concurrency must be None or at least 1")
+
+
+@dataclass
+class RunConfig:
+    """What can be set for a whole run, for all of its agents.
+
+    ``run_key`` makes the run idempotent and lets it outlive its caller: calling again with the same
+    key continues the run, or returns its result if it has ended.
+    """
+
+    model: str | Model | None = None
+    model_provider: ModelProvider | None = None
+    model_settings: ModelSettings | None = None
+    workflow_name: str = "Agent workflow"
+    group_id: str | None = None
+    trace_metadata: dict[str, Any] | None = None
+    call_model_input_filter: CallModelInputFilter | None = None
+    tool_error_formatter: Callable[[ToolErrorFormatterArgs], Any] | None = None
+    reasoning_item_id_policy: Literal["preserve", "omit"] | None = None
+    tool_execution: ToolExecutionConfig | None = None
+    tool_not_found_behavior: Literal["raise_error", "return_error_to_model"] = "raise_error"
+    tool_name_collision_policy: Literal["warn", "error"] = "warn"
+    run_key: str | None = field(default=None, kw_only=True)
+    harness_pool: str | None = field(default=None, kw_only=True)
+    """Let the harness replicas of this pool take the run's turns, instead of this process."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model_settings, Mapping):
+            self.model_settings = ModelSettings.coerce(self.model_settings)
+        if isinstance(self.tool_execution, Mapping):
+            self.tool_execution = _from_dict(ToolExecutionConfig, self.tool_execution)
+        if self.call_model_input_filter is not None and not callable(self.call_model_input_filter):
+            raise UserError("call_model_input_filter must be callable")
+        _check_choice(
+            self.tool_not_found_behavior,
+            "tool_not_found_behavior",
+            ("raise_error", "return_error_to_model"),
+        )
+        _check_choice(
+            self.tool_name_collision_policy, "tool_name_collision_policy", ("warn", "error")
+        )
+        if self.run_key is not None and not self.run_key:
+            raise UserError("run_key must not be empty; leave it out for a run without a key")
+
+    @classmethod
+    def coerce(cls, value: RunConfig | Mapping[str, Any] | None) -> RunConfig:
+        """A config from a config, a dict, or nothing."""
+        if value is None:
+            return cls()
+        if isinstance(value, RunConfig):
+            return value
+        if isinstance(value, Mapping):
+            return _from_dict(cls, value)
+        raise TypeError(f"run_config must be a RunConfig or a dict, not {type(value).__name__}")
+
+
+def _from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
+    known = {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise TypeError(
+            f"{cls.__name__} has no field {', '.join(unknown)}; it knows {', '.join(sorted(known))}"
+        )
+    return cls(**values)
+
+
+def _check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UserError(f"{name} must be one of {', '.join(choices)}; it is {value!r}")

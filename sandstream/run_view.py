@@ -1,0 +1,161 @@
+"""A run as its caller sees it: items, responses, usage and stream events, read off the run's log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from sandstream_actors.output_items import ToolCall, assistant_message, read_answer
+from sandstream_bus.messages import (
+    CallFinished,
+    CallRequested,
+    ModelAnswered,
+    RunDone,
+    RunEvent,
+    RunStarted,
+    StopDecision,
+    TokenUsage,
+)
+
+from sandstream.agent import Agent
+from sandstream.items import (
+    MessageOutputItem,
+    ModelResponse,
+    ReasoningItem,
+    RunItem,
+    ToolCallItem,
+    ToolCallOutputItem,
+)
+from sandstream.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent, StreamEvent
+from sandstream.usage import InputTokensDetails, OutputTokensDetails, Usage
+
+_stop = msgspec.json.Decoder(StopDecision).decode
+
+
+def usage_of(tokens: TokenUsage) -> Usage:
+    """Token counts of the wire as the public type."""
+    return Usage(
+        requests=tokens.requests,
+        input_tokens=tokens.input_tokens,
+        input_tokens_details=InputTokensDetails(
+            cached_tokens=tokens.cached_tokens, cache_write_tokens=tokens.cache_write_tokens
+        ),
+        output_tokens=tokens.output_tokens,
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=tokens.reasoning_tokens),
+        total_tokens=tokens.total_tokens,
+    )
+
+
+class RunView:
+    """Grows with each event it is fed. ``values`` are return values of tools that ran in this
+    process.
+    """
+
+    def __init__(self, agents: dict[str, Agent[Any]], values: dict[str, Any]) -> None:
+        self._agents = agents
+        self._values = values
+        self._calls: list[ToolCall] = []
+        self._results: dict[str, CallFinished] = {}
+        self._seen_calls: dict[str, str] = {}
+        self._asked: dict[str, CallRequested] = {}
+        self.input: list[Any] = []
+        self.items: list[RunItem] = []
+        self.responses: list[ModelResponse] = []
+        self.usage = Usage()
+        self.turn = 0
+        self.agent: Agent[Any] | None = None
+        self.done: RunDone | None = None
+
+    def feed(self, event: RunEvent) -> list[StreamEvent]:
+        """Take in the next event of the log; the stream events that follow from it."""
+        match event:
+            case RunStarted():
+                self.input = [msgspec.json.decode(item) for item in event.input]
+                return self._became(event.graph.start)
+            case ModelAnswered() if event.turn == self.turn + 1:
+                return self._answered(event)
+            case CallRequested():
+                self._asked[event.call] = event
+                return []
+            case CallFinished():
+                return self._finished(event)
+            case RunDone():
+                self.done = event
+                return []
+            case _:
+                return []
+
+    def _became(self, name: str) -> list[StreamEvent]:
+        self.agent = self._agents[name]
+        return [AgentUpdatedStreamEvent(self.agent)]
+
+    def _answered(self, event: ModelAnswered) -> list[StreamEvent]:
+        assert self.agent is not None
+        self.turn = event.turn
+        usage = usage_of(event.usage)
+        self.usage.add(usage)
+        output = [msgspec.json.decode(item) for item in event.output]
+        raw_usage = msgspec.json.decode(event.raw_usage) if event.raw_usage else None
+        self.responses.append(
+            ModelResponse(output, usage, event.response_id, event.request_id, raw_usage)
+        )
+        self._calls = read_answer(event, self._seen_calls).tool_calls
+        self._seen_calls |= {call.call_id: call.fingerprint for call in self._calls}
+        self._results = {}
+        return [self._add(self._item(self.agent, raw)) for raw in output]
+
+    def _item(self, agent: Agent[Any], raw: dict[str, Any]) -> RunItem:
+        match raw.get("type", "message"):
+            case "message":
+                return MessageOutputItem(agent, raw)
+            case "reasoning":
+                return ReasoningItem(agent, raw)
+            case _:
+                name = raw.get("name")
+                tool = next((tool for tool in agent.tools if tool.name == name), None)
+                return ToolCallItem(agent, raw, tool.description if tool else None)
+
+    def _finished(self, event: CallFinished) -> list[StreamEvent]:
+        if event.call in self._results or event.turn not in (self.turn, self.turn + 1):
+            return []
+        if event.kind == "error" and event.output:
+            return self._handled(event)
+        if event.kind != "tool":
+            return []
+        self._results[event.call] = event
+        if any(call.id not in self._results for call in self._calls):
+            return []
+        return [
+            self._add(self._output_item(call))
+            for call in self._calls
+            if self._results[call.id].output
+        ]
+
+    def _output_item(self, call: ToolCall) -> ToolCallOutputItem:
+        assert self.agent is not None
+        result = self._results[call.id]
+        wire = msgspec.json.decode(result.output)
+        raw = {"call_id": call.call_id, "output": wire, "type": "function_call_output"}
+        custom = msgspec.json.decode(result.custom_data) if result.custom_data else None
+        return ToolCallOutputItem(self.agent, raw, self._values.get(call.id, wire), custom)
+
+    def _handled(self, event: CallFinished) -> list[StreamEvent]:
+        assert self.agent is not None
+        decision = _stop(event.output)
+        if not (decision.final and decision.include_in_history and decision.value):
+            return []
+        raw = msgspec.json.decode(assistant_message(Raw(decision.value), event.call))
+        return [self._add(MessageOutputItem(self.agent, raw))]
+
+    def _add(self, item: RunItem) -> RunItemStreamEvent:
+        self.items.append(item)
+        match item:
+            case MessageOutputItem():
+                return RunItemStreamEvent("message_output_created", item)
+            case ReasoningItem():
+                return RunItemStreamEvent("reasoning_item_created", item)
+            case ToolCallItem():
+                return RunItemStreamEvent("tool_called", item)
+            case ToolCallOutputItem():
+                return RunItemStreamEvent("tool_output", item)

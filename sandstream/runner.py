@@ -1,0 +1,343 @@
+"""``Runner``: publishes a run, hosts its callables, waits for its end.
+
+The loop itself is not here: the harness actor takes the turns. A run with a ``run_key`` outlives
+its caller: calling again with the key continues it. A run without one ends with its caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.errors import BusUnavailable
+from sandstream_bus.headers import TRACEPARENT, new_traceparent
+from sandstream_bus.log import Conflict, LogEvent
+from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunStarted
+from sandstream_bus.subjects import RunId, run_id_of_key
+
+from sandstream.agent import Agent
+from sandstream.error_handlers import RunErrorHandlers, check_error_handlers
+from sandstream.exceptions import UserError
+from sandstream.graph import compile_graph, compile_input, compile_options, output_schema_of
+from sandstream.items import TResponseInputItem
+from sandstream.outcomes import attach_details, exception_of
+from sandstream.process import Process
+from sandstream.result import RunResult, RunResultBase, RunResultStreaming
+from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
+from sandstream.run_context import RunContextWrapper
+from sandstream.run_view import RunView
+from sandstream.stream_events import RawResponsesStreamEvent
+from sandstream.user_code import HostedRun
+
+logger = logging.getLogger(__name__)
+
+
+class Runner:
+    """Runs agents."""
+
+    @classmethod
+    async def run(
+        cls,
+        starting_agent: Agent[Any],
+        input: str | list[TResponseInputItem],
+        *,
+        context: Any | None = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: RunErrorHandlers | None = None,
+        previous_response_id: str | None = None,
+        auto_previous_response_id: bool = False,
+        conversation_id: str | None = None,
+    ) -> RunResult:
+        """Run an agent to its final output."""
+        call = _Call(
+            starting_agent,
+            input,
+            context=context,
+            max_turns=max_turns,
+            config=RunConfig.coerce(run_config),
+            error_handlers=check_error_handlers(error_handlers),
+            stream=False,
+            previous_response_id=previous_response_id,
+            auto_previous_response_id=auto_previous_response_id,
+            conversation_id=conversation_id,
+        )
+        return await call.run()
+
+    @classmethod
+    def run_sync(
+        cls, starting_agent: Agent[Any], input: str | list[TResponseInputItem], **arguments: Any
+    ) -> RunResult:
+        """Like :meth:`run`, for code without an event loop. Leaves the thread's loop open."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise RuntimeError(
+                "Runner.run_sync() cannot be called where an event loop is already running; "
+                "use `await Runner.run(...)`"
+            )
+        loop = _loop_of_thread()
+        task = loop.create_task(cls.run(starting_agent, input, **arguments))
+        try:
+            return loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():  # interrupted: let the run's own clean-up happen
+                task.cancel()
+                loop.run_until_complete(asyncio.wait([task]))
+            raise
+
+    @classmethod
+    def run_streamed(
+        cls,
+        starting_agent: Agent[Any],
+        input: str | list[TResponseInputItem],
+        *,
+        context: Any | None = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: RunErrorHandlers | None = None,
+        previous_response_id: str | None = None,
+        auto_previous_response_id: bool = False,
+        conversation_id: str | None = None,
+    ) -> RunResultStreaming:
+        """Start a run and return at once; its events come from ``stream_events()``."""
+        call = _Call(
+            starting_agent,
+            input,
+            context=context,
+            max_turns=max_turns,
+            config=RunConfig.coerce(run_config),
+            error_handlers=check_error_handlers(error_handlers),
+            stream=True,
+            previous_response_id=previous_response_id,
+            auto_previous_response_id=auto_previous_response_id,
+            conversation_id=conversation_id,
+        )
+        return call.run_streamed()
+
+
+class _Call:
+    """One call of the runner: from its arguments to its result."""
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        input: str | list[TResponseInputItem],
+        *,
+        context: Any,
+        max_turns: int | None,
+        config: RunConfig,
+        error_handlers: RunErrorHandlers,
+        stream: bool,
+        **conversation: Any,
+    ) -> None:
+        self._agent = agent
+        self._input = input
+        self._max_turns = max_turns
+        self._config = config
+        self._items = compile_input(input)
+        self._options = compile_options(
+            config,
+            max_turns=max_turns,
+            stream=stream,
+            error_handlers=error_handlers,
+            **conversation,
+        )
+        compile_graph(agent, config, host="check")  # wrong definitions fail here, before any effect
+        self._context = RunContextWrapper(context=context)
+        self._hosted = HostedRun({agent.name: agent}, self._context, config, error_handlers)
+        self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
+        self._process: Process | None = None
+
+    # --- the two ways to wait ------------------------------------------------------------------
+
+    async def run(self) -> RunResult:
+        result = RunResult(**self._result_arguments())
+        process = await self._start()
+        try:
+            await process.bus.follow.done(self.run_id)
+            view = self._view()
+            for event in await process.bus.log.read(self.run_id):
+                view.feed(event.event)
+        except asyncio.CancelledError:
+            await self._abandon(process)
+            raise
+        finally:
+            process.remove_run(self.run_id)
+        self._conclude(result, view)
+        return result
+
+    def run_streamed(self) -> RunResultStreaming:
+        result = RunResultStreaming(cancel_run=self._cancel, **self._result_arguments())
+        result.run_loop_task = asyncio.ensure_future(self._stream_into(result))
+        return result
+
+    async def _stream_into(self, result: RunResultStreaming) -> None:
+        error: BaseException | None = None
+        try:
+            process = await self._start()
+            try:
+                view = self._view()
+                async for event in process.bus.follow.run(self.run_id, deltas=True):
+                    if isinstance(event, LiveEvent):
+                        result.put(RawResponsesStreamEvent(bytes(event.event)))
+                    elif isinstance(event, LogEvent):
+                        new_events = view.feed(event.event)
+                        result.take(view)
+                        for new_event in new_events:
+                            result.put(new_event)
+            except asyncio.CancelledError:
+                await self._abandon(process)
+                raise
+            finally:
+                process.remove_run(self.run_id)
+            if view.done is None or view.done.status != "cancelled":
+                self._conclude(result, view)
+        except BaseException as raised:  # noqa: BLE001  handed to whoever iterates the events
+            error = raised
+        finally:
+            result.finish(error)
+
+    # --- starting ------------------------------------------------------------------------------
+
+    async def _start(self) -> Process:
+        process = await Process.of_this_loop()
+        self._process = process
+        pool = self._config.harness_pool or process.settings.harness_pool or process.pool
+        started = RunStarted(
+            graph=compile_graph(self._agent, self._config, host=process.pool),
+            input=self._items,
+            options=self._options,
+            pool=pool,
+            key=self._config.run_key,
+        )
+        process.add_run(self.run_id, self._hosted)
+        try:
+            await process.bus.log.append(
+                self.run_id,
+                process.bus.subjects.start(self.run_id, pool),
+                started,
+                after=0,
+                msg_id=f"{self.run_id}:start",
+                headers={TRACEPARENT: new_traceparent()},
+            )
+        except Conflict as conflict:
+            await self._continue(process, started, conflict.news)
+        except BaseException:
+            process.remove_run(self.run_id)
+            raise
+        return process
+
+    async def _continue(self, process: Process, wanted: RunStarted, events: Any) -> None:
+        """The key's run exists: work for its pool, unless it has ended."""
+        first = events[0]
+        if not isinstance(first.event, RunStarted):
+            raise UserError(
+                f"run_key {self._config.run_key!r} belongs to a run that could not start; "
+                "use another key"
+            )
+        earlier = first.event
+        if earlier.graph.start != self._agent.name:
+            raise UserError(
+                f"run_key {self._config.run_key!r} belongs to a run of agent "
+                f"{earlier.graph.start!r}, not {self._agent.name!r}; use another key"
+            )
+        if list(map(bytes, earlier.input)) != list(map(bytes, wanted.input)):
+            logger.warning(
+                "the run of this key was started with another input; its own input counts",
+                extra={"run_id": self.run_id, "run_key": self._config.run_key},
+            )
+        if not any(isinstance(event.event, RunDone) for event in events):
+            host = earlier.graph.agents[earlier.graph.start].host
+            await process.join(host, first.sequence)
+
+    # --- ending --------------------------------------------------------------------------------
+
+    def _conclude(self, result: RunResultBase, view: RunView) -> None:
+        """Fill the result; raise if the run did not complete."""
+        result.take(view)
+        assert view.done is not None
+        error = exception_of(view.done, self.run_id)
+        if error is not None:
+            original = self._hosted.exceptions.get(
+                view.done.error.message if view.done.error else ""
+            )
+            raise attach_details(original or error, result.details())
+        result.final_output = self._final_output(view.done)
+
+    def _final_output(self, done: RunDone) -> Any:
+        if "final" in self._hosted.values:
+            return self._hosted.values["final"]
+        schema = output_schema_of(self._agent)
+        if done.output_from == "model" and schema is not None:
+            return schema.validate_json(bytes(done.output).decode())
+        value = msgspec.json.decode(done.output) if done.output else None
+        if schema is None:
+            return value if isinstance(value, str) else _text(done.output)
+        return value
+
+    async def _abandon(self, process: Process) -> None:
+        """The caller stopped waiting. A run without a key has nobody else who wants it."""
+        if self._config.run_key is None:
+            await self._cancel("immediate", "its caller was cancelled")
+
+    async def _cancel(self, mode: Any, reason: str = "") -> None:
+        process = self._process
+        if process is None:
+            return
+        message = CancelRequested(mode=mode, reason=reason)
+        try:
+            await process.bus.connection.publish(
+                process.bus.subjects.cancel(self.run_id),
+                await process.bus.codec.encode(message),
+                msg_id=f"{self.run_id}:cancel:{mode}",
+                budget_s=2.0,
+            )
+        except BusUnavailable:
+            logger.warning("the run could not be cancelled", extra={"run_id": self.run_id})
+
+    def _view(self) -> RunView:
+        return RunView(self._hosted.agents, self._hosted.values)
+
+    def _result_arguments(self) -> dict[str, Any]:
+        return {
+            "input": self._input,
+            "context_wrapper": self._context,
+            "starting_agent": self._agent,
+            "max_turns": self._max_turns,
+            "run_id": self.run_id,
+        }
+
+
+def new_run_id() -> RunId:
+    """Random, and sorts by time."""
+    return RunId(f"r{int(time.time() * 1000):011x}{secrets.token_hex(5)}")
+
+
+def _text(raw: Raw) -> str:
+    return bytes(raw).decode()
+
+
+def _loop_of_thread() -> asyncio.AbstractEventLoop:
+    """The thread's default loop, made if there is none; it stays open for the next call."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            loop = asyncio.get_event_loop_policy().get_event_loop()
+        except RuntimeError:
+            loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(loop)
+    if loop.is_closed():
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+    return loop

@@ -1,0 +1,65 @@
+"""The events of a streamed run."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+from sandstream.items import RunItem
+from sandstream.typed import typed_event
+
+if TYPE_CHECKING:
+    from sandstream.agent import Agent
+
+RunItemEventName = Literal[
+    "message_output_created",
+    "tool_called",
+    "tool_output",
+    "reasoning_item_created",
+]
+
+
+class RawResponsesStreamEvent:
+    """One stream event of the model. ``data`` is of the vendor's type, made on first access."""
+
+    type: ClassVar[Literal["raw_response_event"]] = "raw_response_event"
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    @cached_property
+    def data(self) -> Any:
+        return typed_event(msgspec.json.decode(self._raw))
+
+    def __repr__(self) -> str:
+        return f"RawResponsesStreamEvent({self._raw!r})"
+
+
+class RunItemStreamEvent:
+    """A finished item of the run."""
+
+    type: ClassVar[Literal["run_item_stream_event"]] = "run_item_stream_event"
+
+    def __init__(self, name: RunItemEventName, item: RunItem) -> None:
+        self.name = name
+        self.item = item
+
+    def __repr__(self) -> str:
+        return f"RunItemStreamEvent(name={self.name!r}, item={self.item!r})"
+
+
+class AgentUpdatedStreamEvent:
+    """Another agent works now; also the first event of a run."""
+
+    type: ClassVar[Literal["agent_updated_stream_event"]] = "agent_updated_stream_event"
+
+    def __init__(self, new_agent: Agent[Any]) -> None:
+        self.new_agent = new_agent
+
+    def __repr__(self) -> str:
+        return f"AgentUpdatedStreamEvent(new_agent={self.new_agent.name!r})"
+
+
+StreamEvent = RawResponsesStreamEvent | RunItemStreamEvent | AgentUpdatedStreamEvent

@@ -1,0 +1,61 @@
+"""Plain JSON <-> the `openai` package's types, made only when somebody looks.
+
+Inside, items and stream events are plain dicts: cheap, and what the wire carries. User code expects
+the vendor's classes (``isinstance(event.data, ResponseTextDeltaEvent)``), so these are built on
+first access, without validating again what the endpoint already promised.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, get_args
+
+_OUTPUT_ITEMS = {
+    "message": "ResponseOutputMessage",
+    "function_call": "ResponseFunctionToolCall",
+    "reasoning": "ResponseReasoningItem",
+    "file_search_call": "ResponseFileSearchToolCall",
+    "web_search_call": "ResponseFunctionWebSearch",
+    "code_interpreter_call": "ResponseCodeInterpreterToolCall",
+}
+
+
+@cache
+def _item_class(kind: str) -> Any:
+    from openai.types import responses
+
+    name = _OUTPUT_ITEMS.get(kind)
+    return getattr(responses, name, None) if name else None
+
+
+@cache
+def _event_classes() -> dict[str, Any]:
+    """Stream event type -> class, read off the vendor's own union."""
+    from openai.types.responses import ResponseStreamEvent
+
+    union = get_args(ResponseStreamEvent)[0]
+    classes: dict[str, Any] = {}
+    for event_class in get_args(union):
+        (kind,) = get_args(event_class.model_fields["type"].annotation)
+        classes[kind] = event_class
+    return classes
+
+
+def typed_item(raw: Any) -> Any:
+    """An output item as the vendor's class; a dict where the vendor has none."""
+    if not isinstance(raw, dict):
+        return raw
+    item_class = _item_class(str(raw.get("type", "message")))
+    return raw if item_class is None else item_class.construct(**raw)
+
+
+def typed_event(raw: dict[str, Any]) -> Any:
+    """A stream event as the vendor's class; a dict for a type it does not know."""
+    event_class = _event_classes().get(str(raw.get("type")))
+    return raw if event_class is None else event_class.construct(**raw)
+
+
+def plain(value: Any) -> Any:
+    """Any item back to JSON values: vendor objects are dumped without their unset fields."""
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_unset=True) if callable(dump) else value
