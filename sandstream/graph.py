@@ -221,7 +221,7 @@ def compile_input(input: Any) -> list[Raw]:
         raise UserError(
             f"input must be a string or a list of input items, not {type(input).__name__}"
         )
-    from sandstream.typed import plain
+    from sandstream_actors.model.vendor_types import plain
 
     items: list[Raw] = []
     for index, item in enumerate(input):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from sandstream_actors.model.vendor_types import plain
 from sandstream_actors.model_request import build_request
 from sandstream_actors.run_state import RunState
 from sandstream_bus.messages import CallRequested, ModelAnswered, TokenUsage
@@ -21,7 +22,6 @@ from sandstream.items import ModelResponse
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model, ModelTracing
 from sandstream.run_config import RunConfig
-from sandstream.typed import plain
 from sandstream.usage import Usage
 from sandstream.user_code import HostedRun
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from sandstream.typed import plain, typed_item
+from sandstream_actors.model.vendor_types import plain, typed_item
+
 from sandstream.usage import Usage
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sandstream_actors.model.vendor_types import vendor_error
 from sandstream_bus.messages import ErrorInfo, RunDone
 
 from sandstream.exceptions import (
@@ -34,6 +35,7 @@ def error_info(error: BaseException) -> ErrorInfo:
             code = "model_behavior"
         case ModelTimeoutError():
             code = "model_timeout"
+            data |= {"timeout_s": error.timeout_seconds}
         case UserError():
             code = "user_error"
         case _:
@@ -57,41 +59,15 @@ def exception_of(done: RunDone, run_id: str) -> Exception | None:
         case "model_behavior":
             return ModelBehaviorError(error.message)
         case "model_timeout":
-            return ModelTimeoutError(error.message)
+            return ModelTimeoutError(data.get("timeout_s", 0))
         case "tool_timeout":
             return ToolTimeoutError(data.get("tool", "?"), data.get("timeout_s", 0))
         case "user_error" | "tool_error" | "model_misconfigured":
             return UserError(error.message)
         case "model_http":
-            return _vendor_error(error)
+            return vendor_error(error.message, data.get("status"), data.get("body"))
         case _:
             return RunFailed(error.message, code=error.code, run_id=run_id)
-
-
-def _vendor_error(error: ErrorInfo) -> Exception:
-    """The `openai` exception that the endpoint's answer stands for."""
-    import httpx
-    import openai
-
-    status = error.data.get("status")
-    request = httpx.Request("POST", "http://model.invalid/")
-    if status is None:
-        return openai.APIConnectionError(message=error.message, request=request)
-    response = httpx.Response(status, request=request)
-    classes: dict[int, type[openai.APIStatusError]] = {
-        400: openai.BadRequestError,
-        401: openai.AuthenticationError,
-        403: openai.PermissionDeniedError,
-        404: openai.NotFoundError,
-        409: openai.ConflictError,
-        422: openai.UnprocessableEntityError,
-        429: openai.RateLimitError,
-    }
-    if status >= 500:
-        kind: type[openai.APIStatusError] = openai.InternalServerError
-    else:
-        kind = classes.get(status, openai.APIStatusError)
-    return kind(error.message, response=response, body=error.data.get("body"))
 
 
 def attach_details(error: Exception, details: Any) -> Exception:

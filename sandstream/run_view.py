@@ -1,4 +1,4 @@
-"""A run as its caller sees it: items, responses, usage and stream events, read off the run's log."""
+"""A run as its caller sees it: items, responses, usage, stream events, read off the log."""
 
 from __future__ import annotations
 

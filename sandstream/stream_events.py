@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
+from sandstream_actors.model.vendor_types import typed_event
 
 from sandstream.items import RunItem
-from sandstream.typed import typed_event
 
 if TYPE_CHECKING:
     from sandstream.agent import Agent

@@ -47,7 +47,7 @@ async def take_turn(
             answer = await models.call(request, pump)
         except ModelCallError as error:
             if error.kind != "rate_limited" or waited_s >= PATIENCE_S:
-                return error_info(error)
+                return error_info(error, timeout_s=request.settings.get("timeout"))
             attempt += 1
             delay_s = error.retry_after_s or min(0.5 * 2**attempt, 60.0)
             waited_s += delay_s
@@ -84,7 +84,7 @@ _CODES = {
 }
 
 
-def error_info(error: ModelCallError) -> ErrorInfo:
+def error_info(error: ModelCallError, timeout_s: float | None = None) -> ErrorInfo:
     """The seam's failure as data, complete enough for the caller to raise the right exception."""
     return ErrorInfo(
         code=_CODES.get(error.kind, "model_http"),
@@ -98,6 +98,7 @@ def error_info(error: ModelCallError) -> ErrorInfo:
                 ("request_id", error.request_id),
                 ("body", error.body),
                 ("retry_after_s", error.retry_after_s),
+                ("timeout_s", timeout_s),
             )
             if value is not None
         },

@@ -8,6 +8,7 @@ first access, without validating again what the endpoint already promised.
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any, get_args
 
 _OUTPUT_ITEMS = {
@@ -59,3 +60,28 @@ def plain(value: Any) -> Any:
     """Any item back to JSON values: vendor objects are dumped without their unset fields."""
     dump = getattr(value, "model_dump", None)
     return dump(exclude_unset=True) if callable(dump) else value
+
+
+def vendor_error(message: str, status: int | None, body: Any) -> Exception:
+    """The `openai` exception that an endpoint's answer stands for; no status: no connection."""
+    import openai
+
+    # the package moved from httpx to httpx2: ask its client which one it is built on
+    http: Any = import_module(
+        openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0]
+    )
+    request = http.Request("POST", "http://model.invalid/")
+    if status is None:
+        return openai.APIConnectionError(message=message, request=request)
+    classes: dict[int, type[openai.APIStatusError]] = {
+        400: openai.BadRequestError,
+        401: openai.AuthenticationError,
+        403: openai.PermissionDeniedError,
+        404: openai.NotFoundError,
+        409: openai.ConflictError,
+        422: openai.UnprocessableEntityError,
+        429: openai.RateLimitError,
+    }
+    fallback = openai.InternalServerError if status >= 500 else openai.APIStatusError
+    kind = classes.get(status, fallback)
+    return kind(message, response=http.Response(status, request=request), body=body)
