@@ -14,23 +14,208 @@ if TYPE_CHECKING:
     from sandstream_bus.runtime import Actor as Actor
 
     from sandstream.agent import Agent as Agent
+    from sandstream.agent import DynamicPromptFunction as DynamicPromptFunction
     from sandstream.agent import GenerateDynamicPromptData as GenerateDynamicPromptData
+    from sandstream.agent import Prompt as Prompt
     from sandstream.agent import StopAtTools as StopAtTools
     from sandstream.agent import Tool as Tool
     from sandstream.agent import ToolsToFinalOutputFunction as ToolsToFinalOutputFunction
+    from sandstream.agent_output import AgentOutputSchema as AgentOutputSchema
+    from sandstream.agent_output import AgentOutputSchemaBase as AgentOutputSchemaBase
+    from sandstream.client import Client as Client
+    from sandstream.error_handlers import RunErrorData as RunErrorData
+    from sandstream.error_handlers import RunErrorHandler as RunErrorHandler
+    from sandstream.error_handlers import RunErrorHandlerInput as RunErrorHandlerInput
+    from sandstream.error_handlers import RunErrorHandlerResult as RunErrorHandlerResult
+    from sandstream.error_handlers import RunErrorHandlers as RunErrorHandlers
+    from sandstream.exceptions import AgentsException as AgentsException
+    from sandstream.exceptions import MaxTurnsExceeded as MaxTurnsExceeded
+    from sandstream.exceptions import ModelBehaviorError as ModelBehaviorError
+    from sandstream.exceptions import ModelRefusalError as ModelRefusalError
+    from sandstream.exceptions import ModelTimeoutError as ModelTimeoutError
+    from sandstream.exceptions import RunCancelled as RunCancelled
+    from sandstream.exceptions import RunErrorDetails as RunErrorDetails
+    from sandstream.exceptions import RunFailed as RunFailed
+    from sandstream.exceptions import ToolTimeoutError as ToolTimeoutError
+    from sandstream.exceptions import UserError as UserError
+    from sandstream.items import ItemHelpers as ItemHelpers
+    from sandstream.items import MessageOutputItem as MessageOutputItem
+    from sandstream.items import ModelResponse as ModelResponse
+    from sandstream.items import ReasoningItem as ReasoningItem
+    from sandstream.items import RunItem as RunItem
+    from sandstream.items import ToolCallItem as ToolCallItem
+    from sandstream.items import ToolCallOutputItem as ToolCallOutputItem
+    from sandstream.items import TResponseInputItem as TResponseInputItem
+    from sandstream.model_settings import ModelSettings as ModelSettings
+    from sandstream.models.defaults import set_default_openai_api as set_default_openai_api
+    from sandstream.models.defaults import set_default_openai_client as set_default_openai_client
+    from sandstream.models.defaults import set_default_openai_key as set_default_openai_key
+    from sandstream.models.interface import Model as Model
+    from sandstream.models.interface import ModelProvider as ModelProvider
+    from sandstream.models.interface import ModelTracing as ModelTracing
+    from sandstream.models.multi_provider import MultiProvider as MultiProvider
+    from sandstream.models.openai_provider import (
+        OpenAIChatCompletionsModel as OpenAIChatCompletionsModel,
+    )
+    from sandstream.models.openai_provider import OpenAIProvider as OpenAIProvider
+    from sandstream.models.openai_provider import OpenAIResponsesModel as OpenAIResponsesModel
+    from sandstream.result import RunResult as RunResult
+    from sandstream.result import RunResultStreaming as RunResultStreaming
+    from sandstream.retry import ModelRetryAdvice as ModelRetryAdvice
+    from sandstream.retry import ModelRetryBackoffSettings as ModelRetryBackoffSettings
+    from sandstream.retry import ModelRetryNormalizedError as ModelRetryNormalizedError
+    from sandstream.retry import ModelRetrySettings as ModelRetrySettings
+    from sandstream.retry import RetryDecision as RetryDecision
+    from sandstream.retry import RetryPolicy as RetryPolicy
+    from sandstream.retry import RetryPolicyContext as RetryPolicyContext
+    from sandstream.retry import retry_policies as retry_policies
+    from sandstream.run_config import CallModelData as CallModelData
+    from sandstream.run_config import CallModelInputFilter as CallModelInputFilter
+    from sandstream.run_config import ModelInputData as ModelInputData
+    from sandstream.run_config import ReasoningItemIdPolicy as ReasoningItemIdPolicy
     from sandstream.run_config import RunConfig as RunConfig
+    from sandstream.run_config import ToolErrorFormatter as ToolErrorFormatter
+    from sandstream.run_config import ToolErrorFormatterArgs as ToolErrorFormatterArgs
+    from sandstream.run_config import ToolExecutionConfig as ToolExecutionConfig
+    from sandstream.run_config import ToolNameCollisionPolicy as ToolNameCollisionPolicy
+    from sandstream.run_config import ToolNotFoundBehavior as ToolNotFoundBehavior
+    from sandstream.run_context import RunContextWrapper as RunContextWrapper
+    from sandstream.run_context import TContext as TContext
     from sandstream.runner import Runner as Runner
+    from sandstream.stream_events import AgentUpdatedStreamEvent as AgentUpdatedStreamEvent
+    from sandstream.stream_events import RawResponsesStreamEvent as RawResponsesStreamEvent
+    from sandstream.stream_events import RunItemStreamEvent as RunItemStreamEvent
+    from sandstream.stream_events import StreamEvent as StreamEvent
     from sandstream.tool import FunctionTool as FunctionTool
+    from sandstream.tool import FunctionToolResult as FunctionToolResult
+    from sandstream.tool import ToolOutputFileContent as ToolOutputFileContent
+    from sandstream.tool import ToolOutputFileContentDict as ToolOutputFileContentDict
+    from sandstream.tool import ToolOutputImage as ToolOutputImage
+    from sandstream.tool import ToolOutputImageDict as ToolOutputImageDict
+    from sandstream.tool import ToolOutputText as ToolOutputText
+    from sandstream.tool import ToolOutputTextDict as ToolOutputTextDict
+    from sandstream.tool import ToolsToFinalOutputResult as ToolsToFinalOutputResult
+    from sandstream.tool import default_tool_error_function as default_tool_error_function
     from sandstream.tool import function_tool as function_tool
+    from sandstream.tool_context import ToolContext as ToolContext
+    from sandstream.usage import Usage as Usage
 
-_EXPORTS = {
-    "Actor": "sandstream_bus.runtime",
-    "Agent": "sandstream.agent",
-    "RunConfig": "sandstream.run_config",
-    "Runner": "sandstream.runner",
-    "FunctionTool": "sandstream.tool",
-    "function_tool": "sandstream.tool",
+_MODULES = {
+    "sandstream.agent": (
+        "Agent",
+        "DynamicPromptFunction",
+        "GenerateDynamicPromptData",
+        "Prompt",
+        "StopAtTools",
+        "Tool",
+        "ToolsToFinalOutputFunction",
+    ),
+    "sandstream.agent_output": (
+        "AgentOutputSchema",
+        "AgentOutputSchemaBase",
+    ),
+    "sandstream.client": ("Client",),
+    "sandstream.error_handlers": (
+        "RunErrorData",
+        "RunErrorHandler",
+        "RunErrorHandlerInput",
+        "RunErrorHandlerResult",
+        "RunErrorHandlers",
+    ),
+    "sandstream.exceptions": (
+        "AgentsException",
+        "MaxTurnsExceeded",
+        "ModelBehaviorError",
+        "ModelRefusalError",
+        "ModelTimeoutError",
+        "RunCancelled",
+        "RunErrorDetails",
+        "RunFailed",
+        "ToolTimeoutError",
+        "UserError",
+    ),
+    "sandstream.items": (
+        "ItemHelpers",
+        "MessageOutputItem",
+        "ModelResponse",
+        "ReasoningItem",
+        "RunItem",
+        "ToolCallItem",
+        "ToolCallOutputItem",
+        "TResponseInputItem",
+    ),
+    "sandstream.model_settings": ("ModelSettings",),
+    "sandstream.models.defaults": (
+        "set_default_openai_api",
+        "set_default_openai_client",
+        "set_default_openai_key",
+    ),
+    "sandstream.models.interface": (
+        "Model",
+        "ModelProvider",
+        "ModelTracing",
+    ),
+    "sandstream.models.multi_provider": ("MultiProvider",),
+    "sandstream.models.openai_provider": (
+        "OpenAIChatCompletionsModel",
+        "OpenAIProvider",
+        "OpenAIResponsesModel",
+    ),
+    "sandstream.result": (
+        "RunResult",
+        "RunResultStreaming",
+    ),
+    "sandstream.retry": (
+        "ModelRetryAdvice",
+        "ModelRetryBackoffSettings",
+        "ModelRetryNormalizedError",
+        "ModelRetrySettings",
+        "RetryDecision",
+        "RetryPolicy",
+        "RetryPolicyContext",
+        "retry_policies",
+    ),
+    "sandstream.run_config": (
+        "CallModelData",
+        "CallModelInputFilter",
+        "ModelInputData",
+        "ReasoningItemIdPolicy",
+        "RunConfig",
+        "ToolErrorFormatter",
+        "ToolErrorFormatterArgs",
+        "ToolExecutionConfig",
+        "ToolNameCollisionPolicy",
+        "ToolNotFoundBehavior",
+    ),
+    "sandstream.run_context": (
+        "RunContextWrapper",
+        "TContext",
+    ),
+    "sandstream.runner": ("Runner",),
+    "sandstream.stream_events": (
+        "AgentUpdatedStreamEvent",
+        "RawResponsesStreamEvent",
+        "RunItemStreamEvent",
+        "StreamEvent",
+    ),
+    "sandstream.tool": (
+        "FunctionTool",
+        "FunctionToolResult",
+        "ToolOutputFileContent",
+        "ToolOutputFileContentDict",
+        "ToolOutputImage",
+        "ToolOutputImageDict",
+        "ToolOutputText",
+        "ToolOutputTextDict",
+        "ToolsToFinalOutputResult",
+        "default_tool_error_function",
+        "function_tool",
+    ),
+    "sandstream.tool_context": ("ToolContext",),
+    "sandstream.usage": ("Usage",),
+    "sandstream_bus.runtime": ("Actor",),
 }
+_EXPORTS = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -42,6 +227,10 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})
 
 
 __all__ = ["__version__", *_EXPORTS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -41,10 +41,8 @@ class RunErrorHandlerResult:
     include_in_history: bool = True
 
 
-RunErrorHandler = Callable[
-    [RunErrorHandlerInput],
-    RunErrorHandlerResult | dict[str, Any] | Any | None | Awaitable[Any],
-]
+RunErrorHandler = Callable[[RunErrorHandlerInput], Any]
+"""Returns a :class:`RunErrorHandlerResult`, an equal dict, a bare value, or None; sync or async."""
 
 
 class RunErrorHandlers(TypedDict, total=False):

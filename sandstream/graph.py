@@ -57,7 +57,7 @@ def output_schema_of(agent: Agent[Any]) -> AgentOutputSchemaBase | None:
 
 
 def tools_of(agent: Agent[Any], config: RunConfig) -> list[FunctionTool]:
-    """The agent's tools, one per name: the last registered wins, or it is an error, as configured."""
+    """The agent's tools, one per name: the last one wins, or two are an error, as configured."""
     by_name: dict[str, FunctionTool] = {}
     for tool in agent.tools:
         if tool.name in by_name:

@@ -22,7 +22,7 @@ from sandstream.items import ModelResponse
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model, ModelTracing
 from sandstream.run_config import RunConfig
-from sandstream.usage import Usage
+from sandstream.usage import InputTokensDetails, OutputTokensDetails, Usage
 from sandstream.user_code import HostedRun
 
 PublishDelta = Callable[[RunId, int, int, bytes], Awaitable[None]]
@@ -119,8 +119,12 @@ def _usage(usage: dict[str, Any]) -> Usage:
         input_tokens=usage.get("input_tokens", 0),
         output_tokens=usage.get("output_tokens", 0),
         total_tokens=usage.get("total_tokens", 0),
-        input_tokens_details=usage.get("input_tokens_details") or {},
-        output_tokens_details=usage.get("output_tokens_details") or {},
+        input_tokens_details=InputTokensDetails(
+            cached_tokens=(usage.get("input_tokens_details") or {}).get("cached_tokens", 0)
+        ),
+        output_tokens_details=OutputTokensDetails(
+            reasoning_tokens=(usage.get("output_tokens_details") or {}).get("reasoning_tokens", 0)
+        ),
     )
 
 

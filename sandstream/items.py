@@ -1,4 +1,4 @@
-"""What a run produces, item by item, as user code sees it. Each knows its agent and its raw item."""
+"""What a run produces, item by item. Each knows its agent and its raw item."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ToolCallItem(RunItemBase):
 
 
 class ToolCallOutputItem(RunItemBase):
-    """The result of a function tool. ``output`` is its return value where it ran in this process."""
+    """The result of a function tool; ``output`` is its return value if it ran in this process."""
 
     type = "tool_call_output_item"
 

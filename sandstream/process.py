@@ -65,10 +65,7 @@ class Process:
         """The process's actors on the running event loop, started on first use."""
         loop = asyncio.get_running_loop()
         opening = _processes.get(loop)
-        if opening is None or (
-            opening.done()
-            and (opening.cancelled() or opening.exception() or opening.result()._closed)
-        ):
+        if opening is None or _is_over(opening):
             opening = asyncio.ensure_future(cls._open_for_loop())
             _processes[loop] = opening
         return await asyncio.shield(opening)
@@ -139,6 +136,14 @@ class Process:
         await self.bus.connection.publish_core(
             self.bus.subjects.delta(run), msgspec.json.encode(live)
         )
+
+
+def _is_over(opening: asyncio.Future[Process]) -> bool:
+    """Did the opening fail, or was the process closed since?"""
+    if not opening.done():
+        return False
+    failed = opening.cancelled() or opening.exception() is not None
+    return failed or opening.result()._closed
 
 
 _processes: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Process]] = (

@@ -267,9 +267,8 @@ class _Call:
         assert view.done is not None
         error = exception_of(view.done, self.run_id)
         if error is not None:
-            original = self._hosted.exceptions.get(
-                view.done.error.message if view.done.error else ""
-            )
+            message = view.done.error.message if view.done.error else ""
+            original = self._hosted.exceptions.get(message)
             raise attach_details(original or error, result.details())
         result.final_output = self._final_output(view.done)
 

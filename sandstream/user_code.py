@@ -216,7 +216,9 @@ async def _prepare(
     ]
     filtered: list[Raw] | None = None
     if hosted.config.call_model_input_filter is not None:
-        data = CallModelData(ModelInputData(items, instructions), agent, context.context)
+        data: CallModelData[Any] = CallModelData(
+            ModelInputData(items, instructions), agent, context.context
+        )
         changed = await _resolved(hosted.config.call_model_input_filter(data))
         if not isinstance(changed, ModelInputData):
             raise UserError(

@@ -371,7 +371,7 @@ class Connection:
                 await client.close()
             raise BusUnavailable(
                 f"cannot connect to NATS at {self.url}: {self.last_error or error!r}. "
-                "Start the server, or check NATS_URL and the credentials (`sandstream doctor` tells more)."
+                "Start the server, or check NATS_URL and the credentials (see `sandstream doctor`)."
             ) from error
         self._client = client
         self._inbox = client.new_inbox()

@@ -207,7 +207,7 @@ class Harness:
                 return
 
     async def _ask(self, state: RunState, calls: list[CallRequested], delivery: Delivery) -> None:
-        """Send calls to their hosts, together. True: all are sent, the results will wake the run."""
+        """Send calls to their host, together. Their results will wake the run."""
         headers = caused_by(delivery.sequence, state.traceparent)
         subject = self._bus.subjects.call(state.run, state.agent.host)
         crashpoint("harness.before_dispatch")
