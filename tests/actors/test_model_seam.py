@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -20,10 +21,12 @@ from sandstream_actors.model import (
     OutputSchema,
     RetryPolicy,
     Route,
+    pool,
     resolve,
     routes_from_env,
 )
 from sandstream_actors.model.failures import retry_after_s
+from sandstream_actors.model.pool import ClientPool
 from sandstream_actors.model.responses_request import own_items, tool_choice
 from sandstream_actors.model.sse import SseParser
 
@@ -652,6 +655,32 @@ def test_connections_are_reused_after_answers_streams_and_errors() -> None:
         assert (len(server.requests), server.connections) == (5, 1)
 
     with_server(replies, scene)
+
+
+def test_clients_are_added_when_calls_pile_up_and_closed_when_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[int] = []
+
+    class Client:
+        async def close(self) -> None:
+            closed.append(1)
+
+    async def go() -> None:
+        clients = ClientPool(Client)
+        async with AsyncExitStack() as stack:
+            taken = [await stack.enter_async_context(clients.client()) for _ in range(40)]
+            assert [taken.count(client) for client in dict.fromkeys(taken)] == [16, 16, 8]
+        async with clients.client() as again:
+            assert again is taken[0]
+        assert closed == []
+        monkeypatch.setattr(pool, "IDLE_S", -1.0)
+        async with clients.client():
+            assert len(closed) == 2
+        await clients.aclose()
+        assert len(closed) == 3
+
+    asyncio.run(go())
 
 
 def test_many_calls_at_once() -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 from sandstream_bus.messages import TokenUsage as Usage
+from sandstream_bus.specs import NO_JSON
 
 ModelErrorKind = Literal[
     "rate_limited",
@@ -21,10 +22,6 @@ ModelErrorKind = Literal[
     "refused_auth",
     "misconfigured",
 ]
-
-
-NO_JSON = msgspec.Raw()
-"""Stands for "not given" where a field holds raw JSON: msgspec cannot decode ``Raw | None``."""
 
 
 def given(raw: msgspec.Raw | None) -> bool:

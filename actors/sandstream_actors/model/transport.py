@@ -23,12 +23,10 @@ import msgspec
 
 from .failures import malformed, status_failure
 from .interface import ModelCallError
+from .pool import CALLS_PER_CLIENT, IDLE_S, ClientPool
 from .routes import Route, endpoint_of, is_official
 from .sse import SseParser
 
-_MAX_CONNECTIONS = 2000
-_KEPT_ALIVE = 600
-_KEPT_ALIVE_S = 60.0
 _DRAIN_S = 0.2
 _NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
 _OUR_FAULT = frozenset({"UnsupportedProtocol", "LocalProtocolError"})
@@ -88,25 +86,58 @@ class Received:
 
 
 class Connection:
-    """The pooled client of one route. Closed by its owner, unless the client was lent to us."""
+    """The pooled clients of one route. Closed by its owner, unless the client was lent to us."""
 
     def __init__(
         self, route: Route, environ: Mapping[str, str], lent_client: Any | None = None
     ) -> None:
         self.route = route
         self._environ = environ
-        self._client: Any = lent_client
-        self._owned = lent_client is None
-        self._ready: _Openai | None = None
+        self._pool = ClientPool(self._new_client, lent_client)
+        self._loaded: _Openai | None = None
         base_url = route.base_url if lent_client is None else str(lent_client.base_url)
         self.is_official = is_official(base_url)
         self.where = endpoint_of(base_url)
 
     @asynccontextmanager
     async def send(self, call: Call) -> AsyncIterator[Received]:
-        openai = self._open()
+        async with self._pool.client() as client:
+            response = await self._post(client, call)
+            try:
+                yield Received(response, self.where)
+            finally:
+                await response.aclose()
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+    @property
+    def _openai(self) -> _Openai:
+        if self._loaded is None:
+            self._loaded = _Openai.load()
+        return self._loaded
+
+    def _new_client(self) -> Any:
+        key = self.route.key(self._environ)
         try:
-            response = await self._post(openai, call)
+            return self._openai.client(self.route, key)
+        except self._openai.bad_call as error:
+            raise _not_callable(self.where, str(error)) from error
+
+    async def _post(self, client: Any, call: Call) -> Any:
+        openai = self._openai
+        body: dict[str, Any] = {openai.body_name: call.body}
+        if call.path == "/chat/completions" and isinstance(client, openai.azure):
+            # Azure puts the deployment into the path, and finds its name in a decoded body.
+            body = {"body": msgspec.json.decode(call.body)}
+        try:
+            return await client.post(
+                call.path,
+                cast_to=openai.response_type,
+                options=openai.request_options(call),
+                stream=call.stream,
+                **body,
+            )
         except openai.status_error as error:
             answer: Any = error
             raise status_failure(
@@ -120,44 +151,6 @@ class Connection:
             raise _unreachable(self.where, cause, None, repeatable=call.repeatable) from error
         except openai.bad_call as error:
             raise _not_callable(self.where, str(error)) from error
-        try:
-            yield Received(response, self.where)
-        finally:
-            await response.aclose()
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None and self._owned:
-            await client.close()
-
-    def _open(self) -> _Openai:
-        if self._ready is None:
-            self._ready = _Openai.load()
-        if self._client is None:
-            key = self.route.key(self._environ)
-            try:
-                self._client = self._ready.client(self.route, key)
-            except self._ready.bad_call as error:
-                raise _not_callable(self.where, str(error)) from error
-        return self._ready
-
-    async def _post(self, openai: _Openai, call: Call) -> Any:
-        headers = dict(call.headers)
-        if all(name.lower() != "user-agent" for name in headers):
-            headers["User-Agent"] = openai.user_agent
-        arguments: dict[str, Any] = {"extra_headers": headers}
-        if call.query:
-            arguments["extra_query"] = call.query
-        if call.client_timeout_s is not None:
-            arguments["timeout"] = call.client_timeout_s
-        options = openai.request_options(arguments)
-        body: dict[str, Any] = {openai.body_name: call.body}
-        if call.path == "/chat/completions" and isinstance(self._client, openai.azure):
-            # Azure puts the deployment into the path, and finds its name in a decoded body.
-            body = {"body": msgspec.json.decode(call.body)}
-        return await self._client.post(
-            call.path, cast_to=openai.response_type, options=options, stream=call.stream, **body
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +159,7 @@ class _Openai:
 
     package: ModuleType
     httpx: ModuleType
+    tls: ssl.SSLContext
     make_options: Any
     has_security: bool
     body_name: str
@@ -186,6 +180,7 @@ class _Openai:
         return cls(
             package=openai,
             httpx=httpx,
+            tls=httpx.create_ssl_context(),
             make_options=base.make_request_options,
             has_security="security" in inspect.signature(base.make_request_options).parameters,
             body_name="content"
@@ -201,22 +196,30 @@ class _Openai:
 
     def client(self, route: Route, key: str) -> Any:
         limits = self.httpx.Limits(
-            max_connections=_MAX_CONNECTIONS,
-            max_keepalive_connections=_KEPT_ALIVE,
-            keepalive_expiry=_KEPT_ALIVE_S,
+            max_connections=CALLS_PER_CLIENT,
+            max_keepalive_connections=CALLS_PER_CLIENT,
+            keepalive_expiry=IDLE_S,
         )
         client = self.package.AsyncOpenAI(
             api_key=key,
             base_url=route.base_url,
             max_retries=0,
-            http_client=self.package.DefaultAsyncHttpxClient(limits=limits),
+            http_client=self.package.DefaultAsyncHttpxClient(limits=limits, verify=self.tls),
         )
         # Set afterwards: None as an argument would mean "take OpenAI's from the environment".
         client.organization = route.organization
         client.project = route.project
         return client
 
-    def request_options(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def request_options(self, call: Call) -> dict[str, Any]:
+        headers = dict(call.headers)
+        if all(name.lower() != "user-agent" for name in headers):
+            headers["User-Agent"] = self.user_agent
+        arguments: dict[str, Any] = {"extra_headers": headers}
+        if call.query:
+            arguments["extra_query"] = call.query
+        if call.client_timeout_s is not None:
+            arguments["timeout"] = call.client_timeout_s
         if self.has_security:
             arguments["security"] = {"bearer_auth": True}
         return {**self.make_options(**arguments), "max_retries": 0}
