@@ -94,7 +94,7 @@ def _compile_agent(agent: Agent[Any], config: RunConfig, host: str) -> AgentSpec
         prompt=NO_JSON if prompt is None or callable(prompt) else _json(prompt, "prompt", agent),
         settings=settings.to_wire(),
         tools=[_tool_spec(tool) for tool in tools],
-        output=_output_spec(schema) if schema else None,
+        output=output_spec(schema) if schema else None,
         tool_use=_tool_use(agent, tools),
         reset_tool_choice=agent.reset_tool_choice,
         dynamic=not static or callable(prompt),
@@ -109,7 +109,8 @@ def _settings(agent: Agent[Any], config: RunConfig, model: str | Model | None) -
     return own.resolve(config.model_settings)
 
 
-def _tool_spec(tool: FunctionTool) -> ToolSpec:
+def tool_definition(tool: FunctionTool) -> Raw:
+    """What a model is told of a tool."""
     definition = {
         "type": "function",
         "name": tool.name,
@@ -117,15 +118,20 @@ def _tool_spec(tool: FunctionTool) -> ToolSpec:
         "parameters": tool.params_json_schema,
         "strict": tool.strict_json_schema,
     }
+    return Raw(msgspec.json.encode(definition))
+
+
+def _tool_spec(tool: FunctionTool) -> ToolSpec:
     return ToolSpec(
         name=tool.name,
-        definition=Raw(msgspec.json.encode(definition)),
+        definition=tool_definition(tool),
         conditional=tool.is_enabled is not True,
         at_most_once=tool.delivery == "at_most_once",
     )
 
 
-def _output_spec(schema: AgentOutputSchemaBase) -> OutputSpec:
+def output_spec(schema: AgentOutputSchemaBase) -> OutputSpec:
+    """What a model is told of its output's form."""
     return OutputSpec(
         name="final_output",
         schema=Raw(msgspec.json.encode(schema.json_schema())),

@@ -45,9 +45,13 @@ def error_info(error: BaseException) -> ErrorInfo:
 
 def exception_of(done: RunDone, run_id: str) -> Exception | None:
     """The exception that a caller should get for a run's end; None if it completed."""
-    error = done.error
-    if done.status == "completed" or error is None:
+    if done.status == "completed" or done.error is None:
         return None
+    return exception_of_error(done.error, run_id)
+
+
+def exception_of_error(error: ErrorInfo, run_id: str) -> Exception:
+    """The exception that stands for an error."""
     data = error.data
     match error.code:
         case "cancelled":

@@ -38,6 +38,9 @@ class CallModelData(Generic[T]):
 
 
 CallModelInputFilter = Callable[[CallModelData[Any]], ModelInputData | Awaitable[ModelInputData]]
+ReasoningItemIdPolicy = Literal["preserve", "omit"]
+ToolNotFoundBehavior = Literal["raise_error", "return_error_to_model"]
+ToolNameCollisionPolicy = Literal["warn", "error"]
 
 
 @dataclass
@@ -51,6 +54,9 @@ class ToolErrorFormatterArgs:
     default_message: str
     run_context: RunContextWrapper[Any]
     error: Exception | None = None
+
+
+ToolErrorFormatter = Callable[[ToolErrorFormatterArgs], str | Awaitable[str | None] | None]
 
 
 @dataclass
@@ -80,11 +86,11 @@ class RunConfig:
     group_id: str | None = None
     trace_metadata: dict[str, Any] | None = None
     call_model_input_filter: CallModelInputFilter | None = None
-    tool_error_formatter: Callable[[ToolErrorFormatterArgs], Any] | None = None
-    reasoning_item_id_policy: Literal["preserve", "omit"] | None = None
+    tool_error_formatter: ToolErrorFormatter | None = None
+    reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
     tool_execution: ToolExecutionConfig | None = None
-    tool_not_found_behavior: Literal["raise_error", "return_error_to_model"] = "raise_error"
-    tool_name_collision_policy: Literal["warn", "error"] = "warn"
+    tool_not_found_behavior: ToolNotFoundBehavior = "raise_error"
+    tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
     run_key: str | None = field(default=None, kw_only=True)
     harness_pool: str | None = field(default=None, kw_only=True)
     """Let the harness replicas of this pool take the run's turns, instead of this process."""

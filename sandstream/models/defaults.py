@@ -21,6 +21,10 @@ class _Defaults:
 _defaults = _Defaults()
 
 
+def current_defaults() -> _Defaults:
+    return _defaults
+
+
 def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:
     """Use this API key instead of ``OPENAI_API_KEY``."""
     global _defaults

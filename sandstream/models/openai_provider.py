@@ -1,0 +1,278 @@
+"""Models of OpenAI-compatible endpoints as objects, for programs that bring their own client.
+
+A model that is given by name is called by the harness. These objects are for those who hand over a
+client, a key or a base URL in Python: none of these may cross the bus, so the model is called by
+the process that has them. The call itself is that of the model seam; no vendor type is named here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import msgspec
+from msgspec import Raw
+from sandstream_actors.harness.model_turn import PATIENCE_S
+from sandstream_actors.harness.model_turn import error_info as seam_error_info
+from sandstream_actors.model import (
+    NO_JSON,
+    ModelAnswer,
+    ModelCallError,
+    ModelClient,
+    ModelRequest,
+    OutputSchema,
+    Route,
+    routes_from_env,
+)
+from sandstream_actors.model.client import OnEvent
+from sandstream_actors.model.routes import Api
+from sandstream_actors.model.vendor_types import plain, typed_event
+
+from sandstream.exceptions import UserError
+from sandstream.items import ItemHelpers, ModelResponse, TResponseInputItem
+from sandstream.models.default_models import get_default_model
+from sandstream.models.defaults import current_defaults
+from sandstream.models.interface import Model, ModelProvider, ModelTracing
+
+if TYPE_CHECKING:
+    from sandstream.agent_output import AgentOutputSchemaBase
+    from sandstream.model_settings import ModelSettings
+    from sandstream.tool import FunctionTool
+
+
+class _Endpoint:
+    """Model clients of one route, one per event loop: connections do not outlive their loop."""
+
+    def __init__(self, route: Route, client: Any | None) -> None:
+        self._route = route
+        self._client = client
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, ModelClient] = (
+            WeakKeyDictionary()
+        )
+
+    async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
+        """One model call. A rate limit is waited for, in this process."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._by_loop:
+            self._by_loop[loop] = ModelClient(
+                [self._route], default_client=self._client, unknown_prefix="passthrough"
+            )
+        waited_s, attempt = 0.0, 0
+        while True:
+            try:
+                return await self._by_loop[loop].call(request, on_event)
+            except ModelCallError as error:
+                if error.kind != "rate_limited" or waited_s >= PATIENCE_S:
+                    raise
+                attempt += 1
+                delay_s = error.retry_after_s or min(0.5 * 2**attempt, 60.0)
+                waited_s += delay_s
+            await asyncio.sleep(delay_s)
+
+    async def aclose(self) -> None:
+        client = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+
+class _SeamModel(Model):
+    """A model behind the seam. ``openai_client`` is an ``AsyncOpenAI``; it stays its owner's."""
+
+    api: ClassVar[Api]
+
+    def __init__(self, model: str, openai_client: Any) -> None:
+        self.model = model
+        self._is_explicit = True
+        self._endpoint = _Endpoint(Route(prefix="openai", api=self.api), openai_client)
+
+    @classmethod
+    def at(cls, endpoint: _Endpoint, model: str | None) -> _SeamModel:
+        """A model of a provider; None: the default model."""
+        self = cls.__new__(cls)
+        self.model = model or get_default_model()
+        self._is_explicit = bool(model)
+        self._endpoint = endpoint
+        return self
+
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[TResponseInputItem],
+        model_settings: ModelSettings,
+        tools: list[FunctionTool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Any],
+        tracing: ModelTracing,
+        *,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        prompt: Any | None = None,
+    ) -> ModelResponse:
+        request = self._request(
+            system_instructions, input, model_settings, tools, output_schema, prompt
+        )
+        request = msgspec.structs.replace(
+            request, previous_response_id=previous_response_id, conversation_id=conversation_id
+        )
+        return _response(await self._ask(request))
+
+    async def stream_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[TResponseInputItem],
+        model_settings: ModelSettings,
+        tools: list[FunctionTool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Any],
+        tracing: ModelTracing,
+        *,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        prompt: Any | None = None,
+    ) -> AsyncIterator[Any]:
+        request = self._request(
+            system_instructions, input, model_settings, tools, output_schema, prompt
+        )
+        request = msgspec.structs.replace(
+            request,
+            previous_response_id=previous_response_id,
+            conversation_id=conversation_id,
+            stream=True,
+        )
+        events: asyncio.Queue[bytes | None] = asyncio.Queue()
+        asking = asyncio.ensure_future(self._ask(request, events.put_nowait))
+        asking.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield typed_event(msgspec.json.decode(event))
+            await asking
+        finally:
+            asking.cancel()
+
+    async def close(self) -> None:
+        await self._endpoint.aclose()
+
+    async def _ask(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
+        try:
+            return await self._endpoint.call(request, on_event)
+        except ModelCallError as error:
+            from sandstream.outcomes import exception_of_error
+
+            raise exception_of_error(seam_error_info(error), "") from error
+
+    def _request(
+        self,
+        instructions: str | None,
+        input: str | list[TResponseInputItem],
+        settings: ModelSettings,
+        tools: list[FunctionTool],
+        schema: AgentOutputSchemaBase | None,
+        prompt: Any | None,
+    ) -> ModelRequest:
+        from sandstream.graph import output_spec, tool_definition
+
+        output = None if schema is None or schema.is_plain_text() else output_spec(schema)
+        # A stored prompt names its own model. "openai/" is the seam's own prefix: what follows
+        # goes to the endpoint as it is.
+        name = f"openai/{self.model}" if self._is_explicit or prompt is None else ""
+        return ModelRequest(
+            model=name,
+            input=[_json(item) for item in ItemHelpers.input_to_new_input_list(input)],
+            instructions=instructions,
+            tools=[tool_definition(tool) for tool in tools],
+            settings=settings.to_wire(),
+            output_schema=None
+            if output is None
+            else OutputSchema(name=output.name, schema=output.schema, strict=output.strict),
+            prompt=NO_JSON if prompt is None else _json(prompt),
+        )
+
+
+class OpenAIResponsesModel(_SeamModel):
+    """A model of an endpoint that speaks the Responses API."""
+
+    api = "responses"
+
+
+class OpenAIChatCompletionsModel(_SeamModel):
+    """A model of an endpoint that speaks Chat Completions."""
+
+    api = "chat"
+
+
+class OpenAIProvider(ModelProvider):
+    """Models of one endpoint, by name.
+
+    What is not given comes from ``set_default_openai_*`` or from the environment, when a model is
+    first asked for. A client excludes the settings that a client has itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        openai_client: Any | None = None,
+        organization: str | None = None,
+        project: str | None = None,
+        use_responses: bool | None = None,
+    ) -> None:
+        own = {
+            "api_key": api_key,
+            "base_url": base_url,
+            "organization": organization,
+            "project": project,
+        }
+        given = {name: value for name, value in own.items() if value is not None}
+        if openai_client is not None and given:
+            raise UserError(
+                f"OpenAIProvider: give openai_client or {', '.join(given)}, not both: the client "
+                "has its own"
+            )
+        self._given = given
+        self._client = openai_client
+        self._use_responses = use_responses
+        self._endpoint: _Endpoint | None = None
+        self._api: Api = "responses"
+
+    def get_model(self, model_name: str | None) -> Model:
+        """The model of that name; None: the default model."""
+        if self._endpoint is None:
+            self._endpoint, self._api = self._open()
+        kind = OpenAIResponsesModel if self._api == "responses" else OpenAIChatCompletionsModel
+        return kind.at(self._endpoint, model_name)
+
+    async def aclose(self) -> None:
+        if self._endpoint is not None:
+            await self._endpoint.aclose()
+
+    def _open(self) -> tuple[_Endpoint, Api]:
+        defaults = current_defaults()
+        route = routes_from_env(os.environ)[0]
+        if defaults.key is not None:
+            route = dataclasses.replace(route, api_key=defaults.key)
+        api = defaults.api or route.api
+        if self._use_responses is not None:
+            api = "responses" if self._use_responses else "chat"
+        client = self._client if self._client is not None or self._given else defaults.client
+        return _Endpoint(dataclasses.replace(route, api=api, **self._given), client), api
+
+
+def _response(answer: ModelAnswer) -> ModelResponse:
+    from sandstream.run_view import usage_of
+
+    return ModelResponse(
+        [msgspec.json.decode(item) for item in answer.output],
+        usage_of(answer.usage),
+        answer.response_id,
+        answer.request_id,
+        msgspec.json.decode(answer.raw_usage) if answer.raw_usage else None,
+    )
+
+
+def _json(value: Any) -> Raw:
+    return Raw(msgspec.json.encode(plain(value)))
