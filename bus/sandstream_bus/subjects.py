@@ -35,7 +35,7 @@ RunId = NewType("RunId", str)
 DEFAULT_PREFIX = "sandstream"
 _TOKEN = re.compile(r"[A-Za-z0-9_=-]{1,128}")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
-_ESCAPED = re.compile(r"=([0-9A-F]{2})")
+_ESCAPED = re.compile(rb"=([0-9A-F]{2})")
 
 
 def check_token(value: str, what: str) -> str:
@@ -52,15 +52,18 @@ def token_of(text: str) -> str:
     """Escape any text into one token, reversibly: each foreign byte becomes ``=XX``."""
 
     def escape(match: re.Match[str]) -> str:
-        return "".join(f"={byte:02X}" for byte in match.group().encode())
+        try:
+            return "".join(f"={byte:02X}" for byte in match.group().encode())
+        except UnicodeEncodeError:  # a lone surrogate is no text: the check refuses it
+            return match.group()
 
     return check_token(_FOREIGN.sub(escape, text), "the name")
 
 
 def text_of(token: str) -> str:
-    """The inverse of :func:`token_of`."""
-    raw = _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), token)
-    return raw.encode("latin-1").decode("utf-8", "replace")
+    """The inverse of :func:`token_of`; any subject token of a foreign publisher can be read."""
+    raw = _ESCAPED.sub(lambda match: bytes([int(match.group(1), 16)]), token.encode())
+    return raw.decode("utf-8", "replace")
 
 
 def run_id_of_key(key: str) -> RunId:
