@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,12 +17,13 @@ from sandstream_bus.errors import BusUnavailable
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunStarted
-from sandstream_bus.subjects import RunId, run_id_of_key
+from sandstream_bus.subjects import run_id_of_key
 
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers, check_error_handlers
 from sandstream.exceptions import UserError
 from sandstream.graph import compile_graph, compile_input, compile_options, output_schema_of
+from sandstream.ids import new_run_id
 from sandstream.items import TResponseInputItem
 from sandstream.outcomes import attach_details, exception_of
 from sandstream.process import Process
@@ -314,11 +313,6 @@ class _Call:
             "max_turns": self._max_turns,
             "run_id": self.run_id,
         }
-
-
-def new_run_id() -> RunId:
-    """Random, and sorts by time."""
-    return RunId(f"r{int(time.time() * 1000):011x}{secrets.token_hex(5)}")
 
 
 def _text(raw: Raw) -> str:

@@ -28,6 +28,7 @@ _encode = msgspec.json.Encoder().encode
 _run_event = msgspec.json.Decoder[RunEvent | Claim](RunEvent | Claim)
 _registered = msgspec.json.Decoder[AgentRegistered | Claim](AgentRegistered | Claim)
 _task = msgspec.json.Decoder(Task)
+_claim = msgspec.json.Decoder(Claim)
 _parked = msgspec.json.Decoder(Parked)
 _peek = msgspec.json.Decoder(_Peek)
 
@@ -47,10 +48,11 @@ class Codec:
         self._objects = objects
 
     async def encode(self, message: Message) -> bytes:
-        data = _encode(message)
+        return await self._claim_if_big(_encode(message), str(message.__struct_config__.tag))
+
+    async def _claim_if_big(self, data: bytes, kind: str) -> bytes:
         if len(data) <= INLINE_LIMIT_BYTES:
             return data
-        kind = str(message.__struct_config__.tag)
         if len(data) > MESSAGE_LIMIT_BYTES:
             raise PayloadTooLarge(f"a {kind} message", len(data), MESSAGE_LIMIT_BYTES)
         digest = await self._objects.put(data)
@@ -59,6 +61,15 @@ class Codec:
     async def run_event(self, data: bytes) -> RunEvent:
         message: RunEvent = await self._decode(_run_event, data)
         return message
+
+    async def task(self, data: bytes) -> Task:
+        """A task as anybody may have written it, or a claim for one."""
+        if peek_type(data) == "claim":
+            data = await self._objects.get(decode(_claim, data).digest)
+        return decode(_task, data)
+
+    async def encode_task(self, task: Task) -> bytes:
+        return await self._claim_if_big(_encode(task), "task")
 
     async def registration(self, data: bytes) -> AgentRegistered:
         message: AgentRegistered = await self._decode(_registered, data)
@@ -81,11 +92,6 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
         raise UndecodableMessage(f"the message does not fit its schema: {error}") from error
     except msgspec.DecodeError as error:
         raise UndecodableMessage(f"the message is not valid JSON: {error}") from error
-
-
-def decode_task(data: bytes) -> Task:
-    """A task as anybody may have written it."""
-    return decode(_task, data)
 
 
 def decode_parked(data: bytes) -> Parked:

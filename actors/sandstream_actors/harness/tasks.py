@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.codec import decode_task
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.headers import MSG_ID, TRACEPARENT, caused_by, new_traceparent
@@ -26,7 +25,7 @@ class TaskIntake:
 
     async def take(self, delivery: Delivery) -> None:
         """Start the task's run. A malformed task raises and is parked; see :meth:`refuse`."""
-        task = decode_task(delivery.data)
+        task = await self._bus.codec.task(delivery.data)
         agent = self._bus.subjects.parse_task(delivery.subject)
         registered = await self._bus.agents.find(agent)
         if registered is None:

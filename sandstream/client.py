@@ -1,0 +1,226 @@
+"""The client: submit tasks to deployed agents, follow, wait, cancel, list. Talks to the bus only.
+
+Everything here can be done by any NATS client in any language; docs/wire.md shows how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.bus import Bus
+from sandstream_bus.headers import TRACEPARENT, new_traceparent
+from sandstream_bus.log import Conflict, LogEvent
+from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunReopened, Task
+from sandstream_bus.parking import ParkedEntry
+from sandstream_bus.specs import NO_JSON
+from sandstream_bus.subjects import RunId, check_token, run_id_of_key
+
+from sandstream.connect import OpenBus, open_bus
+from sandstream.exceptions import UserError
+from sandstream.graph import compile_input
+from sandstream.ids import new_run_id
+from sandstream.settings import Settings
+from sandstream.summaries import RunSummary, list_runs, summarize
+
+_CANCEL_PATIENCE_S = 3.0
+
+
+class RunNotFound(UserError):
+    """There is no such run in the log."""
+
+    code = "run_not_found"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run {run_id!r}; `sandstream runs` lists those there are")
+
+
+class Client:
+    """A connection for people and programs that use runs. Use it with ``async with``."""
+
+    def __init__(self, opened: OpenBus) -> None:
+        self._opened = opened
+        self.bus: Bus = opened.bus
+
+    @classmethod
+    async def connect(cls, settings: Settings | None = None) -> Client:
+        """Connect to ``NATS_URL``, or to the private server."""
+        return cls(await open_bus(settings or Settings.from_env(), name="sandstream-client"))
+
+    async def close(self) -> None:
+        await self._opened.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # --- starting ------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        agent: str,
+        input: str | list[dict[str, Any]],
+        *,
+        key: str | None = None,
+        context: Mapping[str, Any] | None = None,
+        max_turns: int | msgspec.UnsetType | None = msgspec.UNSET,
+        stream: bool = False,
+        group_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> RunId:
+        """Publish a task; the run's id. With the same ``key`` it is the same run, however often."""
+        if not agent:
+            raise UserError("the agent's name must not be empty")
+        run = run_id_of_key(key) if key else new_run_id()
+        task = Task(
+            input=input if isinstance(input, str) else compile_input(input),
+            context=NO_JSON if context is None else _json(context, "context"),
+            max_turns=max_turns,
+            stream=stream,
+            group_id=group_id,
+            metadata=dict(metadata or {}),
+        )
+        await self.bus.connection.publish(
+            self.bus.subjects.task(agent),
+            await self.bus.codec.encode_task(task),
+            msg_id=key or run,
+            headers={TRACEPARENT: new_traceparent()},
+        )
+        return run
+
+    async def agents(self) -> list[str]:
+        """The names of all deployed agents."""
+        return await self.bus.agents.names()
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def follow(
+        self, run_id: str, *, after: int = 0, deltas: bool = False
+    ) -> AsyncIterator[LogEvent | LiveEvent]:
+        """The run's events after a sequence: those stored, then live ones, up to its end."""
+        run = RunId(check_token(run_id, "the run id"))
+        async for event in self.bus.follow.run(run, after=after, deltas=deltas):
+            yield event
+
+    async def events(self, run_id: str, *, after: int = 0) -> list[LogEvent]:
+        """The events that the run has now."""
+        return await self.bus.log.read(RunId(check_token(run_id, "the run id")), after=after)
+
+    async def wait(self, run_id: str) -> RunDone:
+        """Wait for the run's end."""
+        return await self.bus.follow.done(RunId(check_token(run_id, "the run id")))
+
+    async def get(self, run_id: str) -> RunSummary:
+        """The run as it is now."""
+        events = await self.events(run_id)
+        if not events:
+            raise RunNotFound(run_id)
+        return summarize(RunId(run_id), events)
+
+    async def list(self, *, limit: int = 50) -> list[RunSummary]:
+        """The newest runs, newest first."""
+        return await list_runs(self.bus, limit=limit)
+
+    # --- stopping ------------------------------------------------------------------------------
+
+    async def cancel(
+        self,
+        run_id: str,
+        *,
+        mode: Literal["immediate", "after_turn"] = "immediate",
+        reason: str = "",
+    ) -> RunSummary:
+        """Stop a run. Where no harness serves its pool any more, its end is written from here."""
+        summary = await self.get(run_id)
+        if summary.status != "running":
+            return summary
+        run = RunId(run_id)
+        await self.bus.log.send(
+            self.bus.subjects.cancel(run),
+            CancelRequested(mode=mode, reason=reason),
+            msg_id=f"{run}:cancel:{mode}",
+        )
+        if mode == "immediate":
+            try:
+                async with asyncio.timeout(_CANCEL_PATIENCE_S):
+                    await self.bus.follow.done(run)
+            except TimeoutError:
+                if not await self._is_served(summary.pool):
+                    await self._end(run, reason)
+        return await self.get(run_id)
+
+    async def _is_served(self, pool: str) -> bool:
+        name = f"harness-{pool}"
+        info = await self.bus.topology.consumer_info(self.bus.connection, name)
+        return info is not None and info.get("num_waiting", 0) > 0
+
+    async def _end(self, run: RunId, reason: str) -> None:
+        from sandstream_actors.harness.steps import cancelled
+        from sandstream_actors.run_state import RunState
+
+        while True:
+            state = RunState.of(run, await self.bus.log.read(run))
+            if state.done is not None:
+                return
+            try:
+                await self.bus.log.append(
+                    run,
+                    self.bus.subjects.done(run),
+                    cancelled(state).done,
+                    after=state.last_seq,
+                    msg_id=f"{run}:done{state.dones}",
+                )
+            except Conflict:
+                continue
+            return
+
+    # --- parked messages -----------------------------------------------------------------------
+
+    async def parked(self) -> list[ParkedEntry]:
+        """Messages that no worker could handle."""
+        return await self.bus.parking.list()
+
+    async def redrive(self, entry_id: str) -> int:
+        """Publish a parked message again; its run, if it ended because of it, goes on."""
+        entry = await self.bus.parking.get(entry_id)
+        if entry is None:
+            raise UserError(f"nothing is parked under {entry_id!r}; `sandstream parked` lists all")
+        if ".run." in entry.parked.subject:
+            run = self.bus.subjects.parse_run(entry.parked.subject).run
+            await self._reopen(run, f"re-driven: {entry.parked.reason}")
+        return await self.bus.parking.redrive(entry)
+
+    async def drop_parked(self, entry_id: str) -> None:
+        """Forget a parked message."""
+        entry = await self.bus.parking.get(entry_id)
+        if entry is None:
+            raise UserError(f"nothing is parked under {entry_id!r}; `sandstream parked` lists all")
+        await self.bus.parking.drop(entry)
+
+    async def _reopen(self, run: RunId, reason: str) -> None:
+        events = await self.bus.log.read(run)
+        summary = summarize(run, events)
+        if summary.error is None or summary.error.code != "parked":
+            return
+        await self.bus.log.append(
+            run,
+            self.bus.subjects.turn(run, summary.pool),
+            RunReopened(reason=reason),
+            after=events[-1].sequence,
+            msg_id=f"{run}:reopen{events[-1].sequence}",
+        )
+
+
+def _json(value: Any, what: str) -> Raw:
+    try:
+        return Raw(msgspec.json.encode(value))
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{what} must be JSON to cross the bus: {error}. Pass plain values, and let the tools "
+            "look up the rest."
+        ) from None
