@@ -78,7 +78,9 @@ class Codec:
     async def _decode(self, decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
         message = decode(decoder, data)
         if type(message) is Claim:
-            return decode(decoder, await self._objects.get(message.digest))
+            message = decode(decoder, await self._objects.get(message.digest))
+            if type(message) is Claim:
+                raise UndecodableMessage("a claim stands for another claim")
         return message
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import re
 import uuid
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -20,7 +22,12 @@ from sandstream_bus.direct import direct_get_last, direct_get_many
 from sandstream_bus.errors import ObjectMissing, UndecodableMessage
 
 CHUNK_BYTES = 512 * 1024
+REFRESH_AFTER_S = 12 * 3600
+"""An object older than this is stored anew by a put, or it would age out before the event that now
+refers to it: the bucket keeps things only a day longer than the log does.
+"""
 _IN_FLIGHT = 8
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class _Meta(msgspec.Struct, omit_defaults=True):
@@ -49,10 +56,11 @@ class Objects:
         self._lock = asyncio.Lock()
 
     async def put(self, data: bytes) -> str:
-        """Store ``data`` unless it is there; return its digest."""
+        """Store ``data`` unless it is there and young enough; return its digest."""
         digest = hashlib.sha256(data).hexdigest()
         connection = await self._open()
-        if await self._meta(connection, digest) is not None:
+        known = await direct_get_last(connection, self._stream, self._meta_subject(digest))
+        if known is not None and _age(known.time) < timedelta(seconds=REFRESH_AFTER_S):
             return digest
         while (nuid := await self._put_chunks(connection, data)) is None:
             pass
@@ -93,6 +101,8 @@ class Objects:
 
     async def get(self, digest: str) -> bytes:
         """The object's bytes, verified."""
+        if not _DIGEST.fullmatch(digest):
+            raise UndecodableMessage(f"{digest[:80]!r} is not the digest of an object")
         connection = await self._open()
         meta = await self._meta(connection, digest)
         if meta is None:
@@ -124,3 +134,7 @@ class Objects:
 
     def _meta_subject(self, name: str) -> str:
         return f"$O.{self._bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
+
+
+def _age(time: str) -> timedelta:
+    return datetime.now(UTC) - datetime.fromisoformat(time)
