@@ -1,0 +1,62 @@
+# On a fresh machine with Python, git and make, `make demo` and `make test` need nothing else.
+PYTHON ?= python3
+ARGS ?=
+SOAK_MINUTES ?= 10
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench chaos soak docs compose-test clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+
+# Dependency groups need pip 25.1. Whatever configures pip here (PIP_INDEX_URL, pip.conf) counts.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Sandstream needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Setting up $(VENV), once; it takes about a minute ..." >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable '.[uvloop,nkeys]' --group dev
+	@touch $@
+
+setup: $(STAMP) ## Create the environment in .venv (the other targets do it on demand)
+
+demo: $(STAMP) ## Watch agents work on the bus, and survive a kill -9: 20 seconds, no keys
+	@$(BIN)/python examples/demo.py $(ARGS)
+
+test: $(STAMP) ## Run all tests; ARGS="-k name" for some
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+check: $(STAMP) ## Format, lint, types (mypy strict, pyright), tests
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pyright --level error
+	@$(MAKE) --no-print-directory test
+
+format: $(STAMP) ## Format the code and apply the safe fixes of the linter
+	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --fix --quiet .
+
+bench: $(STAMP) ## Measure, against the in-process SDK; ARGS="--quick" for a first look
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+chaos: $(STAMP) ## kill -9 of actors and servers while runs are going
+	@$(BIN)/python -m pytest -q tests/chaos $(ARGS)
+
+soak: $(STAMP) ## The same for SOAK_MINUTES (10), with random kills
+	@SANDSTREAM_SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -q --timeout=0 tests/chaos $(ARGS)
+
+docs: $(STAMP) ## Generate the pages in docs/ that are made from the code
+	@for generator in docs/generate*.py; do $(BIN)/python "$$generator" || exit 1; done
+
+compose-test: $(STAMP) ## Try compose.yaml for real; needs a Docker engine
+	@PATH="$(CURDIR)/$(BIN):$$PATH" tests/compose/try.sh $(ARGS)
+
+clean: ## Remove the environment, caches and build results
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache tests/output
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
