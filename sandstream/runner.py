@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -225,7 +226,7 @@ class _Call:
                 process.bus.subjects.start(self.run_id, pool),
                 started,
                 after=0,
-                msg_id=f"{self.run_id}:start",
+                msg_id=f"{self.run_id}:start:{uuid.uuid4().hex}",  # another caller's is a conflict
                 headers={TRACEPARENT: new_traceparent()},
             )
         except Conflict as conflict:
