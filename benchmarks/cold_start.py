@@ -1,0 +1,52 @@
+"""(e) A fresh process to the end of its first run of one turn: import, private server, run."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from figures import Figure, Series
+from lab import Lab, ProgramFailed
+
+from sandstream.testing import Script, script_for, text
+
+
+def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
+    base_url = lab.model(Script(default=script_for("", [text("done").forever()])))
+    repetitions = 1 if quick else 5
+    warm_home = lab.home()
+    took: dict[str, list[float]] = {"new": [], "running": [], "agents": []}
+    for repetition in range(-1, repetitions):
+        for side, values in took.items():
+            home = lab.home() if side == "new" else warm_home
+            seconds = _start(lab, side, base_url, home)
+            if side == "new":
+                lab.stop_server(home)
+            if repetition >= 0:  # the first fills the caches of compiled modules
+                values.append(seconds * 1000)
+    return [
+        Figure(
+            benchmark="cold_start",
+            measure="process start to first answer",
+            unit="ms",
+            ours=Series(name, took[side]),
+            baseline=Series("agents", took["agents"]),
+            wanted_ratio=1.0,
+        )
+        for side, name in (("new", "no server yet"), ("running", "server is up"))
+    ]
+
+
+def _start(lab: Lab, side: str, base_url: str, home: Path) -> float:
+    command = lab.command("cold", "agents" if side == "agents" else "sandstream")
+    began = time.perf_counter()
+    with subprocess.Popen(
+        command, env=lab.environment(base_url, home), stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        took = time.perf_counter() - began
+    if b'"done"' not in line:
+        raise ProgramFailed(f"cold.py {side} answered {line!r}")
+    return took

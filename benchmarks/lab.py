@@ -1,0 +1,179 @@
+"""The lab: a temporary state directory, scripted model servers, side programs. All ends with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import peer
+import processes
+
+from sandstream.testing import Script
+
+_PROGRAMS = Path(__file__).parent / "programs"
+ANSWER_TIMEOUT_S = 120.0
+
+
+class ProgramFailed(RuntimeError):
+    """A side program died or did not answer; its stderr went to the terminal."""
+
+
+class Program:
+    """A process that does what each line on its stdin asks and answers with a line of JSON."""
+
+    def __init__(self, command: list[str], env: Mapping[str, str]) -> None:
+        self._name = " ".join(Path(part).name for part in command[1:])
+        self._process = subprocess.Popen(
+            command, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.pid = self._process.pid
+        self._is_ready = False
+
+    def wait_ready(self) -> None:
+        """Programs start side by side; whoever needs one to be up waits here."""
+        if not self._is_ready:
+            self._read()
+            self._is_ready = True
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        self.wait_ready()
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], ANSWER_TIMEOUT_S)
+        line = self._process.stdout.readline() if ready else b""
+        if not line:
+            raise ProgramFailed(f"{self._name}: {'ended' if ready else 'no answer'}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End of input is the program's signal to end; one that does not hear it is killed."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+
+class Lab:
+    """Everything a benchmark starts, and the end of it."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="sandstream-bench-"))
+        self._programs: list[Program] = []
+        self._models: list[subprocess.Popen[bytes]] = []
+        self._homes: list[Path] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close_programs()
+        for home in self._homes:
+            self.stop_server(home)
+        for model in self._models:
+            model.terminate()
+            model.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def model(self, script: Script) -> str:
+        """Start a scripted model server; its base URL."""
+        file = self._folder / f"script-{len(self._models)}.json"
+        file.write_bytes(script.to_json())
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sandstream.testing.server", "--script", file, "--no-bodies"],
+            stdout=subprocess.PIPE,
+        )
+        self._models.append(process)
+        assert process.stdout is not None
+        url = process.stdout.readline().decode().strip()
+        if not url:
+            raise ProgramFailed("the scripted model server did not start")
+        return url
+
+    @property
+    def model_pids(self) -> list[int]:
+        return [model.pid for model in self._models]
+
+    def home(self) -> Path:
+        """A fresh state directory. Its server is started by the first program that needs it."""
+        home = self._folder / f"home-{len(self._homes)}"
+        self._homes.append(home)
+        return home
+
+    def environment(self, base_url: str, home: Path) -> dict[str, str]:
+        """The same for every side. Nothing of the caller's settings leaks in."""
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("OPENAI_", "NATS_", "SANDSTREAM_"))
+            and not name.lower().endswith("_proxy")
+        }
+        return env | {
+            "OPENAI_API_KEY": "scripted",
+            "OPENAI_BASE_URL": base_url,
+            "OPENAI_AGENTS_DISABLE_TRACING": "1",  # the baseline would send traces to its vendor
+            "SANDSTREAM_HOME": str(home),
+        }
+
+    def command(self, program: str, side: str, loop: str = "asyncio") -> list[str]:
+        python = peer.python() if side == "agents" else sys.executable
+        return [python, str(_PROGRAMS / f"{program}.py"), side, loop]
+
+    def start(
+        self, program: str, side: str, *, loop: str = "asyncio", base_url: str = "", home: Path
+    ) -> Program:
+        """Start a side program. Its first request waits until it is ready."""
+        started = Program(self.command(program, side, loop), self.environment(base_url, home))
+        self._programs.append(started)
+        return started
+
+    def close_programs(self) -> None:
+        for program in reversed(self._programs):
+            program.close()
+        self._programs.clear()
+
+    def server_pids(self, home: Path) -> list[int]:
+        """nats-server and its keeper; empty if there is no server."""
+        try:
+            record = json.loads((home / "server.json").read_bytes())
+        except FileNotFoundError:
+            return []
+        return [pid for pid in (record["server_pid"], record["keeper_pid"]) if pid]
+
+    def stop_server(self, home: Path) -> None:
+        """End the private server of a state directory that no program uses any more."""
+        pids = [pid for pid in self.server_pids(home) if processes.is_alive(pid)]
+        if not pids:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pids[-1], signal.SIGTERM)  # the keeper stops its server
+        deadline = time.monotonic() + 10
+        while any(map(processes.is_alive, pids)) and time.monotonic() < deadline:
+            time.sleep(0.02)

@@ -1,0 +1,24 @@
+"""The baseline's own environment: the OpenAI Agents SDK, made with pip when it is first needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+VERSION = "0.24.0"
+HOME = Path(__file__).parent / ".env-peer"
+
+
+def python() -> str:
+    """The interpreter that has the baseline installed."""
+    stamp = HOME / f"openai-agents-{VERSION}"
+    found = HOME / "bin" / "python"
+    if not stamp.exists():
+        print(f"making {HOME} (once, about half a minute) ...", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(HOME)], check=True)
+        subprocess.run(
+            [found, "-m", "pip", "install", "-q", f"openai-agents=={VERSION}", "uvloop"], check=True
+        )
+        stamp.touch()
+    return str(found)

