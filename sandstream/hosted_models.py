@@ -45,7 +45,7 @@ class HostedModels:
         self._publish_delta = publish_delta
 
     async def ask(self, hosted: HostedRun, state: RunState, call: CallRequested) -> ModelAnswered:
-        agent = hosted.agents[call.agent]
+        agent = hosted.agent(call.agent)
         model = find_model(agent, hosted.config)
         request = build_request(state)
         disabled = set(state.prepared.disabled_tools) if state.prepared else set()

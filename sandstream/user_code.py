@@ -73,6 +73,13 @@ class HostedRun:
     exceptions: dict[str, Exception] = field(default_factory=dict)
     """What user code raised, by message, so that a caller in this process gets the original."""
 
+    def agent(self, name: str) -> Agent[Any]:
+        found = self.agents.get(name)
+        if found is None:
+            offered = ", ".join(map(repr, self.agents)) or "none"
+            raise UserError(f"this worker does not offer agent {name!r} (it offers {offered})")
+        return found
+
 
 FindRun = Callable[[RunId, StateCache], Awaitable[HostedRun]]
 AskHostedModel = Callable[[HostedRun, RunState, CallRequested], Awaitable[ModelAnswered]]
@@ -123,7 +130,7 @@ def _finished(
 
 
 async def _call_tool(hosted: HostedRun, call: CallRequested) -> CallFinished:
-    agent = hosted.agents[call.agent]
+    agent = hosted.agent(call.agent)
     context = ToolContext(
         hosted.context.context,
         usage_of(call.usage),
@@ -202,7 +209,7 @@ async def _prepare(
     hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
 ) -> Prepared:
     """Instructions, prompt, enabled tools and filtered input of the turn that is due."""
-    agent = hosted.agents[call.agent]
+    agent = hosted.agent(call.agent)
     context = hosted.context
     context.usage = usage_of(call.usage)
     items = [msgspec.json.decode(item) for item in state.conversation()]
@@ -238,7 +245,7 @@ async def _decide_stop(
     hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
 ) -> StopDecision:
     """A callable ``tool_use_behavior``."""
-    agent = hosted.agents[call.agent]
+    agent = hosted.agent(call.agent)
     behavior = agent.tool_use_behavior
     assert callable(behavior) and state.answer is not None
     tools = {tool.name: tool for tool in tools_of(agent, hosted.config)}
@@ -266,7 +273,7 @@ async def _validate_output(
     hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
 ) -> StopDecision:
     """Check the final answer against ``output_type``; ask the handler if it does not fit."""
-    agent = hosted.agents[call.agent]
+    agent = hosted.agent(call.agent)
     schema = output_schema_of(agent)
     assert schema is not None and state.answer is not None
     try:
@@ -313,7 +320,7 @@ async def _ask_handler(
     result = as_result(answer)
     if result is None:
         return StopDecision(final=False)
-    value = _checked_final(hosted.agents[state.agent_name], result.final_output)
+    value = _checked_final(hosted.agent(state.agent_name), result.final_output)
     hosted.values["final"] = result.final_output
     return StopDecision(final=True, value=value, include_in_history=result.include_in_history)
 
