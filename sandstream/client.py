@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
+from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunReopened, Task
@@ -85,12 +86,14 @@ class Client:
             group_id=group_id,
             metadata=dict(metadata or {}),
         )
+        crashpoint("client.before_submit")
         await self.bus.connection.publish(
             self.bus.subjects.task(agent),
             await self.bus.codec.encode_task(task),
             msg_id=key or run,
             headers={TRACEPARENT: new_traceparent()},
         )
+        crashpoint("client.after_submit")
         return run
 
     async def agents(self) -> list[str]:
@@ -140,11 +143,13 @@ class Client:
         if summary.status != "running":
             return summary
         run = RunId(run_id)
+        crashpoint("client.before_cancel")
         await self.bus.log.send(
             self.bus.subjects.cancel(run),
             CancelRequested(mode=mode, reason=reason),
             msg_id=f"{run}:cancel:{mode}",
         )
+        crashpoint("client.after_cancel")
         if mode == "immediate":
             try:
                 async with asyncio.timeout(_CANCEL_PATIENCE_S):

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import BusUnavailable
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
@@ -220,6 +221,7 @@ class _Call:
             key=self._config.run_key,
         )
         process.add_run(self.run_id, self._hosted)
+        crashpoint("runner.before_start")
         try:
             await process.bus.log.append(
                 self.run_id,
@@ -234,6 +236,7 @@ class _Call:
         except BaseException:
             process.remove_run(self.run_id)
             raise
+        crashpoint("runner.after_start")
         return process
 
     async def _continue(self, process: Process, wanted: RunStarted, events: Any) -> None:

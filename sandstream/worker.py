@@ -16,6 +16,7 @@ from msgspec import Raw
 from sandstream_actors.state_cache import StateCache
 from sandstream_actors.tools import ToolHost
 from sandstream_bus.bus import Bus
+from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.messages import AgentRegistered, LiveEvent
 from sandstream_bus.subjects import RunId, token_of
 
@@ -99,8 +100,10 @@ class AgentWorker:
         ]
         await self._host.start()
         instance = uuid.uuid4().hex
+        crashpoint("worker.before_register")
         for registration in registrations:
             await self._bus.agents.register(registration, instance=instance)
+        crashpoint("worker.after_register")
 
     async def stop(self) -> None:
         await self._host.stop()

@@ -128,6 +128,7 @@ class ToolHost:
 
     async def _claim(self, run: RunId, call: CallRequested, delivery: Delivery) -> bool:
         """Write down that the call starts. False: somebody started it before."""
+        crashpoint("tools.before_claim")
         sequence = await self._bus.log.create_once(
             self._bus.subjects.started(run, call.call),
             CallStarted(call=call.call, host=self._name),

@@ -29,6 +29,7 @@ from nats.errors import (
 )
 
 from sandstream_bus import headers as h
+from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import (
     BusError,
     BusUnavailable,
@@ -176,6 +177,7 @@ class Connection:
             head[h.EXPECTED_SEQUENCE] = str(expect.sequence)
             head[h.EXPECTED_SUBJECT] = expect.subject
         deadline = time.monotonic() + budget_s
+        crashpoint("bus.before_publish")
         while True:
             try:
                 reply = await self.request(subject, data, headers=head, timeout_s=ACK_TIMEOUT_S)
@@ -184,6 +186,7 @@ class Connection:
                 failure: BaseException = error
             else:
                 if ack.error is None:
+                    crashpoint("bus.after_publish")
                     return ack
                 failure = _publish_error(ack.error, subject)
                 if not (isinstance(failure, BusUnavailable)):

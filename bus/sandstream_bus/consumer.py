@@ -105,6 +105,8 @@ class PullLoop:
         self._connection = connection
         self._topology = topology
         self._spec = spec
+        kind = spec.name.partition("-")[0]  # harness, tools or actor
+        self._before_ack, self._after_ack = f"{kind}.before_ack", f"{kind}.after_ack"
         self._handler = handler
         self._capacity = max_in_flight
         self._in_flight: dict[int, Delivery] = {}
@@ -144,8 +146,9 @@ class PullLoop:
 
     async def ack(self, delivery: Delivery) -> None:
         """Done. A lost ack costs one cheap redelivery, so nobody waits for it."""
-        crashpoint(f"{self._spec.name.partition('-')[0]}.before_ack")
+        crashpoint(self._before_ack)
         await self._settle(delivery, b"+ACK")
+        crashpoint(self._after_ack)
 
     async def nak(self, delivery: Delivery, delay_s: float) -> None:
         await self._settle(delivery, b'-NAK {"delay": %d}' % int(delay_s * 1e9))

@@ -1,18 +1,71 @@
-"""Named places where a test may kill the process, to prove that a crash there costs nothing.
+"""Named places where a test may kill a process, to prove that a crash there costs nothing.
 
-``SANDSTREAM_CRASH_AT=harness.committed:2`` kills (SIGKILL) the process when it reaches that point
-for the second time. Without the variable a crash point is one comparison. The variable is read at
-import, the only exception to "settings are read at the edge", so that no production path has to
-carry it.
+``SANDSTREAM_CRASH_AT=harness.before_commit:2`` kills (SIGKILL) the process when it reaches that
+point for the second time; ``SANDSTREAM_CRASH_PID`` names another victim instead, such as the
+server. Without the variable a crash point is one comparison. The variables are read at import, the
+only exception to "settings are read at the edge", so that no production path has to carry them.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import time
+
+CRASH_POINTS = (
+    # every publish of every kind, in the connection
+    "bus.before_publish",
+    "bus.after_publish",
+    # the harness
+    "harness.received",
+    "harness.before_start",
+    "harness.after_start",
+    "harness.before_model",
+    "harness.before_commit",
+    "harness.after_commit",
+    "harness.before_dispatch",
+    "harness.after_dispatch",
+    "harness.before_timer",
+    "harness.after_timer",
+    "harness.before_done",
+    "harness.after_done",
+    "harness.before_refuse",
+    "harness.after_refuse",
+    "harness.before_ack",
+    "harness.after_ack",
+    # the tool host
+    "tools.received",
+    "tools.before_claim",
+    "tools.started",
+    "tools.before_invoke",
+    "tools.after_invoke",
+    "tools.published",
+    "tools.before_ack",
+    "tools.after_ack",
+    # messages that nobody can handle
+    "parking.before_park",
+    "parking.after_park",
+    "parking.before_end",
+    "parking.after_end",
+    # big payloads
+    "objects.before_chunks",
+    "objects.before_meta",
+    "objects.after_meta",
+    # callers
+    "runner.before_start",
+    "runner.after_start",
+    "client.before_submit",
+    "client.after_submit",
+    "client.before_cancel",
+    "client.after_cancel",
+    "worker.before_register",
+    "worker.after_register",
+)
+"""All of them. A test compares the list with the calls, and kills a process at each."""
 
 _armed, _, _count = os.environ.get("SANDSTREAM_CRASH_AT", "").partition(":")
 _left = int(_count or "1")
+_victim = int(os.environ.get("SANDSTREAM_CRASH_PID", "0"))
 
 
 def crashpoint(name: str) -> None:
@@ -22,4 +75,5 @@ def crashpoint(name: str) -> None:
         return
     _left -= 1
     if _left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.write(2, f"crash point {name} at {time.time_ns()}\n".encode())
+        os.kill(_victim or os.getpid(), signal.SIGKILL)

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from sandstream_bus.connection import Connection
+from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import direct_get_last, direct_get_many
 from sandstream_bus.errors import ObjectMissing, UndecodableMessage
 
@@ -62,6 +63,7 @@ class Objects:
         known = await direct_get_last(connection, self._stream, self._meta_subject(digest))
         if known is not None and _age(known.time) < timedelta(seconds=REFRESH_AFTER_S):
             return digest
+        crashpoint("objects.before_chunks")
         while (nuid := await self._put_chunks(connection, data)) is None:
             pass
         meta = _Meta(
@@ -72,12 +74,14 @@ class Objects:
             chunks=-(-len(data) // CHUNK_BYTES),
             digest="SHA-256=" + base64.urlsafe_b64encode(bytes.fromhex(digest)).decode(),
         )
+        crashpoint("objects.before_meta")
         await connection.publish(
             self._meta_subject(digest),
             msgspec.json.encode(meta),
             msg_id=f"{nuid}:meta",
             headers={"Nats-Rollup": "sub"},
         )
+        crashpoint("objects.after_meta")
         return digest
 
     async def _put_chunks(self, connection: Connection, data: bytes) -> str | None:

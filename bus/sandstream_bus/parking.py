@@ -10,6 +10,7 @@ from typing import NamedTuple
 from sandstream_bus.codec import decode_parked, encode
 from sandstream_bus.connection import Connection
 from sandstream_bus.consumer import Delivery
+from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import Stored, direct_get_last_each
 from sandstream_bus.headers import MSG_ID, SCHEDULE, SCHEDULE_TARGET
 from sandstream_bus.messages import Parked
@@ -49,7 +50,9 @@ class ParkingLot:
             headers=delivery.headers,
         )
         subject = self._subjects.parked(consumer, delivery.sequence)
+        crashpoint("parking.before_park")
         await self._connection.publish(subject, encode(parked), msg_id=f"parked:{subject}")
+        crashpoint("parking.after_park")
 
     async def list(self) -> list[ParkedEntry]:
         found = await direct_get_last_each(

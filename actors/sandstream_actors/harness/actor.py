@@ -162,7 +162,6 @@ class Harness:
             return
         finally:
             self._model_calls.pop(state.run, None)
-        crashpoint("harness.before_commit")
         match outcome:
             case ModelAnswered():
                 await self._append(state, "model", outcome, f"t{turn}:model", delivery)
@@ -172,7 +171,6 @@ class Harness:
             case ErrorInfo():
                 done = failed(state, outcome).done
                 await self._append(state, "done", done, f"done{state.dones}", delivery)
-        crashpoint("harness.after_commit")
 
     async def _append(
         self, state: RunState, kind: str, message: Message, name: str, delivery: Delivery
@@ -182,6 +180,7 @@ class Harness:
         subject = subjects.done(state.run) if kind == "done" else subjects.model(state.run)
         headers = caused_by(delivery.sequence, state.traceparent)
         turn, dones = state.turn, state.dones
+        crashpoint("harness.before_done" if kind == "done" else "harness.before_commit")
         while True:
             try:
                 sequence = await self._bus.log.append(
@@ -204,6 +203,7 @@ class Harness:
                         message = step.done
             else:
                 state.apply(sequence, message)  # type: ignore[arg-type]
+                crashpoint("harness.after_done" if kind == "done" else "harness.after_commit")
                 return
 
     async def _ask(self, state: RunState, calls: list[CallRequested], delivery: Delivery) -> None:
@@ -224,6 +224,7 @@ class Harness:
     async def _arm_retry(self, state: RunState, delivery: Delivery) -> None:
         deferred = state.deferred
         assert deferred is not None
+        crashpoint("harness.before_timer")
         await self._bus.timers.arm(
             state.run,
             "model",
@@ -270,6 +271,7 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
             usage=state.usage,
             error=error,
         )
+        crashpoint("parking.before_end")
         try:
             await bus.log.append(
                 run,
@@ -280,6 +282,7 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
             )
         except Conflict:
             continue
+        crashpoint("parking.after_end")
         return
 
 

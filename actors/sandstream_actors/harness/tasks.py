@@ -64,7 +64,9 @@ class TaskIntake:
             usage=TokenUsage(),
             error=error,
         )
+        crashpoint("harness.before_refuse")
         await self._append_first(delivery, run, self._bus.subjects.done(run), done, "done0")
+        crashpoint("harness.after_refuse")
 
     async def _append_first(
         self,
