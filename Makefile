@@ -20,8 +20,8 @@ $(STAMP): pyproject.toml
 	  { echo "Sandstream needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up $(VENV), once; it takes about a minute ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[uvloop,nkeys]' --group dev
+	@$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install -qq --editable '.[uvloop,nkeys]' --group dev
 	@touch $@
 
 setup: $(STAMP) ## Create the environment in .venv (the other targets do it on demand)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Union, get_args, get_origin
 
 import msgspec
 
-from .exceptions import ModelBehaviorError, UserError
-from .strict_schema import ensure_strict_json_schema
+from sandstream.exceptions import ModelBehaviorError, UserError
+from sandstream.strict_schema import ensure_strict_json_schema
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

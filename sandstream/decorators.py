@@ -1,6 +1,6 @@
 """Short names for the decorators, for ``from sandstream.decorators import tool``."""
 
-from .tool import function_tool
-from .tool import function_tool as tool
+from sandstream.tool import function_tool
+from sandstream.tool import function_tool as tool
 
 __all__ = ["function_tool", "tool"]

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .run_context import RunContextWrapper
+    from sandstream.run_context import RunContextWrapper
 
 __all__ = [
     "AgentsException",

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from .docstrings import DocstringStyle, parse_docstring
-from .exceptions import ModelBehaviorError, UserError
-from .run_context import RunContextWrapper
-from .strict_schema import ensure_strict_json_schema
+from sandstream.docstrings import DocstringStyle, parse_docstring
+from sandstream.exceptions import ModelBehaviorError, UserError
+from sandstream.run_context import RunContextWrapper
+from sandstream.strict_schema import ensure_strict_json_schema
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypeAlias
 
-from .retry import ModelRetrySettings
+from sandstream.retry import ModelRetrySettings
 
 __all__ = ["MCPToolChoice", "ModelSettings", "Reasoning", "ToolChoice"]
 

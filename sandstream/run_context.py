@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from .usage import Usage
+from sandstream.usage import Usage
 
 __all__ = ["RunContextWrapper", "TContext"]
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from .exceptions import UserError
+from sandstream.exceptions import UserError
 
 __all__ = ["ensure_strict_json_schema"]
 

@@ -18,12 +18,12 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, Unpack, over
 
 import msgspec
 
-from .docstrings import DocstringStyle
-from .exceptions import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
-from .function_schema import FuncSchema, function_schema
-from .run_context import RunContextWrapper
-from .strict_schema import ensure_strict_json_schema
-from .tool_context import ToolContext
+from sandstream.docstrings import DocstringStyle
+from sandstream.exceptions import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
+from sandstream.function_schema import FuncSchema, function_schema
+from sandstream.run_context import RunContextWrapper
+from sandstream.strict_schema import ensure_strict_json_schema
+from sandstream.tool_context import ToolContext
 
 __all__ = [
     "FunctionTool",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .run_context import RunContextWrapper, TContext
-from .usage import Usage
+from sandstream.run_context import RunContextWrapper, TContext
+from sandstream.usage import Usage
 
 __all__ = ["ToolContext"]
 

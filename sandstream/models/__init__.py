@@ -1,6 +1,6 @@
 """What Sandstream knows about models: which one is the default and how it is best called."""
 
-from .default_models import (
+from sandstream.models.default_models import (
     get_default_model,
     get_default_model_settings,
     gpt_5_reasoning_settings_required,

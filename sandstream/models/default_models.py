@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from ..model_settings import ModelSettings
+from sandstream.model_settings import ModelSettings
 
 __all__ = [
     "get_default_model",

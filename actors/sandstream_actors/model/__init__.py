@@ -6,8 +6,8 @@ import `openai`, and it does so at the first call.
 
 from __future__ import annotations
 
-from .client import ModelClient
-from .interface import (
+from sandstream_actors.model.client import ModelClient
+from sandstream_actors.model.interface import (
     NO_JSON,
     ModelAnswer,
     ModelCallError,
@@ -17,8 +17,8 @@ from .interface import (
     Usage,
     given,
 )
-from .retry import RetryPolicy
-from .routes import Route, resolve, routes_from_env
+from sandstream_actors.model.retry import RetryPolicy
+from sandstream_actors.model.routes import Route, resolve, routes_from_env
 
 __all__ = [
     "NO_JSON",

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from .chat_items import (
+from sandstream_actors.model.chat_items import (
     FILTERED,
     ChatUsage,
     Fields,
@@ -18,9 +18,9 @@ from .chat_items import (
     summary_item,
     text_part,
 )
-from .failures import malformed, stream_error, unsupported
-from .interface import NO_JSON, ModelAnswer, ModelCallError, Usage, given
-from .transport import Received
+from sandstream_actors.model.failures import malformed, stream_error, unsupported
+from sandstream_actors.model.interface import NO_JSON, ModelAnswer, ModelCallError, Usage, given
+from sandstream_actors.model.transport import Received
 
 
 class _Function(msgspec.Struct):

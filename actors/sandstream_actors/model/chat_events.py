@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from .chat_items import (
+from sandstream_actors.model.chat_items import (
     Fields,
     call_item,
     message_item,
@@ -22,8 +22,8 @@ from .chat_items import (
     text_part,
     usage_fields,
 )
-from .interface import Usage
-from .responses_request import FAKE_ID
+from sandstream_actors.model.interface import Usage
+from sandstream_actors.model.responses_request import FAKE_ID
 
 _encode = msgspec.json.Encoder().encode
 

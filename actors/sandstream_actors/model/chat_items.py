@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from .chat_messages import REASONING_FIELD
-from .interface import Usage
-from .responses_request import FAKE_ID
+from sandstream_actors.model.chat_messages import REASONING_FIELD
+from sandstream_actors.model.interface import Usage
+from sandstream_actors.model.responses_request import FAKE_ID
 
 Fields = dict[str, Any]
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from .failures import unsupported
+from sandstream_actors.model.failures import unsupported
 
 Fields = dict[str, Any]
 

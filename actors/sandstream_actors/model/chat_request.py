@@ -11,11 +11,17 @@ from typing import Any
 
 import msgspec
 
-from .chat_messages import chat_messages
-from .failures import unsupported
-from .interface import NO_JSON, ModelCallError, ModelRequest, OutputSchema, given
-from .request_body import make_call, named
-from .transport import Call
+from sandstream_actors.model.chat_messages import chat_messages
+from sandstream_actors.model.failures import unsupported
+from sandstream_actors.model.interface import (
+    NO_JSON,
+    ModelCallError,
+    ModelRequest,
+    OutputSchema,
+    given,
+)
+from sandstream_actors.model.request_body import make_call, named
+from sandstream_actors.model.transport import Call
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from .chat_answer import cut_short
-from .chat_events import EventWriter
-from .chat_items import FILTERED, ChatUsage, provider_data
-from .failures import malformed, stream_error
-from .interface import NO_JSON, ModelAnswer, Usage, given
-from .responses_answer import PRELUDE, OnEvent, ended_early
-from .transport import Received
+from sandstream_actors.model.chat_answer import cut_short
+from sandstream_actors.model.chat_events import EventWriter
+from sandstream_actors.model.chat_items import FILTERED, ChatUsage, provider_data
+from sandstream_actors.model.failures import malformed, stream_error
+from sandstream_actors.model.interface import NO_JSON, ModelAnswer, Usage, given
+from sandstream_actors.model.responses_answer import PRELUDE, OnEvent, ended_early
+from sandstream_actors.model.transport import Received
 
 
 class _Function(msgspec.Struct):

@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from .chat_answer import read_chat_answer
-from .chat_request import chat_call
-from .chat_stream import ChatStream
-from .interface import ModelAnswer, ModelCallError, ModelRequest, Usage
-from .responses_answer import ResponsesStream, read_answer
-from .responses_request import responses_call
-from .retry import RetryPolicy, Sleep, with_retries
-from .routes import Route, UnknownPrefix, resolve, routes_from_env
-from .transport import Call, Connection, Received
+from sandstream_actors.model.chat_answer import read_chat_answer
+from sandstream_actors.model.chat_request import chat_call
+from sandstream_actors.model.chat_stream import ChatStream
+from sandstream_actors.model.interface import ModelAnswer, ModelCallError, ModelRequest, Usage
+from sandstream_actors.model.responses_answer import ResponsesStream, read_answer
+from sandstream_actors.model.responses_request import responses_call
+from sandstream_actors.model.retry import RetryPolicy, Sleep, with_retries
+from sandstream_actors.model.routes import Route, UnknownPrefix, resolve, routes_from_env
+from sandstream_actors.model.transport import Call, Connection, Received
 
 OnEvent = Callable[[bytes], None]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .interface import ModelCallError, ModelErrorKind
+from sandstream_actors.model.interface import ModelCallError, ModelErrorKind
 
 _RETRIED = frozenset({408, 409})
 _AUTH = frozenset({401, 403})

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from .interface import ModelCallError, ModelRequest
-from .transport import Call
+from sandstream_actors.model.interface import ModelCallError, ModelRequest
+from sandstream_actors.model.transport import Call
 
 _OPTION_NAMES = frozenset({"extra_headers", "extra_query", "extra_body"})
 _encode = msgspec.json.Encoder().encode

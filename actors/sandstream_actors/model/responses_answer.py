@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from .failures import malformed, stream_error
-from .interface import NO_JSON, ModelAnswer, ModelCallError, Usage, given
-from .transport import Received
+from sandstream_actors.model.failures import malformed, stream_error
+from sandstream_actors.model.interface import NO_JSON, ModelAnswer, ModelCallError, Usage, given
+from sandstream_actors.model.transport import Received
 
 OnEvent = Callable[[bytes], None]
 

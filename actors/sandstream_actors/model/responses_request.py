@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from .interface import NO_JSON, ModelCallError, ModelRequest, given
-from .request_body import make_call, named
-from .transport import Call
+from sandstream_actors.model.interface import NO_JSON, ModelCallError, ModelRequest, given
+from sandstream_actors.model.request_body import make_call, named
+from sandstream_actors.model.transport import Call
 
 FAKE_ID = "__fake_id__"
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from .interface import ModelCallError
+from sandstream_actors.model.interface import ModelCallError
 
 logger = logging.getLogger(__name__)
 

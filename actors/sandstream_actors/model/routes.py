@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from .interface import ModelCallError
+from sandstream_actors.model.interface import ModelCallError
 
 Api = Literal["responses", "chat"]
 UnknownPrefix = Literal["error", "passthrough"]

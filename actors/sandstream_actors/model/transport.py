@@ -21,11 +21,11 @@ from typing import Any
 
 import msgspec
 
-from .failures import malformed, status_failure
-from .interface import ModelCallError
-from .pool import CALLS_PER_CLIENT, IDLE_S, ClientPool
-from .routes import Route, endpoint_of, is_official
-from .sse import SseParser
+from sandstream_actors.model.failures import malformed, status_failure
+from sandstream_actors.model.interface import ModelCallError
+from sandstream_actors.model.pool import CALLS_PER_CLIENT, IDLE_S, ClientPool
+from sandstream_actors.model.routes import Route, endpoint_of, is_official
+from sandstream_actors.model.sse import SseParser
 
 _DRAIN_S = 0.2
 _NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})

@@ -1,0 +1,164 @@
+"""The tree is the architecture: who may import whom, and how big a room may get."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = {
+    "sandstream_bus": ROOT / "bus" / "sandstream_bus",
+    "sandstream_actors": ROOT / "actors" / "sandstream_actors",
+    "sandstream": ROOT / "sandstream",
+}
+ARROWS = {
+    "sandstream_bus": {"sandstream_bus"},
+    "sandstream_actors": {"sandstream_bus", "sandstream_actors"},
+    "sandstream": {"sandstream_bus", "sandstream_actors", "sandstream"},
+}
+KEPT_TO = {
+    "nats": "sandstream_bus.",
+    "nkeys": "sandstream_bus.",
+    "openai": "sandstream_actors.model.",
+    "httpx": "sandstream_actors.model.",
+    "opentelemetry": "sandstream_actors.tracing.",
+    "aiosqlite": "sandstream_actors.tracing.",
+    "docker": "sandstream_providers.docker.",
+    "daytona": "sandstream_providers.daytona.",
+    "e2b": "sandstream_providers.e2b.",
+}
+"""A foreign package and the only place of ours that may import it."""
+
+MAX_LINES = 500
+MAX_LINES_OF_TESTS = 700  # lists of cases, read one at a time
+LONG_FOR_A_REASON = {
+    "sandstream/tool.py": "one decorator with overloads for each way to call it",
+}
+ROOMS = ["bus", "actors", "sandstream", "sandstream/testing", "tests", "examples", "benchmarks"]
+SCREEN_LINES = 60
+
+
+class Import(NamedTuple):
+    module: str
+    name: str
+    line: int
+    at_run_time: bool
+    """Executed when the module is imported: not for type checkers only, not inside a function."""
+
+
+def _modules() -> dict[str, Path]:
+    found = {}
+    for folder in FOLDERS.values():
+        for file in folder.rglob("*.py"):
+            parts = file.relative_to(folder.parent).with_suffix("").parts
+            found[".".join(parts).removesuffix(".__init__")] = file
+    return found
+
+
+MODULES = _modules()
+
+
+def _imports(file: Path) -> Iterator[Import]:
+    yield from _imports_below(ast.parse(file.read_text()), at_run_time=True)
+
+
+def _imports_below(node: ast.AST, *, at_run_time: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(alias.name, "", child.lineno, at_run_time)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, f"line {child.lineno}: imports are absolute here"
+            for alias in child.names:
+                yield Import(child.module or "", alias.name, child.lineno, at_run_time)
+        elif isinstance(child, ast.Call) and ast.unparse(child.func) == "importlib.import_module":
+            if isinstance(child.args[0], ast.Constant):
+                yield Import(str(child.args[0].value), "", child.lineno, False)
+        else:
+            deferred = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            typing_only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+            yield from _imports_below(
+                child, at_run_time=at_run_time and not deferred and not typing_only
+            )
+
+
+def _wrong_imports(allowed: dict[str, set[str]]) -> list[str]:
+    wrong = []
+    for module, file in MODULES.items():
+        may = allowed[module.partition(".")[0]]
+        for found in _imports(file):
+            target = found.module.partition(".")[0]
+            if target.startswith("sandstream") and target not in may:
+                wrong.append(f"{file.relative_to(ROOT)}:{found.line} imports {found.module}")
+    return wrong
+
+
+def test_arrows_point_one_way() -> None:
+    assert _wrong_imports(ARROWS) == []
+
+
+def test_foreign_packages_stay_in_their_seam() -> None:
+    wrong = []
+    for module, file in MODULES.items():
+        for found in _imports(file):
+            seam = KEPT_TO.get(found.module.partition(".")[0])
+            if seam is not None and not f"{module}.".startswith(seam):
+                wrong.append(f"{file.relative_to(ROOT)}:{found.line} imports {found.module}")
+    assert wrong == []
+
+
+def test_the_model_seam_is_the_only_way_to_the_vendor() -> None:
+    """The seam's own modules know it; the rest of the actors see only its interface."""
+    knowing = {
+        module
+        for module, file in MODULES.items()
+        if any(found.module.partition(".")[0] == "openai" for found in _imports(file))
+    }
+    assert knowing, "nobody imports openai: has the seam moved? Then KEPT_TO must say so."
+
+
+def test_no_import_cycles() -> None:
+    graph: dict[str, set[str]] = {}
+    for module, file in MODULES.items():
+        needs = graph.setdefault(module, set())
+        for found in _imports(file):
+            submodule = f"{found.module}.{found.name}"
+            target = submodule if submodule in MODULES else found.module
+            if found.at_run_time and target in MODULES and target != module:
+                needs.add(target)
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as cycle:
+        pytest.fail(f"import cycle: {' -> '.join(cycle.args[1])}")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_each_room_says_what_it_is_for(room: str) -> None:
+    readme = ROOT / room / "README.md"
+    assert readme.is_file(), f"{room}/ needs a README.md: what it is for, what it must not know"
+    assert len(readme.read_text().splitlines()) <= SCREEN_LINES, f"{room}/README.md: one screen"
+
+
+def test_files_stay_readable() -> None:
+    """A longer file needs a reason, in LONG_FOR_A_REASON."""
+    limits = dict.fromkeys(MODULES.values(), MAX_LINES)
+    for folder in ("examples", "docs"):
+        limits |= dict.fromkeys((ROOT / folder).rglob("*.py"), MAX_LINES)
+    limits |= dict.fromkeys((ROOT / "benchmarks").glob("*.py"), MAX_LINES)
+    limits |= dict.fromkeys((ROOT / "tests").rglob("*.py"), MAX_LINES_OF_TESTS)
+    long = {
+        name: lines
+        for file, limit in limits.items()
+        if (lines := len(file.read_text().splitlines())) > limit
+        and (name := file.relative_to(ROOT).as_posix()) not in LONG_FOR_A_REASON
+    }
+    assert long == {}
+
+
+def test_reasons_name_files_that_exist() -> None:
+    assert [name for name in LONG_FOR_A_REASON if not (ROOT / name).is_file()] == []
