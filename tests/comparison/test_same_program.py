@@ -1,0 +1,138 @@
+"""The same program on both: `openai-agents` and Sandstream, against the same scripted model.
+
+Each SDK runs all programs in one process of its own. What is compared: the requests on the wire,
+new items, stream events, final outputs, errors and usage. `differences.py` lists what may differ.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comparison.differences import EXPECTED, differences, normalised, told
+from comparison.peer import peer_python
+from comparison.program import PROGRAMS, load
+from sandstream import testing
+from sandstream.testing import Request, Script, read_journal, script_for
+
+pytestmark = pytest.mark.timeout(600)  # the first run installs the peer
+
+load()
+TESTS = Path(__file__).resolve().parents[1]
+_SENT_HEADERS = ("x-test-header", "accept", "content-type")
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What each SDK did: SDK -> program -> report."""
+    return observe_both(tmp_path_factory.mktemp("comparison"))
+
+
+def observe_both(folder: Path) -> dict[str, dict[str, Any]]:
+    interpreters = {"agents": peer_python(), "sandstream": Path(sys.executable)}
+    script = Script(
+        conversations=tuple(
+            script_for(f"<{name}>", program.script(testing), name=name)
+            for name, program in PROGRAMS.items()
+        )
+    )
+    (folder / "script.json").write_bytes(script.to_json())
+    with scripted_model(folder, "agents") as theirs, scripted_model(folder, "sandstream") as ours:
+        urls = {"agents": theirs, "sandstream": ours}
+        drivers = {
+            sdk: start_driver(python, sdk, urls[sdk], folder)
+            for sdk, python in interpreters.items()
+        }
+        for sdk, driver in drivers.items():
+            output, _ = driver.communicate(timeout=300)
+            assert driver.returncode == 0, f"the {sdk} driver failed:\n{output}"
+    return {sdk: read_reports(folder, sdk) for sdk in interpreters}
+
+
+@contextmanager
+def scripted_model(folder: Path, sdk: str) -> Iterator[str]:
+    ready = folder / f"{sdk}.ready"
+    arguments = {"script": folder / "script.json", "journal": folder / f"{sdk}.journal"}
+    options = [f"--{name}={value}" for name, value in arguments.items()]
+    command = [sys.executable, "-m", "sandstream.testing.server", *options, f"--ready-file={ready}"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        try:
+            until = time.monotonic() + 20
+            while not ready.exists():
+                assert server.poll() is None and time.monotonic() < until
+                time.sleep(0.01)
+            yield ready.read_text()
+        finally:
+            server.send_signal(signal.SIGTERM)
+
+
+def start_driver(python: Path, sdk: str, url: str, folder: Path) -> subprocess.Popen[str]:
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OPENAI_", "SANDSTREAM_", "NATS_", "PYTHON"))
+    }
+    environment |= {"PYTHONPATH": str(TESTS), "SANDSTREAM_HOME": str(folder / "home")}
+    out = f"--out={folder / sdk}.json"
+    return subprocess.Popen(
+        [str(python), "-m", "comparison.driver", sdk, f"--base-url={url}", out],
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def read_reports(folder: Path, sdk: str) -> dict[str, Any]:
+    reports: dict[str, Any] = json.loads((folder / f"{sdk}.json").read_text())
+    for report in reports.values():
+        report["requests"] = []
+    for request in read_journal(folder / f"{sdk}.journal"):
+        name = request.conversation or next(
+            (name for name in PROGRAMS if f"<{name}>" in request.text), None
+        )
+        assert name is not None, f"a request of {sdk} belongs to no program: {request}"
+        reports[name]["requests"].append(sent(request))
+    return {name: normalised(report) for name, report in reports.items()}
+
+
+def sent(request: Request) -> dict[str, Any]:
+    headers = {name: request.headers.get(name) for name in _SENT_HEADERS}
+    return {
+        "path": request.path,
+        "headers": headers,
+        "body": request.body,
+        "answered": request.step,
+        "refused": request.problem,
+    }
+
+
+def found_in(reports: dict[str, dict[str, Any]], name: str) -> dict[str, tuple[Any, Any]]:
+    return differences(reports["agents"][name], reports["sandstream"][name])
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_same_program(name: str, reports: dict[str, dict[str, Any]]) -> None:
+    unexpected = {
+        path: values
+        for path, values in found_in(reports, name).items()
+        if not any(row.covers(name, path) for row in EXPECTED)
+    }
+    assert not unexpected, f"{name} differs:\n{told(unexpected)}"
+
+
+def test_every_expected_difference_is_still_one(reports: dict[str, dict[str, Any]]) -> None:
+    found = [(name, path) for name in PROGRAMS for path in found_in(reports, name)]
+    gone = [row for row in EXPECTED if not any(row.covers(*where) for where in found)]
+    assert not gone, f"these differences are gone; take them out of the table: {gone}"
