@@ -24,7 +24,6 @@ from nats.aio.msg import Msg
 from nats.errors import (
     ConnectionClosedError,
     ConnectionDrainingError,
-    MaxPayloadError,
     OutboundBufferLimitError,
 )
 
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ACK_TIMEOUT_S = 2.0
+REFUSED_PATIENCE_S = 2.0
+"""How long a first connection waits for a server that is not there yet."""
 PUBLISH_BUDGET_S = 30.0
 _WRONG_SEQUENCE = {10071, 10164}
 _STORE_FULL = {10047, 10023, 10077, 10122}
@@ -77,11 +78,29 @@ class PubAck(msgspec.Struct):
     error: _ApiError | None = None
 
 
-class _Disconnected(Exception):
-    """The connection broke while a reply was awaited."""
-
-
 _decode_ack = msgspec.json.Decoder(PubAck).decode
+
+
+class _Client(NatsClient):
+    """Does not die of a subject that is not UTF-8: anybody may publish one. And parses headers
+    quicker: nats-py's own way took a tenth of a turn's CPU.
+    """
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg:
+        readable = subject.decode("utf-8", "replace").encode()
+        message: Msg = super()._build_message(sid, readable, reply, data, headers)
+        return message
+
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        parsed: dict[str, str] = {}
+        for line in raw.decode("utf-8", "replace").split("\r\n"):
+            name, colon, value = line.partition(":")
+            if colon:
+                parsed[name] = value.strip()
+        return parsed
 
 
 class _Subscription:
@@ -116,7 +135,7 @@ class Connection:
     def __init__(self, options: ConnectOptions, reviver: ServerReviver | None) -> None:
         self._options = options
         self._reviver = reviver
-        self._client: NatsClient = NatsClient()
+        self._client: NatsClient = _Client()
         self._subscriptions: set[_Subscription] = set()
         self._replies: dict[int, tuple[str, Callable[[Msg | BaseException], None]]] = {}
         self._next_reply = 0
@@ -280,6 +299,9 @@ class Connection:
     ) -> None:
         if not self.is_connected:
             raise BusUnavailable(f"not connected to {self.url}")
+        size = len(data) + _header_bytes(headers)
+        if size > self.max_payload_bytes:  # beyond it the server would hang up
+            raise PayloadTooLarge(f"the message for {subject}", size, self.max_payload_bytes)
         try:
             # nats-py writes into the headers it is given: hand it a copy
             await self._client.publish(
@@ -288,10 +310,6 @@ class Connection:
                 reply=f"{self._inbox}.{number}",
                 headers=dict(headers) if headers else None,
             )
-        except MaxPayloadError as error:
-            raise PayloadTooLarge(
-                f"the message for {subject}", len(data), self.max_payload_bytes
-            ) from error
         except (ConnectionClosedError, ConnectionDrainingError, OutboundBufferLimitError) as error:
             raise BusUnavailable(f"not connected to {self.url}: {error}") from error
 
@@ -354,12 +372,20 @@ class Connection:
     # --- supervision ---------------------------------------------------------------------------
 
     async def _build_client(self, *, first: bool) -> None:
-        client = NatsClient()
+        client = _Client()
+        began = time.monotonic()
+        connecting = True
+
+        async def on_error(error: Exception) -> None:
+            await self._on_error(error)
+            if connecting and _is_hopeless(error, time.monotonic() - began):
+                raise error  # nats-py would try for ever; once it is connected nothing may raise
+
         try:
             async with asyncio.timeout(self._options.connect_timeout_s):
                 await client.connect(
                     **self._options.client_arguments(),
-                    error_cb=self._on_error,
+                    error_cb=on_error,
                     disconnected_cb=self._on_disconnect,
                     reconnected_cb=self._on_reconnected,
                     closed_cb=self._on_closed,
@@ -376,6 +402,7 @@ class Connection:
                 f"cannot connect to NATS at {self.url}: {self.last_error or error!r}. "
                 "Start the server, or check NATS_URL and the credentials (see `sandstream doctor`)."
             ) from error
+        connecting = False
         self._client = client
         self._inbox = client.new_inbox()
         replies = _Subscription(self, self._inbox + ".*", self._on_reply)
@@ -384,17 +411,20 @@ class Connection:
             for subscription in tuple(self._subscriptions):
                 await subscription.attach(client)
         self._connected.set()
+        self._watch_reader()
 
     async def _on_error(self, error: Exception) -> None:
         self.last_error = f"{type(error).__name__}: {error}"
         logger.debug("nats error", extra={"error": self.last_error})
         if match := _DENIED.search(str(error)):
-            denied = PermissionDenied(
-                f"the server forbids publishing to {match.group(1)}: this user lacks the permission"
-            )
             for subject, on_reply in tuple(self._replies.values()):
-                if subject == match.group(1):
-                    on_reply(denied)
+                if subject.lower() == match.group(1).lower():  # nats-py lowers what it reports
+                    on_reply(
+                        PermissionDenied(
+                            f"the server forbids publishing to {subject}: "
+                            "this user lacks the permission"
+                        )
+                    )
 
     async def _on_disconnect(self) -> None:
         self._connected.clear()
@@ -404,9 +434,26 @@ class Connection:
 
     async def _on_reconnected(self) -> None:
         self._connected.set()
+        self._watch_reader()
         self.reconnects += 1
         for callback in tuple(self._on_reconnect):
             self._spawn(_run_callback(callback))
+
+    def _watch_reader(self) -> None:
+        """An error in nats-py's read loop leaves a client that looks connected and hears nothing:
+        close it, which leads to a new one.
+        """
+        client = self._client
+
+        def ended(reader: asyncio.Task[None]) -> None:
+            if reader.cancelling():
+                return  # the event loop ends, and all tasks with it
+            if reader is client._reading_task and client.is_connected and not self._closing:
+                logger.error("the client stopped reading; it is replaced")
+                self._spawn(client.close())
+
+        if client._reading_task is not None:
+            client._reading_task.add_done_callback(ended)
 
     async def _on_closed(self) -> None:
         self._connected.clear()
@@ -449,11 +496,26 @@ class Connection:
         task.add_done_callback(self._tasks.discard)
 
 
+def _is_hopeless(error: Exception, after_s: float) -> bool:
+    """Is it in vain to try to connect once more?"""
+    if "authorization" in str(error).lower() or "authentication" in str(error).lower():
+        return True
+    refused = isinstance(error, OSError) and not isinstance(error, TimeoutError)
+    return refused and after_s > REFUSED_PATIENCE_S
+
+
 async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
     try:
         await callback()
     except Exception:
         logger.exception("a reconnect callback failed")
+
+
+def _header_bytes(headers: dict[str, str] | None) -> int:
+    """The size of headers on the wire, which counts towards the payload."""
+    if not headers:
+        return 0
+    return 14 + sum(4 + len(key.encode()) + len(value.encode()) for key, value in headers.items())
 
 
 def _publish_error(error: _ApiError, subject: str) -> BusError:
