@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sandstream_bus.log import RunLog
+from sandstream_bus.messages import RunEvent
 from sandstream_bus.subjects import RunId
 
 from sandstream_actors.run_state import RunState
@@ -18,7 +19,7 @@ from sandstream_actors.run_state import RunState
 class StateCache:
     """Loads states, brings them up to date, forgets the least recently used."""
 
-    def __init__(self, log: RunLog, capacity: int = 1024) -> None:
+    def __init__(self, log: RunLog, capacity: int = 512) -> None:
         self.log = log
         self._capacity = capacity
         self._states: OrderedDict[RunId, RunState] = OrderedDict()
@@ -34,6 +35,18 @@ class StateCache:
             return state
         state.fold(await self.log.read(run, after=state.last_seq))
         self._keep(state)
+        return state
+
+    def begin(
+        self, run: RunId, sequence: int, first: RunEvent, traceparent: str | None
+    ) -> RunState:
+        """The state of a run from its first event, without reading the log."""
+        state = self._states.get(run)
+        if state is None:
+            state = RunState(run)
+            state.traceparent = traceparent
+            state.apply(sequence, first)
+            self._keep(state)
         return state
 
     def drop(self, run: RunId) -> None:

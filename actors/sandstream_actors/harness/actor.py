@@ -17,7 +17,7 @@ from sandstream_bus.connection import CoreMessage
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import MessageError
-from sandstream_bus.headers import caused_by
+from sandstream_bus.headers import TRACEPARENT, caused_by
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import (
     CallRequested,
@@ -123,11 +123,13 @@ class Harness:
 
     async def _advance(self, run: RunId, delivery: Delivery) -> None:
         """Do what the run needs, step by step, until it has to wait for somebody else."""
-        state = await self._states.load(run, upto=delivery.sequence)
+        state = await self._state(run, delivery)
         while state.started is not None and state.pool == self.pool:
             step = next_step(state)
             match step:
                 case Wait():
+                    if state.done is not None:
+                        self._states.drop(run)
                     return
                 case Finish():
                     await self._append(state, "done", step.done, f"done{state.dones}", delivery)
@@ -141,9 +143,19 @@ class Harness:
                 case RearmTimer():
                     if state.trigger == delivery.sequence:
                         await self._arm_retry(state, delivery)
+                    self._states.drop(run)  # it may wait for long, and waiting costs nothing
                     return
                 case _:
                     assert_never(step)
+
+    async def _state(self, run: RunId, delivery: Delivery) -> RunState:
+        is_start = self._bus.subjects.parse_run(delivery.subject).kind == "start"
+        if is_start and delivery.deliveries == 1:
+            # the run's first event, written under compare-and-set: nothing can be before it
+            event = await self._bus.codec.run_event(delivery.data)
+            traceparent = delivery.headers.get(TRACEPARENT)
+            return self._states.begin(run, delivery.sequence, event, traceparent)
+        return await self._states.load(run, upto=delivery.sequence)
 
     # --- effects -------------------------------------------------------------------------------
 
