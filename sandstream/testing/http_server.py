@@ -83,19 +83,19 @@ Handler = Callable[[HttpRequest], Reply]
 
 
 class HttpServer:
-    """Listens on loopback. Whoever calls `start` calls `stop`, on the same loop."""
+    """Listens, on loopback unless told otherwise. Whoever calls `start` calls `stop`, on the same loop."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._connections: set[_Connection] = set()
         self._server: asyncio.Server | None = None
 
-    async def start(self, port: int = 0) -> int:
+    async def start(self, port: int = 0, host: str = "127.0.0.1") -> int:
         """Begin to listen and return the port."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: _Connection(self._handler, self._connections, loop),
-            host="127.0.0.1",
+            host=host,
             port=port,
             backlog=1024,
         )

@@ -36,6 +36,7 @@ class ScriptedModel:
         default: Conversation | Sequence[Step] | None = None,
         strict: bool = True,
         port: int = 0,
+        host: str = "127.0.0.1",
         journal_path: str | os.PathLike[str] | None = None,
         bodies: bool = True,
         models: Sequence[str] = ("scripted",),
@@ -47,6 +48,7 @@ class ScriptedModel:
         )
         self._strict = strict
         self._asked_port = port
+        self._host = host
         self._port: int | None = None
         self._journal = Journal(journal_path, bodies=bodies)
         self._endpoints = Endpoints(script, self._journal, tuple(models))
@@ -62,6 +64,7 @@ class ScriptedModel:
         *,
         strict: bool = True,
         port: int = 0,
+        host: str = "127.0.0.1",
         journal_path: str | os.PathLike[str] | None = None,
         bodies: bool = True,
     ) -> "ScriptedModel":
@@ -72,6 +75,7 @@ class ScriptedModel:
             default=script.default,
             strict=strict,
             port=port,
+            host=host,
             journal_path=journal_path,
             bodies=bodies,
         )
@@ -113,7 +117,7 @@ class ScriptedModel:
             raise ScriptError("the script was not followed:\n  " + "\n  ".join(problems))
 
     async def __aenter__(self) -> Self:
-        self._port = await self._server.start(self._asked_port)
+        self._port = await self._server.start(self._asked_port, self._host)
         return self
 
     async def __aexit__(
@@ -154,7 +158,7 @@ class ScriptedModel:
             self._loop = asyncio.get_running_loop()
             self._stopping = asyncio.Event()
             try:
-                self._port = await self._server.start(self._asked_port)
+                self._port = await self._server.start(self._asked_port, self._host)
             except OSError as refused:
                 failure.append(refused)
                 return

@@ -23,6 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--script", type=Path, required=True, help="JSON of Script.to_json()")
     parser.add_argument("--port", type=int, default=0, help="0 picks a free one")
+    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 in a container")
     parser.add_argument("--journal", type=Path, help="append every request as a JSON line")
     parser.add_argument("--no-bodies", action="store_true", help="journal without request bodies")
     parser.add_argument("--ready-file", type=Path, help="write the base URL here when listening")
@@ -38,6 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         script,
         strict=options.strict,
         port=options.port,
+        host=options.host,
         journal_path=options.journal,
         bodies=not options.no_bodies,
     )

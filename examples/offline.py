@@ -1,0 +1,28 @@
+"""A model for those without a key. Your own programs do not need this file.
+
+With OPENAI_API_KEY or OPENAI_BASE_URL set, it does nothing and the example talks to that model.
+Otherwise a scripted server on loopback, over real HTTP, answers with the given steps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sandstream.testing import ScriptedModel
+from sandstream.testing.steps import Step
+
+
+@contextmanager
+def model_or_script(*steps: Step) -> Iterator[None]:
+    """Answer a conversation with these steps, unless there is a real model."""
+    if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
+        yield
+        return
+    with ScriptedModel(default=steps, strict=False) as scripted:
+        os.environ["OPENAI_BASE_URL"] = scripted.base_url
+        try:
+            yield
+        finally:
+            del os.environ["OPENAI_BASE_URL"]
