@@ -48,7 +48,7 @@ REFUSED_PATIENCE_S = 2.0
 """How long a first connection waits for a server that is not there yet."""
 PUBLISH_BUDGET_S = 30.0
 _WRONG_SEQUENCE = {10071, 10164}
-_STORE_FULL = {10047, 10023, 10077, 10122}
+_STORE_FULL = {10002, 10047, 10023, 10077, 10122}
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 CoreMessage = Msg

@@ -192,6 +192,6 @@ async def _api(
 
 def _topology_error(call: str, info: dict[str, Any]) -> BusError:
     text = f"{call}: {info.get('description')} (JetStream error {info.get('err_code')})"
-    if info.get("err_code") in (10047, 10023):
+    if info.get("err_code") in (10002, 10047, 10023):
         return StoreFull(f"{text}. Free disk space or raise JetStream's limits.")
     return TopologyError(text)

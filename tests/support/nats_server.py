@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -38,6 +39,10 @@ class NatsServer:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def options(self, **changes: Any) -> ConnectOptions:
         return ConnectOptions(**({"servers": [self.url]} | changes))
@@ -96,6 +101,7 @@ class NatsServer:
         """Let it hang without closing its connections."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)  # returns when it has stopped
 
     def resume(self) -> None:
         assert self._process is not None
