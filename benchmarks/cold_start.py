@@ -14,7 +14,7 @@ from sandstream.testing import Script, script_for, text
 
 def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
     base_url = lab.model(Script(default=script_for("", [text("done").forever()])))
-    repetitions = 1 if quick else 5
+    repetitions = 1 if quick else 4
     warm_home = lab.home()
     took: dict[str, list[float]] = {"new": [], "running": [], "agents": []}
     for repetition in range(-1, repetitions):

@@ -50,7 +50,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
         for side in sides:
             side.at_once(20, lab.model_pids)
             side.values = _Side("", side.program, []).values
-        for _ in range(repetitions):
+        for _ in range(repetitions if loop == loops[0] else repetitions - 1):
             for side in sides:
                 side.at_once(runs, lab.model_pids)
         lab.close_programs()
