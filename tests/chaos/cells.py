@@ -1,0 +1,104 @@
+"""The matrix: which process dies, where, and in which kind of run."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from chaos.scenarios import LARGE, LIMITED, PLAIN, SHORT, Scenario
+
+Where = Literal["harness", "worker", "script"]
+
+
+class Cell(NamedTuple):
+    """Kill at the ``count``-th passing of ``point`` in a process of kind ``where``: that process
+    itself, or the server.
+    """
+
+    where: Where
+    point: str
+    count: int = 1
+    victim: Literal["self", "server"] = "self"
+    scenario: Scenario = PLAIN
+
+    @property
+    def name(self) -> str:
+        dead = "" if self.victim == "self" else f"{self.victim}-"
+        return f"{dead}{self.where}-{self.point}-{self.count}-{self.scenario.name}"
+
+    @property
+    def slug(self) -> str:
+        return self.name.replace(".", "_").removesuffix(f"-{self.scenario.name}")
+
+
+_HARNESS = (
+    "received",
+    "before_start",
+    "after_start",
+    "before_model",
+    "before_commit",
+    "after_commit",
+    "before_dispatch",
+    "after_dispatch",
+    "before_done",
+    "after_done",
+    "before_ack",
+    "after_ack",
+)
+_TOOLS = (
+    "received",
+    "before_claim",
+    "started",
+    "before_invoke",
+    "after_invoke",
+    "published",
+    "before_ack",
+    "after_ack",
+)
+_TIMERS = ("harness.before_timer", "harness.after_timer")
+_OBJECTS = ("objects.before_chunks", "objects.before_meta", "objects.after_meta")
+_PUBLISH = ("bus.before_publish", "bus.after_publish")
+
+
+def deployed_cells() -> list[Cell]:
+    """Two replicas of each actor; one of one kind, or the server, dies."""
+    cells = [Cell("harness", f"harness.{point}") for point in _HARNESS]
+    cells += [Cell("worker", f"tools.{point}") for point in _TOOLS]
+    cells += [Cell("worker", "tools.after_invoke", 4), Cell("harness", "harness.received", 7)]
+    cells += [Cell("harness", point, scenario=LIMITED) for point in _TIMERS]
+    cells += [Cell("worker", point, scenario=LARGE) for point in _OBJECTS]
+    cells += [Cell("worker", f"worker.{when}_register") for when in ("before", "after")]
+    cells += [Cell("harness", point, count) for point in _PUBLISH for count in (3, 6)]
+    return cells
+
+
+def server_cells() -> list[Cell]:
+    """The server dies exactly when an actor is about to publish or has just done so."""
+    points = [Cell("harness", f"harness.{point}", victim="server") for point in _HARNESS]
+    points += [Cell("worker", f"tools.{point}", victim="server") for point in _TOOLS]
+    points += [Cell("harness", point, 1, "server", LIMITED) for point in _TIMERS]
+    points += [Cell("worker", point, 1, "server", LARGE) for point in _OBJECTS]
+    points += [
+        Cell(where, point, count, "server")
+        for where in ("harness", "worker")
+        for point in _PUBLISH
+        for count in (2, 5)
+    ]
+    return points
+
+
+PUBLISHES_OF_SHORT = 15
+"""How many messages the script publishes in one short run: its start to its end."""
+
+
+def script_cells() -> list[Cell]:
+    """A script with everything in its process is killed before and after each of its publishes."""
+    cells = [
+        Cell("script", point, count, scenario=SHORT)
+        for point in _PUBLISH
+        for count in range(1, PUBLISHES_OF_SHORT + 1)
+    ]
+    cells += [Cell("script", f"runner.{when}_start") for when in ("before", "after")]
+    cells += [Cell("script", f"tools.{point}", 3) for point in ("started", "after_invoke")[1:]]
+    cells += [Cell("script", "tools.started", 2), Cell("script", "harness.before_commit", 2)]
+    cells += [Cell("script", point, scenario=LIMITED) for point in _TIMERS]
+    return cells

@@ -1,0 +1,201 @@
+"""A deployed system in one directory: a server of its own, replicas of the actors, an observer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+
+from chaos.evidence import Effect, read_ledger
+from chaos.processes import Program
+from sandstream_bus.consumer import Delivery
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import RunDone
+from sandstream_bus.runtime import Worker
+from sandstream_bus.subjects import RunId
+from sandstream_bus.topology import ConsumerSpec
+from support.nats_server import NatsServer
+
+from sandstream.client import Client
+from sandstream.settings import Settings
+
+
+class Fleet:
+    """Owns everything it starts; leave the context and all of it is gone."""
+
+    def __init__(self, directory: Path, model_url: str) -> None:
+        self.directory = directory
+        self.ledger = directory / "ledger.jsonl"
+        self.server = NatsServer(directory / "nats")
+        self.server_kills = 0
+        self.replicas: dict[str, list[Program]] = {"harness": [], "worker": []}
+        self.seen: dict[int, tuple[str, int, bytes]] = {}
+        """Every message that the server delivered to the observer: subject, time, body."""
+        self._model_url = model_url
+        self._programs: list[Program] = []
+        self._keeper: asyncio.Task[None] | None = None
+        self._news = asyncio.Condition()
+
+    async def __aenter__(self) -> Fleet:
+        self.directory.mkdir(parents=True)
+        await asyncio.to_thread(self.server.start)
+        self._keeper = asyncio.ensure_future(self._keep_server())
+        try:
+            self.client = await Client.connect(
+                Settings(home=self.directory, nats=self.server.options())
+            )
+            await self._observe()
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.gather(*(program.kill() for program in self._programs))
+        if hasattr(self, "_observer"):
+            await self._observer.stop(0.0)
+        if hasattr(self, "client"):
+            await self.client.close()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        self.server.kill()
+
+    # --- processes -----------------------------------------------------------------------------
+
+    def env(self) -> dict[str, str]:
+        return {
+            **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+            "NATS_URL": self.server.url,
+            "SANDSTREAM_HOME": str(self.directory),
+            "OPENAI_BASE_URL": self._model_url,
+            "OPENAI_API_KEY": "none",
+            "CHAOS_LEDGER": str(self.ledger),
+        }
+
+    async def program(self, name: str, *arguments: str, **crash: object) -> Program:
+        stderr = self.directory / f"{len(self._programs):03}-{name}-{'-'.join(arguments[:1])}.log"
+        program = await Program.start(
+            name,
+            *arguments,
+            env=self.env(),
+            stderr=stderr,
+            **crash,  # type: ignore[arg-type]
+        )
+        self._programs.append(program)
+        return program
+
+    async def replica(self, kind: str, **crash: object) -> Program:
+        """Start one more replica; it is ready when this returns, or dead at its crash point."""
+        program = await self.program("actor", kind, **crash)
+        if await program.line() != "ready":
+            await program.wait(5)
+            if program.crashed_ns() is None:
+                raise AssertionError(f"{kind} did not start: {program.errors()}")
+        self.replicas[kind] = [one for one in self.replicas[kind] if one.is_running]
+        self.replicas[kind].append(program)
+        return program
+
+    async def replicas_of(self, **counts: int) -> None:
+        await asyncio.gather(
+            *(self.replica(kind) for kind, count in counts.items() for _ in range(count))
+        )
+
+    # --- the server ----------------------------------------------------------------------------
+
+    def kill_server(self) -> int:
+        """kill -9; it is started again at once. Returns when."""
+        at = time.time_ns()
+        os.kill(self.server.pid, signal.SIGKILL)
+        return at
+
+    async def _keep_server(self) -> None:
+        """Start the server again, on its port and its store, whenever it was killed."""
+        while True:
+            if not self.server.is_running:
+                self.server_kills += 1
+                await asyncio.to_thread(self.server.restart)
+                async with self._news:
+                    self._news.notify_all()
+            await asyncio.sleep(0.01)
+
+    # --- what the log says ---------------------------------------------------------------------
+
+    async def _observe(self) -> None:
+        bus = self.client.bus
+        prefix = bus.subjects.prefix
+        filters = [f"{prefix}.run.>", f"{prefix}.task.*", f"{prefix}.timer.>"]
+        spec = ConsumerSpec(name="observer", filters=filters)
+        self._observer = Worker(bus, spec, self._on_message, max_in_flight=512)
+        await self._observer.start()
+
+    async def _on_message(self, delivery: Delivery) -> None:
+        known = self.seen.setdefault(
+            delivery.sequence, (delivery.subject, delivery.time_ns, delivery.data)
+        )
+        assert known[2] == delivery.data, f"{delivery.sequence} changed"
+        async with self._news:
+            self._news.notify_all()
+
+    async def until(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
+        """Wait until something holds, looking at each new message and ten times a second."""
+        deadline = time.monotonic() + within_s
+        while not holds():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise AssertionError(f"{what}: not within {within_s} s")
+            async with self._news:
+                with_timeout = asyncio.timeout(min(left, 0.1))
+                try:
+                    async with with_timeout:
+                        await self._news.wait()
+                except TimeoutError:
+                    pass
+
+    def is_done(self, key: str) -> bool:
+        subject = self.client.bus.subjects.done(key)
+        return any(seen[0] == subject for seen in tuple(self.seen.values()))
+
+    def armed_ns(self, key: str) -> list[int]:
+        stem = f"{self.client.bus.subjects.prefix}.timer.{key}."
+        return [at for subject, at, _ in self.seen.values() if subject.startswith(stem)]
+
+    async def events(self, key: str) -> list[LogEvent]:
+        return await self.client.bus.log.read(RunId(key))
+
+    async def lost(self, key: str) -> list[str]:
+        """Events of the run that were seen in the log and are not there any more, or changed."""
+        stem = f"{self.client.bus.subjects.prefix}.run.{key}."
+        now = {event.sequence: event.stored.data for event in await self.events(key)}
+        return [
+            f"{key}: the event at {sequence} ({subject}) was lost"
+            for sequence, (subject, _, data) in self.seen.items()
+            if subject.startswith(stem) and now.get(sequence) != data
+        ]
+
+    async def all_done(self, keys: list[str], within_s: float) -> list[str]:
+        """Wait for the ends of runs; the keys of those that did not end in time."""
+        done = asyncio.gather(*(self._ended(key, within_s) for key in keys))
+        return [key for key, ended in zip(keys, await done, strict=True) if not ended]
+
+    async def _ended(self, key: str, within_s: float) -> bool:
+        try:
+            async with asyncio.timeout(within_s):
+                return isinstance(await self.client.wait(key), RunDone)
+        except TimeoutError:
+            return False
+
+    def effects(self, key: str) -> list[Effect]:
+        return [effect for effect in read_ledger(self.ledger) if effect.key == key]
+
+
+Work = Callable[[], Awaitable[None]]

@@ -1,0 +1,73 @@
+"""The agent of the chaos tests. Every time a tool runs it leaves a line in a file outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import Any
+
+from pydantic import BaseModel
+
+from sandstream import Agent, RunContextWrapper, function_tool
+from sandstream.tool_context import ToolContext
+
+
+class Receipt(BaseModel):
+    """The structured final output: validated by the tool host."""
+
+    total: int
+
+
+def _effect(ctx: ToolContext[dict[str, Any]], tool: str) -> None:
+    """Append one line, whole and on disk, so that it outlives whoever wrote it."""
+    line = {"key": ctx.context["key"], "tool": tool, "call": ctx.tool_call_id, "pid": os.getpid()}
+    ledger = os.open(os.environ["CHAOS_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(ledger, json.dumps(line).encode() + b"\n")
+        os.fsync(ledger)
+    finally:
+        os.close(ledger)
+
+
+@function_tool
+def note(ctx: ToolContext[dict[str, Any]], text: str) -> str:
+    """Write a note: may run again."""
+    _effect(ctx, "note")
+    return f"noted {text}"
+
+
+@function_tool(delivery="at_most_once")
+def charge(ctx: ToolContext[dict[str, Any]], cents: int) -> str:
+    """Charge the customer: never twice."""
+    _effect(ctx, "charge")
+    return f"charged {cents}"
+
+
+@function_tool
+async def slow(ctx: ToolContext[dict[str, Any]], seconds: float) -> str:
+    """Take a while: may run again."""
+    _effect(ctx, "slow")
+    await asyncio.sleep(seconds)
+    return "at last"
+
+
+@function_tool
+def big(ctx: ToolContext[dict[str, Any]], size: int) -> str:
+    """Return more than a message of the log may carry."""
+    _effect(ctx, "big")
+    return "x" * size
+
+
+def instructions(ctx: RunContextWrapper[dict[str, Any]], agent: Agent[Any]) -> str:
+    """Computed each turn, so each turn begins with a call of the tool host."""
+    return f"You serve {ctx.context['key']}."
+
+
+clerk = Agent(
+    name="clerk",
+    model="gpt-test",
+    instructions=instructions,
+    tools=[note, charge, slow, big],
+    output_type=Receipt,
+)

@@ -1,0 +1,46 @@
+"""What the model says in each kind of run, and what must therefore have happened."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sandstream.testing import Conversation, Step, error, script_for, structured, tool_calls
+
+Call = tuple[str, dict[str, object]]
+
+NOTE: Call = ("note", {"text": "hello"})
+CHARGE: Call = ("charge", {"cents": 500})
+SLOW: Call = ("slow", {"seconds": 1.2})
+BRISK: Call = ("slow", {"seconds": 0.2})
+BIG: Call = ("big", {"size": 200_000})
+TOTAL = 500
+
+
+class Scenario(NamedTuple):
+    """A run: the tool calls of each turn; the turn after the last of them ends it."""
+
+    name: str
+    turns: tuple[tuple[Call, ...], ...]
+    limited_turn: int | None = None
+    """The model answers 429 once before this turn's answer, with a wait that needs a timer."""
+
+    def conversation(self) -> Conversation:
+        steps: list[Step] = [tool_calls(*calls) for calls in self.turns]
+        steps.append(structured({"total": TOTAL}))
+        if self.limited_turn is not None:
+            steps.insert(self.limited_turn - 1, error(429, retry_after=RETRY_AFTER_S))
+        return script_for(f"[{self.name}]", steps, name=self.name)
+
+    def input(self, key: str) -> str:
+        return f"[{self.name}] {key}"
+
+
+RETRY_AFTER_S = 5.5
+
+SHORT = Scenario("short", ((NOTE, CHARGE),))
+PLAIN = Scenario("plain", ((NOTE, CHARGE, SLOW), (CHARGE, NOTE)))
+LIMITED = Scenario("limited", ((NOTE,), (CHARGE,)), limited_turn=2)
+LARGE = Scenario("large", ((BIG,), (CHARGE,)))
+LONG = Scenario("long", ((NOTE, CHARGE), (BRISK,), (CHARGE, NOTE, BRISK), (NOTE,), (CHARGE,)))
+MIDDLE = Scenario("middle", ((CHARGE, BRISK), (NOTE, NOTE, CHARGE), (BRISK,)))
+ALL = (SHORT, PLAIN, LIMITED, LARGE, LONG, MIDDLE)
