@@ -1,0 +1,223 @@
+"""What Sandstream does, in 20 seconds and without a key: `make demo`.
+
+Starts a private NATS server, two harness processes and a worker, gives them work, shows every
+message that goes over the bus, and kills processes while they work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from demo_screen import Screen
+
+from sandstream import Client
+from sandstream.testing import ScriptedModel, script_for, text, tool_call, tool_calls
+
+HERE = Path(__file__).resolve().parent
+THINKING_S = 1.2
+SCRIPTS = [
+    script_for(
+        "Walk",
+        [
+            tool_calls(
+                ("trail", {"start": "Alta", "end": "Bergset"}), ("weather", {"place": "Bergset"})
+            ).after(0.4),
+            text("Go: 14 km, about 5 hours, clear and cold. Take gloves and start by nine.")
+            .chunks(20, delta_delay_s=0.04)
+            .after(0.3),
+        ],
+    ),
+    script_for(
+        "Book",
+        [
+            tool_call("book_hut", {"place": "Bergset"}).after(0.3),
+            text("The hut at Bergset is booked for 40 EUR.").after(THINKING_S),
+        ],
+    ),
+]
+
+
+class Cast:
+    """The processes of the demo. Each is ended by its own handle."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+
+    async def start(self, name: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", "sandstream.cli", *arguments, "--json"]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        self._processes[name] = process
+        assert process.stdout is not None
+        if not await process.stdout.readline():
+            _, said = await process.communicate()
+            raise RuntimeError(f"{name} did not start:\n{said.decode()}")
+        shown = " ".join(["sandstream", *arguments]).replace(str(HERE), "examples")
+        self._screen.good(f"{name:14} pid {process.pid:<8} {shown}")
+
+    async def kill(self, name: str) -> int:
+        """kill -9"""
+        process = self._processes.pop(name)
+        process.kill()
+        await process.communicate()
+        return process.pid
+
+    async def stop(self) -> None:
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            await process.communicate()
+
+
+@asynccontextmanager
+async def shown(client: Client, screen: Screen) -> AsyncIterator[None]:
+    """Show every task, every event and every delta, as anybody on the bus could see them."""
+    subscriptions = [
+        await client.bus.connection.subscribe(
+            subject, lambda message: screen.message(message.subject, message.data)
+        )
+        for subject in ("sandstream.task.*", "sandstream.run.>", "sandstream.live.*.delta")
+    ]
+    yield
+    for subscription in subscriptions:
+        await subscription.close()
+
+
+async def main() -> None:
+    began = time.monotonic()
+    screen = Screen()
+    with (
+        tempfile.TemporaryDirectory(prefix="sandstream-demo-") as home,
+        ScriptedModel(conversations=SCRIPTS, strict=False) as model,
+    ):
+        ledger = Path(home) / "ledger.txt"
+        _use(home, ledger, model.base_url)
+        cast = Cast(screen)
+        screen.scene(
+            "Sandstream: agents as actors on NATS JetStream",
+            "No framework object holds a run together. A run is a list of events in one durable "
+            "log; processes read the log, decide, and write to it. Here they are:",
+        )
+        async with await Client.connect() as client:
+            assert client._opened.server is not None
+            screen.good(f"{'nats-server':14} {client._opened.server.url}, private, with JetStream")
+            try:
+                await asyncio.gather(
+                    cast.start("harness one", "actor", "harness"),
+                    cast.start("harness two", "actor", "harness"),
+                    cast.start("worker", "worker", str(HERE / "demo_app.py")),
+                )
+                async with shown(client, screen):
+                    await walk(client, screen)
+                    await crash(client, screen, cast, model, ledger)
+            finally:
+                await cast.stop()
+            await summary(client, screen, model, ledger, time.monotonic() - began)
+
+
+def _use(home: str, ledger: Path, model_url: str) -> None:
+    """The environment of the demo and of its processes: nothing of the user's own."""
+    for name in list(os.environ):
+        if name.startswith(("OPENAI_", "NATS_", "SANDSTREAM_")):
+            del os.environ[name]
+    os.environ |= {
+        "SANDSTREAM_HOME": f"{home}/state",
+        "OPENAI_BASE_URL": model_url,
+        "DEMO_LEDGER": str(ledger),
+    }
+
+
+async def walk(client: Client, screen: Screen) -> None:
+    screen.scene(
+        "1. A task, and what goes over the bus",
+        "Every line is one message. The harness calls the model, the worker runs the tools; they "
+        "know of each other only what is written here.",
+    )
+    screen.columns()
+    run = await client.submit(
+        "guide", "Walk from Alta to Bergset tomorrow?", key="walk", stream=True
+    )
+    await client.wait(run)
+    await asyncio.sleep(0.1)  # let the last line be shown
+
+
+async def crash(
+    client: Client, screen: Screen, cast: Cast, model: ScriptedModel, ledger: Path
+) -> None:
+    screen.scene(
+        "2. kill -9, in the middle of a run",
+        "This one has an effect: it books a hut. When that is done and the model thinks about its "
+        "last words, every harness is killed.",
+    )
+    screen.columns()
+    asked = len(model.journal)
+    run = await client.submit("guide", "Book the hut at Bergset.", key="book")
+    await model.wait_for_requests(asked + 2)
+    pids = [await cast.kill("harness one"), await cast.kill("harness two")]
+    died = time.monotonic()
+    screen.alarm(f"kill -9 {pids[0]} {pids[1]}: both harness processes are gone")
+    events = await client.events(run)
+    screen.say(
+        f"Nobody works on the run now. It is {len(events)} events in the log. A new process, here "
+        "or on another machine, takes the turn when the dead one's lease (5 s) is over:"
+    )
+    await cast.start("harness three", "actor", "harness")
+    waiting = asyncio.ensure_future(client.wait(run))
+    while not waiting.done() and len(model.journal) < asked + 3:
+        left = max(0.0, 5.0 - (time.monotonic() - died))
+        note = f"the lease is over in {left:.1f} s" if left else "harness three takes the turn"
+        screen.overwrite(screen.paint("dim", note))
+        await asyncio.sleep(0.1)
+    screen.overwrite("")
+    await waiting
+    await asyncio.sleep(0.1)  # let the last line be shown
+    screen.good(f"the run is complete, and the hut was booked {bookings(ledger)} time(s)")
+
+
+def bookings(ledger: Path) -> int:
+    """What really happened, as the tool wrote it down."""
+    return ledger.read_text().count("booked Bergset")
+
+
+async def summary(
+    client: Client, screen: Screen, model: ScriptedModel, ledger: Path, took_s: float
+) -> None:
+    runs = await client.list()
+    answers = sum(run.turns for run in runs)
+    screen.scene(f"That was it, in {took_s:.0f} seconds")
+    screen.say(
+        f"{len(runs)} runs, {answers} model answers in the log, {len(model.journal)} model calls: "
+        "the one that died with its process was asked again. Tools ran once each. Waiting runs are "
+        "events in a log: they cost no memory. To go faster, start more processes."
+    )
+    screen.say("")
+    for command, meaning in (
+        ("python examples/01_hello_tools.py", "the names of the Agents SDK, durable"),
+        (
+            "python examples/03_survive_a_crash.py",
+            "a program that dies and goes on; start it twice",
+        ),
+        ("sandstream up examples/06_worker_app.py", "serve agents to any NATS client"),
+        ("sandstream --help", "run, submit, watch, runs, show, cancel, doctor"),
+        ("examples/README.md, README.md", "where to go from here"),
+    ):
+        screen.item(command, meaning)
+    if bookings(ledger) != 1 or any(run.status != "completed" for run in runs):
+        raise SystemExit("this is not what the demo promises; please report it")
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
