@@ -22,7 +22,7 @@ from nats.aio.msg import Msg
 from sandstream_bus import headers as h
 from sandstream_bus.connection import Connection
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import BusUnavailable
+from sandstream_bus.errors import BusError, BusUnavailable
 from sandstream_bus.topology import ConsumerSpec, Topology
 
 logger = logging.getLogger(__name__)
@@ -210,7 +210,10 @@ class PullLoop:
         del self._in_flight[delivery.sequence]
         if not self._in_flight:
             self._idle.set()
-        if not self._stopped and self._owed() + self._working() <= self._capacity // 2:
+        # Half of the free places without a pull: ask. (Not half of all: what takes long must not
+        # keep the others' places empty.)
+        owed = self._owed()
+        if not self._stopped and self._capacity - self._working() >= 2 * owed + (owed == 0):
             self._spawn(self._top_up())
 
     async def _handle(self, delivery: Delivery) -> None:
@@ -255,15 +258,17 @@ class PullLoop:
     async def _recover(self) -> None:
         """The consumer may be gone (deleted, or the store was lost): make it again."""
         await asyncio.sleep(0.2)
-        with contextlib.suppress(BusUnavailable):
+        try:
             await self._topology.ensure_consumer(self._connection, self._spec)
+        except BusError as error:  # the pull below is refused, which leads here again
+            logger.warning("cannot make the consumer", extra={"error": str(error)})
         await self._top_up()
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_HEARTBEAT_S)
             silent = time.monotonic() - self._last_heard > 2.5 * _HEARTBEAT_S
-            if silent and self._requests and self._connection.is_connected:
+            if silent and self._connection.is_connected:
                 await self._restart()
 
     async def _beat(self) -> None:
