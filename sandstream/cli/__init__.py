@@ -1,0 +1,1 @@
+"""The command line. Data on stdout, talk on stderr; each command is a module, imported on use."""

@@ -1,0 +1,36 @@
+"""``sandstream cancel``: stop a run."""
+
+from __future__ import annotations
+
+import argparse
+
+from sandstream.cli.exits import Exit
+from sandstream.cli.render import out
+from sandstream.cli.session import connected, events_of, put_json, run_async, say
+
+
+def main(arguments: argparse.Namespace) -> int:
+    return run_async(_cancel(arguments), debug=arguments.debug)
+
+
+async def _cancel(arguments: argparse.Namespace) -> int:
+    async with connected() as client:
+        await events_of(client, arguments.run)
+        before = await client.get(arguments.run)
+        after = await client.cancel(
+            arguments.run,
+            mode="after_turn" if arguments.after_turn else "immediate",
+            reason=arguments.reason,
+        )
+    if arguments.json:
+        put_json(after)
+    else:
+        out().line(after.status)
+    if before.status != "running":
+        say(f"run {after.run_id} had ended before: {after.status.replace('_', ' ')}")
+    elif after.status == "running" and arguments.after_turn:
+        say("it stops when its current turn is over")
+    elif after.status == "running":
+        say("it was asked to stop and has not answered yet; see `sandstream doctor`")
+        return Exit.TIMEOUT
+    return Exit.OK

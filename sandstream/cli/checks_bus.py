@@ -1,0 +1,158 @@
+"""What ``doctor`` asks the bus: reachable, JetStream, streams, harnesses, agents, parked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from sandstream_bus.bus import Bus
+from sandstream_bus.connect_options import ConnectOptions
+from sandstream_bus.connection import Connection
+from sandstream_bus.embedded import server_status
+from sandstream_bus.errors import SandstreamError
+from sandstream_bus.objects import Objects
+from sandstream_bus.statedir import StateDir
+from sandstream_bus.subjects import Subjects
+from sandstream_bus.topology import Topology
+
+from sandstream.cli.checks import Check, ok, problem, warning
+from sandstream.cli.render import size
+from sandstream.settings import Settings
+
+_NEEDED = (2, 12)
+
+
+async def check_bus(settings: Settings) -> list[Check]:
+    """Everything that needs a server. None is started."""
+    return [check async for check in _checks(settings)]
+
+
+async def _checks(settings: Settings) -> AsyncIterator[Check]:
+    options = settings.nats
+    if options is None:
+        check, options = await _private_server(settings)
+        yield check
+        if options is None:
+            return
+    try:
+        connection = await Connection.open(options)
+    except (SandstreamError, OSError, ValueError) as error:
+        yield problem("nats", f"{error}", "start the server, or mend NATS_URL and the credentials")
+        return
+    try:
+        yield ok("nats", f"connected to {connection.url.rpartition('@')[2]}")
+        yield _version(connection.server_version)
+        async for check in _jetstream(connection, settings):
+            yield check
+    finally:
+        await connection.close()
+
+
+async def _private_server(settings: Settings) -> tuple[Check, ConnectOptions | None]:
+    status = await server_status(settings.home)
+    record = StateDir.at(settings.home).read_record()
+    store = f"store {size(status.store_bytes)}"
+    if status.answering and record is not None:
+        use = "in use" if status.in_use else "idle"
+        found = f"private, pid {status.pid}, sync {status.sync}, {use}, {store}"
+        options = ConnectOptions(servers=[record.url], user=record.user, password=record.password)
+        return ok("server", found), options
+    if status.running:
+        return (
+            problem(
+                "server",
+                f"locked by pid {status.keeper_pid}, but it does not answer",
+                f"see {status.log_path}; if it hangs, end that process",
+            ),
+            None,
+        )
+    found = f"private, not running ({store}); it starts on first use"
+    return ok("server", found), None
+
+
+def _version(version: str) -> Check:
+    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2] if part.isdecimal())
+    if numbers < _NEEDED:
+        return problem(
+            "version",
+            f"nats-server {version}",
+            "2.12 or later is needed: waits and retries are scheduled messages, new in 2.12",
+        )
+    return ok("version", f"nats-server {version} (2.12 or later is needed)")
+
+
+async def _jetstream(connection: Connection, settings: Settings) -> AsyncIterator[Check]:
+    account = await _api(connection, "INFO")
+    if account is None or "error" in account:
+        yield problem("jetstream", "not enabled", "enable it: `jetstream {}` in nats.conf, or -js")
+        return
+    used = f"{size(account.get('storage', 0))} stored"
+    yield ok("jetstream", f"{used}, {account.get('streams', 0)} streams")
+    topology = Topology(Subjects(settings.prefix), settings.retention)
+    missing = [
+        name
+        for name in (topology.log, topology.agents, topology.parked)
+        if "error" in (await _api(connection, f"STREAM.INFO.{name}") or {"error": ""})
+    ]
+    if missing:
+        yield warning(
+            "streams",
+            f"not there yet: {', '.join(missing)}",
+            "they are made on first use: sandstream up",
+        )
+        return
+    yield ok("streams", f"{topology.log}, {topology.agents}, {topology.parked}")
+    yield await _harnesses(connection, topology)
+    async for check in _contents(connection, topology):
+        yield check
+
+
+async def _harnesses(connection: Connection, topology: Topology) -> Check:
+    answer = await _api(connection, f"CONSUMER.LIST.{topology.log}") or {}
+    found: list[str] = []
+    behind = 0
+    for consumer in answer.get("consumers") or []:
+        name = str(consumer.get("name", ""))
+        if not name.startswith("harness-") or name.startswith("harness-p-"):
+            continue  # p-…: the own pool of a Runner.run
+        behind += consumer.get("num_pending", 0)
+        if consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0):
+            found.append(name.removeprefix("harness-"))
+    if found:
+        return ok("harness", f"live in pool {', '.join(sorted(found))}")
+    waiting = f", {behind} messages wait" if behind else ""
+    return warning(
+        "harness",
+        f"none is live{waiting}",
+        "tasks wait for one: `sandstream up` or `actor harness`",
+    )
+
+
+async def _contents(connection: Connection, topology: Topology) -> AsyncIterator[Check]:
+    async def connect() -> Connection:
+        return connection
+
+    bus = Bus(connection, topology, Objects(topology.bucket, connect))
+    names = await bus.agents.names()
+    if names:
+        yield ok("agents", ", ".join(names))
+    else:
+        yield warning("agents", "none is registered", "sandstream worker app.py")
+    parked = await bus.parking.list()
+    if parked:
+        yield warning(
+            "parked", f"{len(parked)} messages", "look at them: sandstream parked; then redrive"
+        )
+    else:
+        yield ok("parked", "nothing")
+
+
+async def _api(connection: Connection, call: str) -> dict[str, Any] | None:
+    """One JetStream call, once; None without an answer."""
+    try:
+        reply = await connection.request(f"$JS.API.{call}", b"", timeout_s=3)
+    except (SandstreamError, TimeoutError):
+        return None
+    answer: dict[str, Any] = msgspec.json.decode(reply.data)
+    return answer

@@ -1,0 +1,41 @@
+"""The exit codes, and the errors that the command line itself raises. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What a command's exit code says. These never change."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    UNREACHABLE = 4
+    TIMEOUT = 5
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.OK: "ok",
+    Exit.FAILED: "the run failed or did not complete; doctor: there is a problem",
+    Exit.USAGE: "bad usage or bad input",
+    Exit.NOT_FOUND: "no such run, agent or parked message",
+    Exit.UNREACHABLE: "the bus cannot be reached",
+    Exit.TIMEOUT: "timeout",
+    Exit.INTERRUPTED: "interrupted",
+}
+
+
+class CliError(Exception):
+    """Ends the command with one line on stderr and this exit code."""
+
+    def __init__(self, exit_code: Exit, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def exit_of_status(status: str) -> Exit:
+    """The exit code of a run that ended so."""
+    return Exit.OK if status == "completed" else Exit.FAILED

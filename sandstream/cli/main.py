@@ -1,0 +1,102 @@
+"""The entry point: parse, import the one command that is asked for, turn errors into exit codes.
+
+Must stay light: ``--help`` and ``--version`` import nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.parser import build_parser
+
+_FLAGS = {
+    "nats_url": "NATS_URL",
+    "home": "SANDSTREAM_HOME",
+    "prefix": "SANDSTREAM_PREFIX",
+    "sync": "SANDSTREAM_SYNC",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    debug = bool(os.environ.get("SANDSTREAM_DEBUG", "").strip("0"))
+    try:
+        parser = build_parser()
+        arguments = parser.parse_args(argv)
+        debug = debug or getattr(arguments, "debug", False)
+        if arguments.command is None:
+            parser.print_help(sys.stderr)
+            return Exit.USAGE
+        code = _dispatch(arguments, debug)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_stdout()
+        return Exit.OK
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Exception as error:
+        if debug:
+            raise
+        return _explain(error)
+    return code
+
+
+def _dispatch(arguments: argparse.Namespace, debug: bool) -> int:
+    # The environment is where settings come from, here, in Runner and in child processes.
+    for flag, variable in _FLAGS.items():
+        value = getattr(arguments, flag, None)
+        if value is not None:
+            os.environ[variable] = value
+    arguments.debug = debug
+    command = importlib.import_module(f"sandstream.cli.{arguments.module}")
+    code: int = command.main(arguments)
+    return code
+
+
+def _explain(error: Exception) -> int:
+    """One line on stderr; the exit code."""
+    code, text = _verdict(error)
+    if text:
+        sys.stdout.flush()
+        sys.stderr.write(f"sandstream: {text}\n")
+    return code
+
+
+def _verdict(error: Exception) -> tuple[Exit, str]:
+    if isinstance(error, CliError):
+        return error.exit_code, str(error)
+    from sandstream_bus.embedded_errors import EmbeddedServerError, SyncInvalid
+    from sandstream_bus.errors import BusUnavailable, InvalidSubject, SandstreamError
+
+    from sandstream.exceptions import AgentsException, UserError
+
+    text = str(error)
+    code = getattr(error, "code", "")
+    if code == "run_not_found":
+        return Exit.NOT_FOUND, text
+    if isinstance(error, UserError | InvalidSubject | SyncInvalid):
+        return Exit.USAGE, text
+    if isinstance(error, BusUnavailable | EmbeddedServerError):
+        return Exit.UNREACHABLE, text
+    if isinstance(error, SandstreamError | AgentsException):
+        return Exit.FAILED, text
+    if isinstance(error, FileNotFoundError):
+        return Exit.USAGE, text
+    hint = "this is a bug in sandstream; SANDSTREAM_DEBUG=1 shows where"
+    return Exit.FAILED, f"{type(error).__name__}: {text} ({hint})"
+
+
+def _close_stdout() -> None:
+    """The reader is gone: let the interpreter's last flush go nowhere, without a word."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""``sandstream parked``: messages that no actor could handle."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+from sandstream_bus.messages import Parked
+from sandstream_bus.parking import ParkedEntry
+
+from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.render import Cell, Column, age, clean, out, pad, table
+from sandstream.cli.session import connected, put_json, run_async, say
+from sandstream.client import Client
+
+_COLUMNS = [
+    Column("ID"),
+    Column("AGE", ">"),
+    Column("TRIES", ">"),
+    Column("SUBJECT", shrinks=16),
+    Column("REASON", shrinks=16),
+]
+
+
+class ParkedRecord(msgspec.Struct, kw_only=True):
+    """One parked message as ``--json`` prints it."""
+
+    id: str
+    time: str
+    parked: Parked
+
+
+class Redriven(msgspec.Struct, kw_only=True):
+    """What came of ``redrive`` or ``drop``."""
+
+    id: str
+    action: str
+    sequence: int | None = None
+
+
+def main(arguments: argparse.Namespace) -> int:
+    if arguments.action == "ls" and arguments.id is not None:
+        raise CliError(Exit.USAGE, "`parked ls` takes no id; did you mean `parked show`?")
+    if arguments.action != "ls" and arguments.id is None:
+        raise CliError(Exit.USAGE, f"`parked {arguments.action}` needs an id; see `parked ls`")
+    return run_async(_parked(arguments), debug=arguments.debug)
+
+
+async def _parked(arguments: argparse.Namespace) -> int:
+    async with connected() as client:
+        if arguments.action == "ls":
+            return _list(await client.parked(), as_json=arguments.json)
+        entry = await _find(client, arguments.id)
+        if arguments.action == "show":
+            return _show(entry, as_json=arguments.json)
+        sequence: int | None = None
+        if arguments.action == "redrive":
+            sequence = await client.redrive(entry.id)
+            say(f"published again on {entry.parked.subject} at {sequence}")
+        else:
+            await client.drop_parked(entry.id)
+            say(f"dropped {entry.id}")
+    if arguments.json:
+        put_json(Redriven(id=entry.id, action=arguments.action, sequence=sequence))
+    return Exit.OK
+
+
+def _list(entries: list[ParkedEntry], *, as_json: bool) -> int:
+    if as_json:
+        for entry in entries:
+            put_json(_record(entry))
+        return Exit.OK
+    if not entries:
+        say("nothing is parked")
+        return Exit.OK
+    screen = out()
+    rows = [
+        [
+            Cell(entry.id, "bold"),
+            Cell(age(entry.time), "dim"),
+            Cell(str(entry.parked.deliveries)),
+            Cell(entry.parked.subject),
+            Cell(entry.parked.reason, "red"),
+        ]
+        for entry in entries
+    ]
+    for line in table(screen, _COLUMNS, rows):
+        screen.line(line)
+    say("`sandstream parked show ID` tells more; `redrive ID` tries again; `drop ID` forgets")
+    return Exit.OK
+
+
+def _show(entry: ParkedEntry, *, as_json: bool) -> int:
+    if as_json:
+        put_json(_record(entry))
+        return Exit.OK
+    screen = out()
+    parked = entry.parked
+    facts = [
+        ("id", screen.paint(entry.id, "bold")),
+        ("subject", parked.subject),
+        ("sequence", str(parked.sequence)),
+        ("parked", f"{age(entry.time)} ago by {parked.consumer}, delivery {parked.deliveries}"),
+        ("reason", screen.paint(clean(parked.reason), "red")),
+        *((f"header {key}", value) for key, value in sorted(parked.headers.items())),
+    ]
+    width = max(len(name) for name, _ in facts) + 2
+    for name, value in facts:
+        screen.line(screen.paint(pad(name, width), "dim") + value)
+    screen.line()
+    screen.line(clean(parked.body))
+    return Exit.OK
+
+
+async def _find(client: Client, entry_id: str) -> ParkedEntry:
+    entry = await client.bus.parking.get(entry_id)
+    if entry is None:
+        raise CliError(
+            Exit.NOT_FOUND, f"nothing is parked under {entry_id!r}; `sandstream parked` lists all"
+        )
+    return entry
+
+
+def _record(entry: ParkedEntry) -> ParkedRecord:
+    return ParkedRecord(id=entry.id, time=entry.time, parked=entry.parked)

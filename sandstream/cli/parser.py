@@ -1,0 +1,303 @@
+"""The grammar of the command line: every command, flag, help text and example. Standard library."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from sandstream.cli.exits import MEANINGS
+from sandstream.version import __version__
+
+_DESCRIPTION = """\
+Durable AI agents on NATS JetStream. Publish a task, follow its run, start more actors to go faster.
+"""
+_EPILOG = """\
+examples:
+  sandstream run app.py "What is new?"         run an agent of a file, here and now
+  sandstream up app.py                         serve the file's agents until Ctrl-C
+  sandstream submit assistant "hi" --wait      give a served agent a task
+  sandstream watch                             a live table of all runs
+
+environment:
+  NATS_URL           the NATS server or cluster; without it a private server is started
+  SANDSTREAM_HOME    where the private server keeps its store
+  SANDSTREAM_PREFIX  the subject prefix of this installation (sandstream)
+  SANDSTREAM_SYNC    how often the private server syncs to disk: always, or a duration (1s)
+  SANDSTREAM_DEBUG   1: tracebacks and debug logs
+  NO_COLOR           any value: no colour
+
+exit codes:
+"""
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Descriptions as written; the same width everywhere, so that docs/cli.md is reproducible."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=96)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole grammar. ``module`` in the result says which module has the command."""
+    codes = "".join(f"  {code:<4d} {meaning}\n" for code, meaning in MEANINGS.items())
+    parser = argparse.ArgumentParser(
+        prog="sandstream",
+        description=_DESCRIPTION,
+        epilog=_EPILOG + codes,
+        formatter_class=Help,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"sandstream {__version__}")
+    _add_globals(parser)
+    commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
+    _add_services(commands)
+    _add_tasks(commands)
+    _add_looking(commands)
+    _add_care(commands)
+    return parser
+
+
+def _add_globals(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("where the bus is (before or after the command)")
+    common: dict[str, Any] = {"default": argparse.SUPPRESS}
+    group.add_argument("--nats-url", metavar="URL", help="instead of NATS_URL", **common)
+    group.add_argument("--home", metavar="DIR", help="instead of SANDSTREAM_HOME", **common)
+    group.add_argument("--prefix", help="instead of SANDSTREAM_PREFIX", **common)
+    group.add_argument("--sync", help="instead of SANDSTREAM_SYNC", **common)
+    group.add_argument("--debug", action="store_true", help="show tracebacks and logs", **common)
+
+
+def _command(
+    commands: Any, name: str, summary: str, examples: str, *, module: str, json: str = ""
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"examples:\n{examples}",
+        formatter_class=Help,
+        allow_abbrev=False,
+    )
+    if json:
+        parser.add_argument("--json", action="store_true", help=json)
+    _add_globals(parser)
+    parser.set_defaults(module=module)
+    return parser
+
+
+# --- actors ---------------------------------------------------------------------------------------
+
+
+def _add_services(commands: Any) -> None:
+    up = _command(
+        commands,
+        "up",
+        "start a bus, a harness and the agents of your files on this machine",
+        "  sandstream up                      a bus and a harness\n"
+        "  sandstream up app.py --replicas 4  serves app.py, four harness processes\n"
+        "  NATS_URL=nats://host:4222 sandstream up app.py",
+        module="up",
+        json="one line on stdout when it is ready",
+    )
+    up.add_argument("apps", nargs="*", metavar="app.py", help="Python files with agents to serve")
+    up.add_argument("--pool", default="main", help="the harness pool (main)")
+    up.add_argument(
+        "--replicas", type=positive, default=1, metavar="N", help="harness processes (1)"
+    )
+    actor = _command(
+        commands,
+        "actor",
+        "start one replica of an actor",
+        "  sandstream actor                            the kinds there are\n"
+        "  sandstream actor harness --concurrency 64",
+        module="actor",
+        json="one line on stdout when it is ready",
+    )
+    actor.add_argument("kind", nargs="?", help="harness; without it: list the kinds")
+    actor.add_argument("--pool", default="main", help="the pool whose turns it takes (main)")
+    actor.add_argument(
+        "--concurrency", type=positive, default=256, metavar="N", help="turns at once (256)"
+    )
+    actor.add_argument("--parent-pipe", type=int, help=argparse.SUPPRESS)
+    worker = _command(
+        commands,
+        "worker",
+        "serve the agents of a file: their tools run in this process",
+        "  sandstream worker app.py\n  sandstream worker app.py --pool billing --concurrency 8",
+        module="worker",
+        json="one line on stdout when it is ready",
+    )
+    worker.add_argument("app", metavar="app.py", help="a Python file with agents")
+    worker.add_argument("--pool", help="replicas with the same pool share the work (the file name)")
+    worker.add_argument("--harness-pool", default="main", help="who takes the turns (main)")
+    worker.add_argument(
+        "--concurrency", type=positive, default=64, metavar="N", help="calls at once (64)"
+    )
+
+
+# --- starting runs --------------------------------------------------------------------------------
+
+
+def _add_tasks(commands: Any) -> None:
+    run = _command(
+        commands,
+        "run",
+        "run an agent of a file in this process, and show what happens",
+        '  sandstream run app.py "What is the weather in Paris?"\n'
+        "  sandstream run app.py:assistant - < question.txt\n"
+        '  sandstream run app.py "hi" --key order-17   # again with the key: the same run',
+        module="run",
+        json="the run as JSON; with --stream its events as JSON lines, the run last",
+    )
+    run.add_argument("target", metavar="app.py[:agent]", help="the file, and which of its agents")
+    run.add_argument("input", help="what to say to the agent; - reads stdin")
+    run.add_argument("--key", help="makes the run idempotent: it outlives this process")
+    run.add_argument("--max-turns", type=positive, metavar="N", help="at most N model turns (10)")
+    run.add_argument("--stream", action="store_true", help="show the model's text as it comes")
+    run.add_argument("-q", "--quiet", action="store_true", help="only the final output")
+    submit = _command(
+        commands,
+        "submit",
+        "publish a task for a served agent, and print the run's id",
+        '  sandstream submit assistant "What is new?"\n'
+        '  sandstream submit assistant "What is new?" --wait --timeout 60\n'
+        "  sandstream watch $(sandstream submit assistant - < question.txt)",
+        module="submit",
+        json="the run as JSON",
+    )
+    submit.add_argument("agent", help="the agent's name")
+    submit.add_argument("input", help="what to say to the agent; - reads stdin")
+    submit.add_argument("--key", help="the same key is the same run, however often submitted")
+    submit.add_argument("--context", metavar="JSON", help="an object for the agent's tools")
+    submit.add_argument("--max-turns", type=positive, metavar="N", help="at most N model turns")
+    submit.add_argument("--wait", action="store_true", help="wait for the end, print the output")
+    submit.add_argument("--timeout", type=seconds, metavar="S", help="with --wait: at most S s")
+    cancel = _command(
+        commands,
+        "cancel",
+        "stop a run",
+        '  sandstream cancel RUN\n  sandstream cancel RUN --after-turn --reason "no longer needed"',
+        module="cancel",
+        json="the run as JSON",
+    )
+    cancel.add_argument("run", metavar="RUN", help="the run's id")
+    cancel.add_argument("--after-turn", action="store_true", help="let the current turn finish")
+    cancel.add_argument("--reason", default="", metavar="TEXT", help="kept in the run's log")
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+def _add_looking(commands: Any) -> None:
+    watch = _command(
+        commands,
+        "watch",
+        "follow one run to its end, or all runs in a live table",
+        "  sandstream watch                   all runs; Ctrl-C ends\n"
+        "  sandstream watch RUN               its events from the start; exit code by its end\n"
+        "  sandstream watch RUN --after 120   only what came after sequence 120",
+        module="watch",
+        json="JSON lines: events of the run, or a summary for each change of any run",
+    )
+    watch.add_argument("run", nargs="?", metavar="RUN", help="the run's id")
+    watch.add_argument("--after", type=whole, default=0, metavar="SEQ", help="skip up to SEQ")
+    runs = _command(
+        commands,
+        "runs",
+        "list runs, newest first",
+        "  sandstream runs --limit 100\n  sandstream runs --status failed --json | jq -r .run_id",
+        module="runs",
+        json="JSON lines",
+    )
+    runs.add_argument("--limit", type=positive, default=20, metavar="N", help="at most N (20)")
+    runs.add_argument(
+        "--status",
+        choices=STATUSES,
+        metavar="S",
+        help=", ".join(STATUSES),
+    )
+    show = _command(
+        commands,
+        "show",
+        "show a run: summary, conversation, events",
+        "  sandstream show RUN\n  sandstream show RUN --json | jq .events",
+        module="show",
+        json="one object: summary, conversation, events",
+    )
+    show.add_argument("run", metavar="RUN", help="the run's id")
+    replay = _command(
+        commands,
+        "replay",
+        "play a run's stored events again, in their own time",
+        "  sandstream replay RUN\n"
+        "  sandstream replay RUN --speed 4\n"
+        "  sandstream replay RUN --instant --json",
+        module="replay",
+        json="JSON lines",
+    )
+    replay.add_argument("run", metavar="RUN", help="the run's id")
+    pace = replay.add_mutually_exclusive_group()
+    pace.add_argument("--speed", type=seconds, default=1.0, metavar="X", help="X times as fast (1)")
+    pace.add_argument("--instant", action="store_true", help="without waiting")
+
+
+# --- care -----------------------------------------------------------------------------------------
+
+
+def _add_care(commands: Any) -> None:
+    parked = _command(
+        commands,
+        "parked",
+        "messages that no actor could handle: list, look, try again, forget",
+        "  sandstream parked\n"
+        "  sandstream parked show harness-main/42\n"
+        "  sandstream parked redrive harness-main/42",
+        module="parked",
+        json="JSON lines, or one object",
+    )
+    parked.add_argument(
+        "action",
+        nargs="?",
+        default="ls",
+        choices=["ls", "show", "redrive", "drop"],
+        metavar="ls|show|redrive|drop",
+        help="list them (ls), show one, publish one again, drop one",
+    )
+    parked.add_argument("id", nargs="?", metavar="ID", help="as `parked ls` shows it")
+    _command(
+        commands,
+        "doctor",
+        "check this installation and say what to do",
+        "  sandstream doctor\n  sandstream doctor --json | jq 'select(.state != \"ok\")'",
+        module="doctor",
+        json="JSON lines, one for each check",
+    )
+
+
+STATUSES = ["running", "completed", "failed", "cancelled", "max_turns", "guardrail", "budget"]
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    number = whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above zero")
+    return number
+
+
+def whole(text: str) -> int:
+    """A whole number that is not negative."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A number above zero."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+    return number

@@ -1,0 +1,259 @@
+"""Terminal output: colour, widths, tables, live redraw. Knows nothing of runs or of the bus."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple, TextIO
+
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SPACES = re.compile(r"\s+")
+
+
+class Screen:
+    """One output stream: whether it has colour, and how wide it is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.is_terminal = stream.isatty()
+        named = os.environ.get("TERM") != "dumb"
+        self.has_colour = self.is_terminal and named and not os.environ.get("NO_COLOR")
+
+    @property
+    def width(self) -> int:
+        """Columns; without a terminal nothing is cut, unless COLUMNS says so."""
+        if not self.is_terminal and not os.environ.get("COLUMNS"):
+            return 10_000
+        return shutil.get_terminal_size((80, 24)).columns
+
+    @property
+    def height(self) -> int:
+        return shutil.get_terminal_size((80, 24)).lines
+
+    def paint(self, text: str, style: str) -> str:
+        """The text in a style such as ``green`` or ``bold cyan``; empty: as it is."""
+        if not self.has_colour or not style or not text:
+            return text
+        codes = ";".join(_CODES[name] for name in style.split())
+        return f"\x1b[{codes}m{text}\x1b[0m"
+
+    def line(self, text: str = "") -> None:
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
+
+def out() -> Screen:
+    return Screen(sys.stdout)
+
+
+def err() -> Screen:
+    return Screen(sys.stderr)
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def clean(text: str) -> str:
+    """Foreign text without anything that steers a terminal; line ends and tabs stay."""
+    return _CONTROLS.sub("", text)
+
+
+def one_line(text: str) -> str:
+    """Foreign text as one line."""
+    return _SPACES.sub(" ", clean(text)).strip()
+
+
+def columns_of(text: str) -> int:
+    """How many columns a terminal needs for the text."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def shorten(text: str, width: int) -> str:
+    """The text, cut with … to fit."""
+    if columns_of(text) <= width:
+        return text
+    room = max(width - 1, 0)
+    kept: list[str] = []
+    for char in text:
+        room -= _columns(char)
+        if room < 0:
+            break
+        kept.append(char)
+    return "".join(kept).rstrip() + "…"
+
+
+def pad(text: str, width: int, align: str = "<") -> str:
+    space = " " * max(0, width - columns_of(text))
+    return space + text if align == ">" else text + space
+
+
+# --- times and numbers ----------------------------------------------------------------------------
+
+
+def parse_time(text: str) -> datetime | None:
+    """A time of the server (RFC 3339, nanoseconds)."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def clock(text: str) -> str:
+    """The local time of day."""
+    time = parse_time(text)
+    return time.astimezone().strftime("%H:%M:%S") if time else "--:--:--"
+
+
+def seconds_between(start: str, end: str) -> float | None:
+    """From one server time to another, or to now."""
+    first = parse_time(start)
+    last = parse_time(end) if end else datetime.now(UTC)
+    if first is None or last is None:
+        return None
+    return max(0.0, (last - first).total_seconds())
+
+
+def duration(seconds: float | None) -> str:
+    """A duration in at most five characters."""
+    if seconds is None:
+        return "-"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f}s"
+    minutes = int(seconds + 0.5) // 60
+    if minutes < 60:
+        return f"{minutes}m{int(seconds + 0.5) % 60:02d}s"[:6]
+    if minutes < 48 * 60:
+        return f"{minutes // 60}h{minutes % 60:02d}m"
+    return f"{minutes // 1440}d"
+
+
+def age(start: str) -> str:
+    """How long ago, in the one unit that matters."""
+    seconds = seconds_between(start, "")
+    if seconds is None:
+        return "-"
+    for limit, divisor, unit in ((60, 1, "s"), (3600, 60, "m"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{int(seconds // divisor)}{unit}"
+    return f"{int(seconds // 86_400)}d"
+
+
+def count(number: int) -> str:
+    """A count in at most six characters: 950, 12.3k, 4.56M."""
+    if number < 10_000:
+        return str(number)
+    if number < 1_000_000:
+        return f"{number / 1000:.1f}k"
+    return f"{number / 1e6:.2f}M"
+
+
+def size(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+class Column(NamedTuple):
+    title: str
+    align: str = "<"
+    shrinks: int = 0
+    """May be cut down to so many columns; 0: never."""
+
+
+class Cell(NamedTuple):
+    text: str
+    style: str = ""
+
+
+Row = Sequence[Cell]
+_GAP = "  "
+
+
+def table(screen: Screen, columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
+    """The lines of a table that fits the screen, with a dim header."""
+    cells = [[one_line(cell.text) for cell in row] for row in rows]
+    widths = [
+        max([columns_of(column.title), *(columns_of(line[index]) for line in cells)])
+        for index, column in enumerate(columns)
+    ]
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - screen.width
+    while over > 0:
+        spare = {
+            index: widths[index] - column.shrinks
+            for index, column in enumerate(columns)
+            if column.shrinks and widths[index] > column.shrinks
+        }
+        if not spare:
+            break
+        widest = max(spare, key=lambda index: spare[index])
+        widths[widest] -= 1
+        over -= 1
+    lines = [_GAP.join(pad(c.title, w, c.align) for c, w in zip(columns, widths, strict=True))]
+    lines[0] = screen.paint(lines[0].rstrip(), "dim")
+    for row, texts in zip(rows, cells, strict=True):
+        parts: list[str] = []
+        for index, (cell, text) in enumerate(zip(row, texts, strict=True)):
+            shown = pad(shorten(text, widths[index]), widths[index], columns[index].align)
+            if index == len(columns) - 1 and columns[index].align == "<":
+                shown = shown.rstrip()
+            parts.append(screen.paint(shown, cell.style))
+        lines.append(_GAP.join(parts))
+    return lines
+
+
+# --- live redraw ----------------------------------------------------------------------------------
+
+
+class LiveArea:
+    """Redraws lines in place on the terminal's second screen, so that a resize leaves no rubbish.
+
+    Use it with ``with``: the first screen and the cursor come back whatever happens.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def __enter__(self) -> LiveArea:
+        self._screen.stream.write("\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J")
+        self._screen.stream.flush()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._screen.stream.write("\x1b[?25h\x1b[?1049l")
+        self._screen.stream.flush()
+
+    def draw(self, lines: Sequence[str]) -> None:
+        shown = lines[: max(1, self._screen.height - 1)]
+        body = "".join(f"{line}\x1b[K\r\n" for line in shown)
+        self._screen.stream.write(f"\x1b[H{body}\x1b[J")
+        self._screen.stream.flush()

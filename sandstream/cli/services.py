@@ -1,0 +1,118 @@
+"""What ``up``, ``actor`` and ``worker`` share: start actors, say that they are ready, stop well."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+from sandstream_actors.harness.actor import Harness
+
+from sandstream.cli.apps import App
+from sandstream.cli.render import err
+from sandstream.cli.session import put_json, say
+from sandstream.connect import OpenBus, open_bus
+from sandstream.models.defaults import DefaultModels
+from sandstream.settings import Settings
+from sandstream.worker import AgentWorker
+
+GRACE_S = 10.0
+
+
+class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What ``--json`` prints once the service works."""
+
+    url: str
+    home: str | None = None
+    prefix: str = "sandstream"
+    pool: str | None = None
+    replicas: int = 0
+    agents: list[str] = []
+
+
+@contextlib.asynccontextmanager
+async def opened(name: str) -> AsyncIterator[OpenBus]:
+    """The bus that the environment names."""
+    bus = await open_bus(Settings.from_env(), name=name)
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+@contextlib.asynccontextmanager
+async def harness(bus: OpenBus, pool: str, concurrency: int) -> AsyncIterator[Harness]:
+    """A working harness replica; at the end turns under way may finish."""
+    models = DefaultModels()
+    replica = Harness(bus.bus, models, pool=pool, max_in_flight=concurrency)
+    await replica.start()
+    try:
+        yield replica
+    finally:
+        await replica.stop(GRACE_S)
+        await models.aclose()
+
+
+@contextlib.asynccontextmanager
+async def worker(
+    bus: OpenBus, app: App, *, pool: str, harness_pool: str, concurrency: int
+) -> AsyncIterator[AgentWorker]:
+    """A working replica of an app's agents."""
+    replica = AgentWorker(
+        bus.bus,
+        app.agents,
+        pool=pool,
+        config=app.config,
+        harness_pool=harness_pool,
+        max_in_flight=concurrency,
+    )
+    await replica.start()
+    try:
+        yield replica
+    finally:
+        await replica.stop()
+
+
+def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> None:
+    """Say where it works and what to do next."""
+    screen = err()
+    if as_json:
+        put_json(ready)
+    say(screen.paint(title, "bold green"))
+    facts = [
+        ("bus", ready.url),
+        ("home", ready.home or ""),
+        ("pool", ready.pool or ""),
+        ("agents", ", ".join(ready.agents)),
+    ]
+    for name, value in facts:
+        if value:
+            say("  " + screen.paint(f"{name:<8}", "dim") + value)
+    for hint in hints:
+        say("  " + screen.paint(hint, "dim"))
+
+
+def ready_of(bus: OpenBus, **facts: object) -> Ready:
+    home = str(bus.server.home) if bus.server is not None else None
+    url = bus.server.url if bus.server is not None else bus.bus.connection.url
+    made = Ready(url=_without_password(url), home=home, prefix=bus.bus.subjects.prefix)
+    return msgspec.structs.replace(made, **facts)
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.rpartition("://")
+    return scheme + separator + rest.rpartition("@")[2]
+
+
+async def first_of(*waits: Callable[[], asyncio.Future[None]]) -> None:
+    """Wait until one of several is over; the others are given up."""
+    tasks = [wait() for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

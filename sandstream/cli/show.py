@@ -1,0 +1,180 @@
+"""``sandstream show``: one run: what it is, what was said, what happened."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from typing import Any
+
+import msgspec
+from sandstream_actors.run_state import RunState
+from sandstream_bus.log import LogEvent
+from sandstream_bus.subjects import RunId
+
+from sandstream.cli.event_lines import (
+    STATUS_STYLES,
+    EventRecord,
+    call_text,
+    error_text,
+    item_text,
+    record_of,
+    usage_text,
+    value_text,
+)
+from sandstream.cli.exits import Exit
+from sandstream.cli.render import (
+    Cell,
+    Column,
+    Screen,
+    age,
+    clean,
+    clock,
+    duration,
+    out,
+    pad,
+    parse_time,
+    seconds_between,
+    shorten,
+    table,
+)
+from sandstream.cli.session import connected, events_of, put_json, run_async
+from sandstream.summaries import RunSummary, summarize
+
+_ROLE_WIDTH = 10
+_MOST_LINES = 40
+_EVENTS = [Column("SEQ", ">"), Column("TIME"), Column("+", ">"), Column("KIND"), Column("SUBJECT")]
+
+
+class Shown(msgspec.Struct, kw_only=True):
+    """What ``--json`` prints."""
+
+    summary: RunSummary
+    conversation: list[Any]
+    events: list[EventRecord]
+
+
+def main(arguments: argparse.Namespace) -> int:
+    return run_async(_show(arguments), debug=arguments.debug)
+
+
+async def _show(arguments: argparse.Namespace) -> int:
+    async with connected() as client:
+        events = await events_of(client, arguments.run)
+    run = RunId(arguments.run)
+    summary = summarize(run, events)
+    items = _conversation(run, events)
+    if arguments.json:
+        records = [record_of(run, event) for event in events]
+        put_json(Shown(summary=summary, conversation=items, events=records))
+        return Exit.OK
+    screen = out()
+    _print_summary(screen, summary)
+    if items:
+        screen.line()
+        screen.line(screen.paint("CONVERSATION", "dim"))
+        _print_conversation(screen, items)
+    screen.line()
+    screen.line(screen.paint("EVENTS", "dim"))
+    _print_events(screen, events)
+    return Exit.OK
+
+
+def _conversation(run: RunId, events: list[LogEvent]) -> list[Any]:
+    state = RunState.of(run, events)
+    if state.started is None:
+        return []
+    return [msgspec.json.decode(item) for item in state.started.input + state.items]
+
+
+# --- summary --------------------------------------------------------------------------------------
+
+
+def _print_summary(screen: Screen, summary: RunSummary) -> None:
+    status = screen.paint(
+        summary.status.replace("_", " "), f"bold {STATUS_STYLES.get(summary.status, '')}".strip()
+    )
+    if summary.status == "running":
+        status += f" ({summary.step})"
+    took = duration(seconds_between(summary.started_at, summary.ended_at))
+    start = parse_time(summary.started_at)
+    when = start.astimezone().strftime("%Y-%m-%d %H:%M:%S") if start else "-"
+    facts = [
+        ("run", screen.paint(summary.run_id, "bold")),
+        ("status", status),
+        ("agent", clean(summary.agent)),
+        ("pool", summary.pool),
+        ("key", clean(summary.key) if summary.key and summary.key != summary.run_id else ""),
+        ("started", f"{when} ({age(summary.started_at)} ago), took {took}"),
+        ("turns", str(summary.turns)),
+        ("tokens", usage_text(summary.usage)),
+        ("error", screen.paint(clean(error_text(summary.error)), "red") if summary.error else ""),
+    ]
+    for name, value in facts:
+        if value:
+            screen.line(screen.paint(pad(name, _ROLE_WIDTH), "dim") + value)
+
+
+# --- conversation ---------------------------------------------------------------------------------
+
+
+def _print_conversation(screen: Screen, items: list[Any]) -> None:
+    names: dict[str, str] = {}
+    for item in items:
+        if not isinstance(item, dict):
+            continue
+        match item.get("type", "message"):
+            case "message":
+                role = str(item.get("role", "assistant"))
+                style = {"user": "bold blue", "assistant": "bold green"}.get(role, "bold")
+                _print_block(screen, role, item_text(item), style)
+            case "function_call":
+                names[str(item.get("call_id"))] = str(item.get("name"))
+                text = call_text(str(item.get("name")), str(item.get("arguments", "")))
+                _print_block(screen, "call", text, "magenta")
+            case "function_call_output":
+                name = names.get(str(item.get("call_id")), "?")
+                _print_block(
+                    screen, "result", f"{name} → {value_text(item.get('output'))}", "magenta"
+                )
+            case "reasoning":
+                if text := item_text(item):
+                    _print_block(screen, "thinks", text, "dim")
+            case other:
+                _print_block(screen, str(other).removesuffix("_call"), value_text(item), "dim")
+
+
+def _print_block(screen: Screen, role: str, text: str, style: str) -> None:
+    """A role, and what it says beside it, wrapped to the screen."""
+    width = max(20, min(screen.width, 140) - _ROLE_WIDTH)
+    lines: list[str] = []
+    for paragraph in clean(text).expandtabs(4).splitlines() or [""]:
+        lines.extend(
+            textwrap.wrap(paragraph, width, replace_whitespace=False, drop_whitespace=True) or [""]
+        )
+    if len(lines) > _MOST_LINES:
+        hidden = len(lines) - _MOST_LINES
+        lines = [*lines[:_MOST_LINES], f"… {hidden} more lines (--json has all)"]
+    label = shorten(role, _ROLE_WIDTH - 1)
+    for line in lines:
+        screen.line((screen.paint(pad(label, _ROLE_WIDTH), style) + line).rstrip())
+        label = ""
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+def _print_events(screen: Screen, events: list[LogEvent]) -> None:
+    first = events[0].stored.time
+    prefix = events[0].subject.partition(".run.")[0] + ".run."
+    rows = [
+        [
+            Cell(str(event.sequence)),
+            Cell(clock(event.stored.time), "dim"),
+            Cell(duration(seconds_between(first, event.stored.time)), "dim"),
+            Cell(str(event.event.__struct_config__.tag)),
+            Cell(event.subject.removeprefix(prefix).partition(".")[2], "dim"),
+        ]
+        for event in events
+    ]
+    for line in table(screen, _EVENTS, rows):
+        screen.line(line)
