@@ -161,19 +161,26 @@ def _structured_output(state: RunState, answer: AnswerView) -> Step:
     decision = _stop(result.output or b'{"final":true}')
     if decision.value:
         return completed(state, decision.value, "handler")
-    return completed(state, Raw((answer.text or "").encode()), "model")
+    return completed(state, _as_json(answer.text or ""), "model")
+
+
+def _as_json(text: str) -> Raw:
+    """A typed answer is JSON, unless its type is a format of the user's own."""
+    try:
+        return msgspec.json.decode(text, type=Raw)
+    except msgspec.DecodeError:
+        return Raw(_encode(text))
 
 
 def _misuse(state: RunState, answer: AnswerView) -> ErrorInfo | None:
     """Answers that break the protocol end the run with a model_behavior error."""
     if answer.misuse is not None:
         return _behavior(answer.misuse)
-    known = {tool.name for tool in state.agent.tools}
-    strict = state.options.tool_not_found == "raise_error"
+    if state.options.tool_not_found != "raise_error":
+        return None
+    offered = {tool.name for tool in state.agent.tools} - state.disabled_tools
     for call in answer.tool_calls:
-        if call.name in state.disabled_tools:
-            return _behavior(f"The model called the disabled tool {call.name}", tool=call.name)
-        if call.name not in known and strict:
+        if call.name not in offered:
             return _behavior(
                 f"Tool {call.name} not found in agent {state.agent_name}", tool=call.name
             )
