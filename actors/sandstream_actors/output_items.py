@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Raw
 from sandstream_bus.messages import ModelAnswered
 
+from sandstream_actors.model.responses_request import FAKE_ID
+
 
 class _Part(msgspec.Struct):
     type: str = ""
@@ -122,13 +124,16 @@ def user_message(text: str) -> Raw:
     return Raw(_encode({"content": text, "role": "user"}))
 
 
-def assistant_message(value: Raw, item_id: str) -> Raw:
-    """A final output that did not come from the model, as a message in the history."""
+def assistant_message(value: Raw) -> Raw:
+    """A final output that did not come from the model, as a message in the history.
+
+    Its id is the placeholder that the seam leaves out: the endpoint never gave it one.
+    """
     decoded: Any = msgspec.json.decode(value)
     text = decoded if isinstance(decoded, str) else bytes(value).decode()
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     message = {
-        "id": f"msg_{item_id}",
+        "id": FAKE_ID,
         "content": [part],
         "role": "assistant",
         "status": "completed",

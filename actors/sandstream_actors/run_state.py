@@ -202,10 +202,10 @@ class RunState:
         self.results[event.call] = event
         if event.kind == "prepare" and event.output:
             self.prepared = _prepared(event.output)
-        elif event.kind == "error" and event.output:
+        elif event.kind in ("error", "output") and event.output:
             decision = _stop(event.output)
             if decision.final and decision.include_in_history and decision.value:
-                self.items.append(assistant_message(decision.value, f"{self.run}-{event.call}"))
+                self.items.append(assistant_message(decision.value))
         self.trigger = sequence
         if event.kind == "tool" and not self.open_tool_calls():
             self._close_tool_calls()
