@@ -87,6 +87,8 @@ if TYPE_CHECKING:
     from sandstream.stream_events import RunItemStreamEvent as RunItemStreamEvent
     from sandstream.stream_events import StreamEvent as StreamEvent
     from sandstream.tool import FunctionTool as FunctionTool
+    from sandstream.tool import FunctionToolCustomDataContext as FunctionToolCustomDataContext
+    from sandstream.tool import FunctionToolCustomDataExtractor as FunctionToolCustomDataExtractor
     from sandstream.tool import FunctionToolResult as FunctionToolResult
     from sandstream.tool import ToolOutputFileContent as ToolOutputFileContent
     from sandstream.tool import ToolOutputFileContentDict as ToolOutputFileContentDict
@@ -200,6 +202,8 @@ _MODULES = {
     ),
     "sandstream.tool": (
         "FunctionTool",
+        "FunctionToolCustomDataContext",
+        "FunctionToolCustomDataExtractor",
         "FunctionToolResult",
         "ToolOutputFileContent",
         "ToolOutputFileContentDict",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +22,7 @@ from sandstream_bus.messages import (
 
 from sandstream.agent import Agent
 from sandstream.items import (
+    ItemHelpers,
     MessageOutputItem,
     ModelResponse,
     ReasoningItem,
@@ -47,6 +50,14 @@ def usage_of(tokens: TokenUsage) -> Usage:
     )
 
 
+def _with_entry(usage: Usage) -> Usage:
+    """The answer's tokens belong to one request, even if failed attempts came before it."""
+    if usage.requests <= 1:
+        return usage
+    answered = dataclasses.replace(usage, requests=1)
+    return dataclasses.replace(usage, request_usage_entries=answered.entries())
+
+
 class RunView:
     """Grows with each event it is fed. ``values`` are return values of tools that ran in this
     process.
@@ -57,6 +68,7 @@ class RunView:
         self._values = values
         self._calls: list[ToolCall] = []
         self._results: dict[str, CallFinished] = {}
+        self._outputs: dict[str, ToolCallOutputItem] = {}
         self._seen_calls: dict[str, str] = {}
         self._asked: dict[str, CallRequested] = {}
         self.input: list[Any] = []
@@ -94,7 +106,7 @@ class RunView:
         assert self.agent is not None
         self.turn = event.turn
         usage = usage_of(event.usage)
-        self.usage.add(usage)
+        self.usage.add(_with_entry(usage))
         output = [msgspec.json.decode(item) for item in event.output]
         raw_usage = msgspec.json.decode(event.raw_usage) if event.raw_usage else None
         self.responses.append(
@@ -119,18 +131,19 @@ class RunView:
     def _finished(self, event: CallFinished) -> list[StreamEvent]:
         if event.call in self._results or event.turn not in (self.turn, self.turn + 1):
             return []
-        if event.kind == "error" and event.output:
+        if event.kind in ("error", "output") and event.output:
             return self._handled(event)
         if event.kind != "tool":
             return []
         self._results[event.call] = event
         if any(call.id not in self._results for call in self._calls):
             return []
-        return [
-            self._add(self._output_item(call))
+        self._outputs = {
+            call.id: self._output_item(call)
             for call in self._calls
             if self._results[call.id].output
-        ]
+        }
+        return [self._add(item) for item in self._outputs.values()]
 
     def _output_item(self, call: ToolCall) -> ToolCallOutputItem:
         assert self.agent is not None
@@ -140,12 +153,26 @@ class RunView:
         custom = msgspec.json.decode(result.custom_data) if result.custom_data else None
         return ToolCallOutputItem(self.agent, raw, self._values.get(call.id, wire), custom)
 
+    @property
+    def last_text(self) -> str:
+        """The text of the last message."""
+        messages = [item for item in self.items if isinstance(item, MessageOutputItem)]
+        return ItemHelpers.text_message_output(messages[-1]) if messages else ""
+
+    def final_tool_output(self, behavior: Any) -> ToolCallOutputItem | None:
+        """The item whose output ended the run, if its tool ran in this process."""
+        names = behavior["stop_at_tool_names"] if isinstance(behavior, Mapping) else None
+        for call in self._calls:
+            if names is None or call.name in names:
+                return self._outputs.get(call.id) if call.id in self._values else None
+        return None
+
     def _handled(self, event: CallFinished) -> list[StreamEvent]:
         assert self.agent is not None
         decision = _stop(event.output)
         if not (decision.final and decision.include_in_history and decision.value):
             return []
-        raw = msgspec.json.decode(assistant_message(Raw(decision.value), event.call))
+        raw = msgspec.json.decode(assistant_message(Raw(decision.value)))
         return [self._add(MessageOutputItem(self.agent, raw))]
 
     def _add(self, item: RunItem) -> RunItemStreamEvent:

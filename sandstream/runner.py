@@ -34,7 +34,7 @@ from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.run_context import RunContextWrapper
 from sandstream.run_view import RunView
 from sandstream.stream_events import RawResponsesStreamEvent
-from sandstream.user_code import HostedRun
+from sandstream.user_code import HostedRun, final_value
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +189,7 @@ class _Call:
                 view = self._view()
                 async for event in process.bus.follow.run(self.run_id, deltas=True):
                     if isinstance(event, LiveEvent):
+                        result.current_turn = max(result.current_turn, event.turn)
                         result.put(RawResponsesStreamEvent(bytes(event.event)))
                     elif isinstance(event, LogEvent):
                         new_events = view.feed(event.event)
@@ -273,14 +274,18 @@ class _Call:
             message = view.done.error.message if view.done.error else ""
             original = self._hosted.exceptions.get(message)
             raise attach_details(original or error, result.details())
-        result.final_output = self._final_output(view.done)
+        result.final_output = self._final_output(view, view.done)
 
-    def _final_output(self, done: RunDone) -> Any:
+    def _final_output(self, view: RunView, done: RunDone) -> Any:
         if "final" in self._hosted.values:
             return self._hosted.values["final"]
         schema = output_schema_of(self._agent)
         if done.output_from == "model" and schema is not None:
-            return schema.validate_json(bytes(done.output).decode())
+            return schema.validate_json(view.last_text)
+        if done.output_from == "tool":
+            item = view.final_tool_output(self._agent.tool_use_behavior)
+            if item is not None:
+                return final_value(self._agent, item.output)
         value = msgspec.json.decode(done.output) if done.output else None
         if schema is None:
             return value if isinstance(value, str) else _text(done.output)
@@ -316,6 +321,7 @@ class _Call:
             "starting_agent": self._agent,
             "max_turns": self._max_turns,
             "run_id": self.run_id,
+            "omit_reasoning_ids": self._config.reasoning_item_id_policy == "omit",
         }
 
 

@@ -12,7 +12,7 @@ import inspect
 import logging
 import math
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, Unpack, overload
 
@@ -27,6 +27,8 @@ from sandstream.tool_context import ToolContext
 
 __all__ = [
     "FunctionTool",
+    "FunctionToolCustomDataContext",
+    "FunctionToolCustomDataExtractor",
     "FunctionToolResult",
     "ToolErrorFunction",
     "ToolOutputFileContent",
@@ -74,7 +76,9 @@ class FunctionTool:
     timeout_seconds: float | None = field(default=None, kw_only=True)
     timeout_behavior: TimeoutBehavior = field(default="error_as_result", kw_only=True)
     timeout_error_function: ToolErrorFunction | None = field(default=None, kw_only=True)
-    custom_data_extractor: Callable[..., Any] | None = field(default=None, kw_only=True)
+    custom_data_extractor: FunctionToolCustomDataExtractor | None = field(
+        default=None, kw_only=True
+    )
     """Makes data for the application out of a result; it is never sent to the model."""
     delivery: Delivery = field(default="at_least_once", kw_only=True)
     """What happens when the worker dies during a call. ``at_least_once``: it is called again with
@@ -122,6 +126,22 @@ def _check_timeout(tool: FunctionTool) -> None:
 
 
 @dataclass
+class FunctionToolCustomDataContext:
+    """The argument of a ``custom_data_extractor``."""
+
+    tool_context: ToolContext[Any]
+    tool: FunctionTool
+    output: Any
+    raw_item: Mapping[str, Any]
+
+
+FunctionToolCustomDataExtractor: TypeAlias = Callable[
+    [FunctionToolCustomDataContext],
+    "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None",
+]
+
+
+@dataclass
 class FunctionToolResult:
     """What one function call gave; passed to a ``tool_use_behavior`` function."""
 
@@ -163,7 +183,7 @@ class FunctionToolOptions(TypedDict, total=False):
     timeout: float | None
     timeout_behavior: TimeoutBehavior
     timeout_error_function: ToolErrorFunction | None
-    custom_data_extractor: Callable[..., Any] | None
+    custom_data_extractor: FunctionToolCustomDataExtractor | None
     delivery: Delivery
 
 
@@ -192,7 +212,7 @@ def function_tool(
     timeout: float | None = None,
     timeout_behavior: TimeoutBehavior = "error_as_result",
     timeout_error_function: ToolErrorFunction | None = None,
-    custom_data_extractor: Callable[..., Any] | None = None,
+    custom_data_extractor: FunctionToolCustomDataExtractor | None = None,
     delivery: Delivery = "at_least_once",
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function; with or without parentheses.

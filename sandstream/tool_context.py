@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+from sandstream_actors.model.vendor_types import typed_item
 
 from sandstream.run_context import RunContextWrapper, TContext
 from sandstream.usage import Usage
@@ -22,7 +25,6 @@ class ToolContext(RunContextWrapper[TContext]):
     tool_name: str
     tool_call_id: str
     tool_arguments: str
-    tool_call: Any | None
     tool_namespace: str | None
     agent: Any | None
     run_config: Any | None
@@ -51,10 +53,15 @@ class ToolContext(RunContextWrapper[TContext]):
         self.tool_name = _required("tool_name", tool_name)
         self.tool_call_id = _required("tool_call_id", tool_call_id)
         self.tool_arguments = _required("tool_arguments", tool_arguments)
-        self.tool_call = tool_call
+        self._tool_call = tool_call
         self.tool_namespace = tool_namespace
         self.agent = agent
         self.run_config = run_config
+
+    @cached_property
+    def tool_call(self) -> Any | None:
+        """The model's call as the vendor's type, made on first access."""
+        return typed_item(self._tool_call)
 
     @property
     def qualified_tool_name(self) -> str:

@@ -67,7 +67,7 @@ class Usage:
     def add(self, other: Usage) -> None:
         """Add ``other`` to this total. ``other`` stays as it is and shares nothing with it."""
         # Taken before the sums change: ``usage.add(usage)`` must double, not diverge.
-        entries = other._entries()
+        entries = other.entries()
         self.requests += other.requests
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
@@ -83,7 +83,8 @@ class Usage:
         )
         self.request_usage_entries.extend(entries)
 
-    def _entries(self) -> list[RequestUsage]:
+    def entries(self) -> list[RequestUsage]:
+        """A copy of the breakdown by request; made of the totals if there is one request."""
         if self.request_usage_entries:
             return [
                 replace(

@@ -50,6 +50,7 @@ from sandstream.run_context import RunContextWrapper
 from sandstream.run_view import RunView, usage_of
 from sandstream.tool import (
     FunctionTool,
+    FunctionToolCustomDataContext,
     FunctionToolResult,
     ToolsToFinalOutputResult,
     invoke_function_tool,
@@ -98,7 +99,7 @@ class UserCode:
         hosted = await self._find_run(run, states)
         try:
             if call.kind == "tool":
-                return await _call_tool(hosted, call)
+                return await _call_tool(hosted, call, run, states)
             state = await states.load(run)
             if call.kind == "model":
                 hosted.context.usage = usage_of(call.usage)
@@ -129,7 +130,9 @@ def _finished(
 # --- function tools -------------------------------------------------------------------------------
 
 
-async def _call_tool(hosted: HostedRun, call: CallRequested) -> CallFinished:
+async def _call_tool(
+    hosted: HostedRun, call: CallRequested, run: RunId, states: StateCache
+) -> CallFinished:
     agent = hosted.agent(call.agent)
     context = ToolContext(
         hosted.context.context,
@@ -147,7 +150,7 @@ async def _call_tool(hosted: HostedRun, call: CallRequested) -> CallFinished:
         run_config=hosted.config,
     )
     tool = next((tool for tool in tools_of(agent, hosted.config) if tool.name == call.name), None)
-    if tool is None:
+    if tool is None or not await _was_offered(tool, run, states):
         text = await _not_found(hosted, call)
         return _finished(
             call,
@@ -164,9 +167,25 @@ async def _call_tool(hosted: HostedRun, call: CallRequested) -> CallFinished:
     return _finished(
         call,
         output=Raw(_encode(tool_output_to_wire(value))),
-        value=_as_json(value) if agent.tool_use_behavior != "run_llm_again" else NO_JSON,
+        value=_as_json(final_value(agent, value))
+        if agent.tool_use_behavior != "run_llm_again"
+        else NO_JSON,
         custom_data=await _custom_data(tool, context, value),
     )
+
+
+def final_value(agent: Agent[Any], value: Any) -> Any:
+    """What a run ends with if a tool's return value ends it: text, unless the agent is typed."""
+    if output_schema_of(agent) is not None or isinstance(value, str):
+        return value
+    return str(value)
+
+
+async def _was_offered(tool: FunctionTool, run: RunId, states: StateCache) -> bool:
+    """A tool that was disabled when the model was asked does not exist for it."""
+    if tool.is_enabled is True:
+        return True
+    return tool.name not in (await states.load(run)).disabled_tools
 
 
 async def _not_found(hosted: HostedRun, call: CallRequested) -> str:
@@ -199,7 +218,13 @@ async def _format_error(
 async def _custom_data(tool: FunctionTool, context: ToolContext[Any], value: Any) -> Raw:
     if tool.custom_data_extractor is None:
         return NO_JSON
-    return _as_json(await _resolved(tool.custom_data_extractor(context, value)))
+    raw = {
+        "call_id": context.tool_call_id,
+        "output": tool_output_to_wire(value),
+        "type": "function_call_output",
+    }
+    data = FunctionToolCustomDataContext(context, tool, value, raw)
+    return _as_json(await _resolved(tool.custom_data_extractor(data)))
 
 
 # --- the other calls ------------------------------------------------------------------------------
@@ -265,8 +290,9 @@ async def _decide_stop(
         )
     if not decision.is_final_output:
         return StopDecision(final=False)
-    hosted.values["final"] = decision.final_output
-    return StopDecision(final=True, value=_as_json(decision.final_output))
+    final = final_value(agent, decision.final_output)
+    hosted.values["final"] = final
+    return StopDecision(final=True, value=_as_json(final))
 
 
 async def _validate_output(
