@@ -25,6 +25,17 @@ from sandstream.run_config import RunConfig
 from sandstream.usage import InputTokensDetails, OutputTokensDetails, Usage
 from sandstream.user_code import HostedRun
 
+_POSITIONAL = (
+    "system_instructions",
+    "input",
+    "model_settings",
+    "tools",
+    "output_schema",
+    "handoffs",
+    "tracing",
+)
+"""What users' ``stream_response`` has always been called with by position."""
+
 PublishDelta = Callable[[RunId, int, int, bytes], Awaitable[None]]
 """(run, turn, number, stream event as JSON)"""
 
@@ -49,25 +60,23 @@ class HostedModels:
         model = find_model(agent, hosted.config)
         request = build_request(state)
         disabled = set(state.prepared.disabled_tools) if state.prepared else set()
-        arguments: tuple[Any, ...] = (
-            request.instructions,
-            [msgspec.json.decode(item) for item in request.input],
-            ModelSettings.coerce(request.settings),
-            [tool for tool in tools_of(agent, hosted.config) if tool.name not in disabled],
-            output_schema_of(agent),
-            [],
-            ModelTracing.DISABLED,
-        )
-        more: dict[str, Any] = {
+        arguments: dict[str, Any] = {
+            "system_instructions": request.instructions,
+            "input": [msgspec.json.decode(item) for item in request.input],
+            "model_settings": ModelSettings.coerce(request.settings),
+            "tools": [tool for tool in tools_of(agent, hosted.config) if tool.name not in disabled],
+            "output_schema": output_schema_of(agent),
+            "handoffs": [],
+            "tracing": ModelTracing.DISABLED,
             "previous_response_id": request.previous_response_id,
             "conversation_id": request.conversation_id,
             "prompt": msgspec.json.decode(request.prompt) if request.prompt else None,
         }
         began = time.monotonic()
         if request.stream:
-            response = await self._stream(model, arguments, more, state.run, call.turn)
+            response = await self._stream(model, arguments, state.run, call.turn)
         else:
-            response = await model.get_response(*arguments, **more)
+            response = await model.get_response(**arguments)
         if not isinstance(response, ModelResponse):
             raise ModelBehaviorError(
                 f"{type(model).__name__}.get_response must return a ModelResponse, not "
@@ -89,14 +98,14 @@ class HostedModels:
     async def _stream(
         self,
         model: Model,
-        arguments: tuple[Any, ...],
-        more: dict[str, Any],
+        arguments: dict[str, Any],
         run: RunId,
         turn: int,
     ) -> ModelResponse:
         final: dict[str, Any] | None = None
         number = 0
-        async for event in model.stream_response(*arguments, **more):
+        leading = [arguments.pop(name) for name in _POSITIONAL]
+        async for event in model.stream_response(*leading, **arguments):
             raw = plain(event)
             number += 1
             await self._publish_delta(run, turn, number, msgspec.json.encode(raw))

@@ -66,6 +66,8 @@ def exception_of_error(error: ErrorInfo, run_id: str) -> Exception:
             return ModelTimeoutError(data.get("timeout_s", 0))
         case "tool_timeout":
             return ToolTimeoutError(data.get("tool", "?"), data.get("timeout_s", 0))
+        case "model_misconfigured" if data.get("code") == "duplicate_argument":
+            return TypeError(error.message)
         case "user_error" | "tool_error" | "model_misconfigured":
             return UserError(error.message)
         case "model_http":

@@ -29,6 +29,7 @@ class RunResultBase:
         starting_agent: Agent[Any],
         max_turns: int | None,
         run_id: str,
+        omit_reasoning_ids: bool = False,
     ) -> None:
         self.input = input
         self.run_id = run_id
@@ -43,6 +44,7 @@ class RunResultBase:
         self.tool_input_guardrail_results: list[Any] = []
         self.tool_output_guardrail_results: list[Any] = []
         self._last_agent = starting_agent
+        self._omit_reasoning_ids = omit_reasoning_ids
 
     def take(self, view: RunView) -> None:
         """Show the state of a view."""
@@ -73,7 +75,10 @@ class RunResultBase:
         if mode not in ("preserve_all", "normalized"):
             raise ValueError(f"unknown mode {mode!r}: use 'preserve_all' or 'normalized'")
         given = ItemHelpers.input_to_new_input_list(self.input)
-        return given + [item.to_input_item() for item in self.new_items]
+        new = [item.to_input_item() for item in self.new_items]
+        if self._omit_reasoning_ids:
+            new = [_without_id(item) if item.get("type") == "reasoning" else item for item in new]
+        return given + new
 
     def release_agents(self, release_new_items: bool = True) -> None:
         """Drop references to agents, for results that are kept for long."""
@@ -93,6 +98,10 @@ class RunResultBase:
             input_guardrail_results=[],
             output_guardrail_results=[],
         )
+
+
+def _without_id(item: TResponseInputItem) -> TResponseInputItem:
+    return {key: value for key, value in item.items() if key != "id"}
 
 
 class RunResult(RunResultBase):
@@ -126,7 +135,8 @@ class RunResultStreaming(RunResultBase):
 
     def take(self, view: RunView) -> None:
         super().take(view)
-        self.current_turn = view.turn
+        over_limit = view.done is not None and view.done.status == "max_turns"
+        self.current_turn = max(self.current_turn, view.turn + over_limit, 1)
 
     def put(self, event: StreamEvent) -> None:
         """Called by the run's follower."""
