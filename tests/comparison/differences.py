@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-_ID = re.compile(r"\b(resp|msg|fc|rs|req)_[A-Za-z0-9-]{6,}\b")
+_ID = re.compile(r"\b(resp|msg|fc|rs|req|chatcmpl)[_-][A-Za-z0-9-]{6,}\b")
 _TIMES = {"created_at", "completed_at"}
 
 

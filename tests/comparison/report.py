@@ -23,7 +23,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, BaseException):
         return error_report(value)
     if hasattr(value, "model_dump"):
-        return {"class": type(value).__name__, **plain(value.model_dump(exclude_unset=True))}
+        return {"class": type(value).__name__, **plain(value.model_dump())}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return {"class": type(value).__name__, **plain(fields)}
@@ -87,7 +87,7 @@ def result_report(result: Any) -> dict[str, Any]:
 def error_report(error: BaseException) -> dict[str, Any]:
     report: dict[str, Any] = {
         "class": type(error).__name__,
-        "bases": [base.__name__ for base in type(error).__mro__[1:-1]],
+        "bases": [base.__name__ for base in type(error).__mro__[1:-1] if base.__name__[0] != "_"],
         "message": str(error),
     }
     for name in ("status_code", "code", "refusal", "tool_name", "timeout_seconds"):

@@ -122,6 +122,17 @@ async def disabled_tool_is_called(sdk: Any, probe: Probe) -> Any:
     return await sdk.Runner.run(sdk.Agent(name="Gate", model=MODEL, tools=[never]), probe.input)
 
 
+@program(lambda m: [m.tool_call("never"), m.text("Sorry.")])
+async def disabled_tool_is_reported(sdk: Any, probe: Probe) -> Any:
+    @sdk.function_tool(is_enabled=lambda ctx, agent: False)
+    def never() -> str:
+        return "never"
+
+    config = sdk.RunConfig(tool_not_found_behavior="return_error_to_model")
+    agent = sdk.Agent(name="Gate", model=MODEL, tools=[never])
+    return await sdk.Runner.run(agent, probe.input, run_config=config)
+
+
 @program(lambda m: [m.tool_call("look"), m.text("Seen.")])
 async def call_model_input_filter(sdk: Any, probe: Probe) -> Any:
     @sdk.function_tool
@@ -162,9 +173,15 @@ async def many_model_settings(sdk: Any, probe: Probe) -> Any:
         extra_query={"beta": "1"},
         extra_headers={"x-test-header": "yes"},
         extra_args={"user": "u-1", "max_tool_calls": 3},
-        response_include=["reasoning.encrypted_content", "file_search_call.results"],
-        top_logprobs=2,
+        response_include=["reasoning.encrypted_content"],
     )
+    agent = sdk.Agent(name="Set", model=MODEL, model_settings=settings)
+    return await sdk.Runner.run(agent, probe.input)
+
+
+@program(lambda m: [m.text("Hello.")])
+async def top_logprobs(sdk: Any, probe: Probe) -> Any:
+    settings = sdk.ModelSettings(top_logprobs=2)
     agent = sdk.Agent(name="Set", model=MODEL, model_settings=settings)
     return await sdk.Runner.run(agent, probe.input)
 
@@ -198,13 +215,13 @@ async def unknown_setting(sdk: Any, probe: Probe) -> Any:
     return sdk.Agent(name="Set", model=MODEL, model_settings={"max_tokenz": 9})
 
 
-@program(lambda m: [m.text("Prompted.")])
+@program(lambda m: [m.answer("Prompted.", usage=m.Usage(input_tokens=9, output_tokens=2))])
 async def stored_prompt(sdk: Any, probe: Probe) -> Any:
     prompt = {"id": "pmpt_1", "version": "2", "variables": {"city": "Oslo"}}
     return await sdk.Runner.run(sdk.Agent(name="P", prompt=prompt), probe.input)
 
 
-@program(lambda m: [m.text("Prompted.")])
+@program(lambda m: [m.answer("Prompted.", usage=m.Usage(input_tokens=9, output_tokens=2))])
 async def dynamic_prompt(sdk: Any, probe: Probe) -> Any:
     def prompt(data: Any) -> dict[str, Any]:
         return {"id": "pmpt_1", "variables": {"user": data.context.context, "a": data.agent.name}}

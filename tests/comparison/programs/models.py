@@ -290,13 +290,15 @@ def _own_model(sdk: Any, probe: Probe) -> Any:
             ]
 
         async def get_response(self, *args: Any, **kwargs: Any) -> Any:
-            instructions, items, settings, tools, schema, handoffs, _tracing = args
-            probe.note(instructions, items, settings.temperature, [tool.name for tool in tools])
-            probe.note(schema, handoffs, sorted(kwargs))
+            probe.note(len(args), sorted(kwargs))
+            tools = [tool.name for tool in kwargs["tools"]]
+            probe.note(kwargs["system_instructions"], kwargs["input"], tools)
+            probe.note(kwargs["model_settings"].temperature, kwargs["output_schema"])
             usage = sdk.Usage(requests=1, input_tokens=3, output_tokens=2, total_tokens=5)
             return sdk.ModelResponse(output=self._output(), usage=usage, response_id=None)
 
         async def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+            probe.note(len(args), sorted(kwargs))
             response = Response(
                 id="resp_own",
                 created_at=1,
