@@ -6,6 +6,7 @@ Everything here can be done by any NATS client in any language; docs/wire.md sho
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 
@@ -186,7 +187,7 @@ class Client:
 
     # --- parked messages -----------------------------------------------------------------------
 
-    async def parked(self) -> list[ParkedEntry]:
+    async def parked(self) -> builtins.list[ParkedEntry]:
         """Messages that no worker could handle."""
         return await self.bus.parking.list()
 
