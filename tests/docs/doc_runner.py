@@ -150,12 +150,14 @@ class PageRunner:
 
     def _in_shell(self, text: str) -> str:
         log, process = self._spawn(f"{text}\nenv -0 > {self._logs}/env\n")
+        talk = log.with_suffix(".err")
         try:
             code = process.wait(timeout=BLOCK_S)
         except subprocess.TimeoutExpired:
-            raise PageFailed(f"still running after {BLOCK_S} s:\n{log.read_text()}") from None
-        if code != 0:
-            raise PageFailed(f"exit code {code}:\n{log.read_text()}")
+            printed = log.read_text() + talk.read_text()
+            raise PageFailed(f"still running after {BLOCK_S} s:\n{printed}") from None
+        if code != 0 or "Traceback" in talk.read_text():
+            raise PageFailed(f"exit code {code}:\n{log.read_text()}{talk.read_text()}")
         after = (self._logs / "env").read_text().split("\0")
         self._env = dict(line.split("=", 1) for line in after if "=" in line)
         return log.read_text()
@@ -163,23 +165,24 @@ class PageRunner:
     def _in_background(self, text: str, block: Block) -> None:
         log, process = self._spawn(text)
         deadline = time.monotonic() + READY_S
-        while block.marks["background"] not in log.read_text():
+        talk = log.with_suffix(".err")
+        while block.marks["background"] not in (said := log.read_text() + talk.read_text()):
             if process.poll() is not None:
-                raise PageFailed(f"ended with {process.returncode}:\n{log.read_text()}")
+                raise PageFailed(f"ended with {process.returncode}:\n{said}")
             if time.monotonic() > deadline:
-                raise PageFailed(f"not ready after {READY_S} s:\n{log.read_text()}")
+                raise PageFailed(f"not ready after {READY_S} s:\n{said}")
             time.sleep(0.02)
 
     def _spawn(self, text: str) -> tuple[Path, subprocess.Popen[bytes]]:
         log = self._logs / f"{len(self._started)}.log"
-        with log.open("wb") as output:
+        with log.open("wb") as output, log.with_suffix(".err").open("wb") as talk:
             process = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", text],
                 cwd=self._cwd,
                 env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=talk,
                 start_new_session=True,
             )
         self._started.append(process)
