@@ -33,8 +33,10 @@ class Bus:
         self.objects = objects
         self.codec = Codec(objects)
         self.log = RunLog(connection, self.codec, subjects, topology.log)
+        self.work_log = RunLog(connection, self.codec, subjects, topology.log, budget_s=None)
+        """The same log for actors: what they hold must not be lost, so they never give up."""
         self.follow = Follower(connection, self.log, self.codec, subjects)
-        self.parking = ParkingLot(connection, subjects, topology)
+        self.parking = ParkingLot(connection, subjects, topology, objects)
         self.timers = Timers(connection, self.codec, subjects)
         self.agents = AgentRegistry(connection, self.codec, subjects, topology)
 

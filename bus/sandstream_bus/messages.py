@@ -250,6 +250,8 @@ class Parked(Message, frozen=True, kw_only=True, tag="parked"):
     deliveries: int
     body: str
     """The original bytes: text as it is, anything else as ``base64:``."""
+    body_digest: str = ""
+    """Instead of ``body``, for a big message: the object that holds its bytes."""
     headers: dict[str, str] = {}
 
 

@@ -5,15 +5,17 @@ be re-driven.
 from __future__ import annotations
 
 import base64
+import contextlib
 from typing import NamedTuple
 
-from sandstream_bus.codec import decode_parked, encode
+from sandstream_bus.codec import INLINE_LIMIT_BYTES, decode_parked, encode
 from sandstream_bus.connection import Connection
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.direct import Stored, direct_get_last_each
+from sandstream_bus.direct import Stored, direct_get_many
 from sandstream_bus.headers import MSG_ID, SCHEDULE, SCHEDULE_TARGET
 from sandstream_bus.messages import Parked
+from sandstream_bus.objects import Objects
 from sandstream_bus.subjects import Subjects
 from sandstream_bus.topology import Topology
 
@@ -33,20 +35,25 @@ class ParkedEntry(NamedTuple):
 class ParkingLot:
     """Reads and writes the parked messages of one installation."""
 
-    def __init__(self, connection: Connection, subjects: Subjects, topology: Topology) -> None:
+    def __init__(
+        self, connection: Connection, subjects: Subjects, topology: Topology, objects: Objects
+    ) -> None:
         self._connection = connection
+        self._objects = objects
         self._subjects = subjects
         self._topology = topology
 
     async def park(self, delivery: Delivery, consumer: str, reason: str) -> None:
         """Keep a copy with the reason. The caller terminates the original afterwards."""
+        is_big = len(delivery.data) > INLINE_LIMIT_BYTES
         parked = Parked(
             subject=delivery.subject,
             sequence=delivery.sequence,
             consumer=consumer,
             reason=reason[:4000],
             deliveries=delivery.deliveries,
-            body=_to_text(delivery.data),
+            body="" if is_big else _to_text(delivery.data),
+            body_digest=await self._objects.put(delivery.data) if is_big else "",
             headers=delivery.headers,
         )
         subject = self._subjects.parked(consumer, delivery.sequence)
@@ -55,8 +62,8 @@ class ParkingLot:
         crashpoint("parking.after_park")
 
     async def list(self) -> list[ParkedEntry]:
-        found = await direct_get_last_each(
-            self._connection, self._topology.parked, [f"{self._subjects.prefix}.parked.>"]
+        found = await direct_get_many(  # each subject has one message
+            self._connection, self._topology.parked, f"{self._subjects.prefix}.parked.>", after=0
         )
         return [entry for entry in map(self._entry, found) if entry is not None]
 
@@ -70,9 +77,10 @@ class ParkingLot:
             for key, value in entry.parked.headers.items()
             if not key.startswith(_OWN_HEADERS)
         }
+        digest = entry.parked.body_digest
         ack = await self._connection.publish(
             entry.parked.subject,
-            _from_text(entry.parked.body),
+            await self._objects.get(digest) if digest else _from_text(entry.parked.body),
             msg_id=f"redrive:{entry.id}:{entry.time}",
             headers=headers,
         )
@@ -90,10 +98,11 @@ class ParkingLot:
 
 
 def _to_text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return _BASE64 + base64.b64encode(data).decode()
+    with contextlib.suppress(UnicodeDecodeError):
+        text = data.decode()
+        if not text.startswith(_BASE64):
+            return text
+    return _BASE64 + base64.b64encode(data).decode()
 
 
 def _from_text(text: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandstream_bus.codec import Codec
 from sandstream_bus.connection import Connection
-from sandstream_bus.direct import direct_get_last, direct_get_last_each
+from sandstream_bus.direct import direct_get_last, direct_get_many
 from sandstream_bus.messages import AgentRegistered
 from sandstream_bus.subjects import Subjects, text_of
 from sandstream_bus.topology import Topology
@@ -35,5 +35,5 @@ class AgentRegistry:
 
     async def names(self) -> list[str]:
         prefix = f"{self._subjects.prefix}.agent."
-        found = await direct_get_last_each(self._connection, self._stream, [prefix + "*"])
+        found = await direct_get_many(self._connection, self._stream, prefix + "*", after=0)
         return sorted(text_of(stored.subject.removeprefix(prefix)) for stored in found)

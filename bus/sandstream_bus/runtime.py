@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery, PullLoop
-from sandstream_bus.errors import MessageError, Retry
+from sandstream_bus.errors import BusError, MessageError, Retry
 from sandstream_bus.messages import (
     CallFinished,
     CallRequested,
@@ -84,8 +84,9 @@ class Worker:
             await self._park(delivery, f"given up after {delivery.deliveries - 1} tries: {known}")
             return
         try:
-            await self._handle(delivery)
+            await self._handle_patiently(delivery)
         except Retry as retry:
+            self._errors[delivery.sequence] = str(retry)
             await self.loop.nak(delivery, retry.delay_s)
         except MessageError as error:
             await self._park(delivery, f"{error.code}: {error}")
@@ -97,10 +98,27 @@ class Worker:
             self._errors.pop(delivery.sequence, None)
             await self.loop.ack(delivery)
 
+    async def _handle_patiently(self, delivery: Delivery) -> None:
+        """A wait that does not count is spent here: the server counts every delivery."""
+        while True:
+            try:
+                return await self._handle(delivery)
+            except Retry as retry:
+                if retry.counts:
+                    raise
+                self.loop.hold(delivery)
+                await asyncio.sleep(retry.delay_s)
+                delivery.held = False
+
     async def _park(self, delivery: Delivery, reason: str) -> None:
         await self._bus.parking.park(delivery, self.spec.name, reason)
         if self._on_parked is not None:
-            await self._on_parked(delivery, reason)
+            try:
+                await self._on_parked(delivery, reason)
+            except BusError:
+                raise  # comes again when the bus is well
+            except Exception:
+                logger.exception("a parked message's run cannot be ended")
         await self.loop.term(delivery, reason)
         logger.error("message parked", extra={"subject": delivery.subject, "reason": reason})
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from sandstream_bus.connection import Expect
 from sandstream_bus.direct import direct_get_many
 from sandstream_bus.errors import WrongSequence
 from sandstream_bus.log import Conflict
+from sandstream_bus.messages import AgentRegistered
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, done, finished, new_run, started
 
@@ -207,5 +209,24 @@ def test_wrong_sequence_is_told_from_other_refusals(nats_server: NatsServer) -> 
                 await bus.connection.publish(
                     "sandstream.run.x.done", b"{}", msg_id="1", expect=Expect(7, "sandstream.run.>")
                 )
+
+    asyncio.run(main())
+
+
+def test_any_number_of_agents_is_listed(nats_server: NatsServer) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            graph = started().graph
+            names = [f"agent {n}" for n in range(1100)]
+            await asyncio.gather(
+                *(
+                    bus.agents.register(
+                        AgentRegistered(graph=msgspec.structs.replace(graph, start=name)),
+                        instance="1",
+                    )
+                    for name in names
+                )
+            )
+            assert await bus.agents.names() == sorted(names)
 
     asyncio.run(main())
