@@ -77,6 +77,14 @@ def compile_graph(agent: Agent[Any], config: RunConfig, *, host: str) -> GraphSp
     return GraphSpec(start=agent.name, agents={agent.name: _compile_agent(agent, config, host)})
 
 
+def hosted_by(graph: GraphSpec, pool: str) -> GraphSpec:
+    """The same graph with its callables in another pool."""
+    agents = {
+        name: msgspec.structs.replace(agent, host=pool) for name, agent in graph.agents.items()
+    }
+    return msgspec.structs.replace(graph, agents=agents)
+
+
 def _compile_agent(agent: Agent[Any], config: RunConfig, host: str) -> AgentSpec:
     tools = tools_of(agent, config)
     model = config.model if config.model is not None else agent.model

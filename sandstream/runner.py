@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import BusUnavailable
+from sandstream_bus.errors import BusUnavailable, StoreFull
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunStarted
@@ -24,7 +25,13 @@ from sandstream_bus.subjects import run_id_of_key
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers, check_error_handlers
 from sandstream.exceptions import UserError
-from sandstream.graph import compile_graph, compile_input, compile_options, output_schema_of
+from sandstream.graph import (
+    compile_graph,
+    compile_input,
+    compile_options,
+    hosted_by,
+    output_schema_of,
+)
 from sandstream.ids import new_run_id
 from sandstream.items import TResponseInputItem
 from sandstream.outcomes import attach_details, exception_of
@@ -37,6 +44,12 @@ from sandstream.stream_events import RawResponsesStreamEvent
 from sandstream.user_code import HostedRun, final_value
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+OUTAGE_PATIENCE_S = 60.0
+"""How long a caller waits for a server that went away in mid-run."""
+FULL_PATIENCE_S = 10.0
+"""How long a caller waits for a full store to be freed."""
 
 
 class Runner:
@@ -152,7 +165,7 @@ class _Call:
             error_handlers=error_handlers,
             **conversation,
         )
-        compile_graph(agent, config, host="check")  # wrong definitions fail here, before any effect
+        self._graph = compile_graph(agent, config, host="")  # checks all, before any effect
         self._context = RunContextWrapper(context=context)
         self._hosted = HostedRun({agent.name: agent}, self._context, config, error_handlers)
         self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
@@ -164,7 +177,7 @@ class _Call:
         result = RunResult(**self._result_arguments())
         process = await self._start()
         try:
-            await process.bus.follow.done(self.run_id)
+            await _patiently(process, process.bus.follow.done(self.run_id))
             view = self._view()
             for event in await process.bus.log.read(self.run_id):
                 view.feed(event.event)
@@ -187,15 +200,7 @@ class _Call:
             process = await self._start()
             try:
                 view = self._view()
-                async for event in process.bus.follow.run(self.run_id, deltas=True):
-                    if isinstance(event, LiveEvent):
-                        result.current_turn = max(result.current_turn, event.turn)
-                        result.put(RawResponsesStreamEvent(bytes(event.event)))
-                    elif isinstance(event, LogEvent):
-                        new_events = view.feed(event.event)
-                        result.take(view)
-                        for new_event in new_events:
-                            result.put(new_event)
+                await _patiently(process, self._follow_into(result, view, process))
             except asyncio.CancelledError:
                 await self._abandon(process)
                 raise
@@ -208,6 +213,19 @@ class _Call:
         finally:
             result.finish(error)
 
+    async def _follow_into(
+        self, result: RunResultStreaming, view: RunView, process: Process
+    ) -> None:
+        async for event in process.bus.follow.run(self.run_id, deltas=True):
+            if isinstance(event, LiveEvent):
+                result.current_turn = max(result.current_turn, event.turn)
+                result.put(RawResponsesStreamEvent(bytes(event.event)))
+            elif isinstance(event, LogEvent):
+                new_events = view.feed(event.event)
+                result.take(view)
+                for new_event in new_events:
+                    result.put(new_event)
+
     # --- starting ------------------------------------------------------------------------------
 
     async def _start(self) -> Process:
@@ -215,7 +233,7 @@ class _Call:
         self._process = process
         pool = self._config.harness_pool or process.settings.harness_pool or process.pool
         started = RunStarted(
-            graph=compile_graph(self._agent, self._config, host=process.pool),
+            graph=hosted_by(self._graph, process.pool),
             input=self._items,
             options=self._options,
             pool=pool,
@@ -323,6 +341,26 @@ class _Call:
             "run_id": self.run_id,
             "omit_reasoning_ids": self._config.reasoning_item_id_policy == "omit",
         }
+
+
+async def _patiently(process: Process, work: Coroutine[Any, Any, T]) -> T:
+    """Wait for ``work``, but not for ever while the bus is in trouble: then the caller hears of it.
+
+    The run stays in the log; with a ``run_key`` it can be continued.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=1.0)
+            trouble = process.bus.connection.trouble
+            if trouble is not None and not task.done():
+                lasts_s = time.monotonic() - trouble.since
+                is_full = isinstance(trouble.error, StoreFull)
+                if lasts_s > (FULL_PATIENCE_S if is_full else OUTAGE_PATIENCE_S):
+                    raise trouble.error
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def _text(raw: Raw) -> str:

@@ -129,7 +129,7 @@ class ToolHost:
     async def _claim(self, run: RunId, call: CallRequested, delivery: Delivery) -> bool:
         """Write down that the call starts. False: somebody started it before."""
         crashpoint("tools.before_claim")
-        sequence = await self._bus.log.create_once(
+        sequence = await self._bus.work_log.create_once(
             self._bus.subjects.started(run, call.call),
             CallStarted(call=call.call, host=self._name),
             msg_id=f"{run}:{call.call}:started:{self._name}:{delivery.deliveries}",
@@ -168,10 +168,10 @@ class ToolHost:
         msg_id = f"{run}:{call.call}:result"
         headers = caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT))
         try:
-            await self._bus.log.send(subject, outcome, msg_id=msg_id, headers=headers)
+            await self._bus.work_log.send(subject, outcome, msg_id=msg_id, headers=headers)
         except PayloadTooLarge as error:
             too_large = _finished(call, output=f"The result is too large: {error}", code=error.code)
-            await self._bus.log.send(subject, too_large, msg_id=msg_id, headers=headers)
+            await self._bus.work_log.send(subject, too_large, msg_id=msg_id, headers=headers)
         crashpoint("tools.published")
 
     def _on_live_cancel(self, message: CoreMessage) -> None:

@@ -63,6 +63,14 @@ class Expect(NamedTuple):
     subject: str
 
 
+class Trouble(NamedTuple):
+    """A fault outside that this process waits out."""
+
+    error: BusError
+    since: float
+    """By the monotonic clock."""
+
+
 class _ApiError(msgspec.Struct):
     code: int = 0
     err_code: int = 0
@@ -145,6 +153,7 @@ class Connection:
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_reconnect: set[Callable[[], Awaitable[None]]] = set()
         self.last_error: str = ""
+        self._trouble: Trouble | None = None
         self.reconnects = 0
 
     @classmethod
@@ -172,6 +181,19 @@ class Connection:
     def url(self) -> str:
         return self._options.servers[0]
 
+    @property
+    def trouble(self) -> Trouble | None:
+        """What keeps work from going on now, if anything does."""
+        return self._trouble
+
+    def _trouble_begins(self, error: BusError) -> None:
+        if self._trouble is None or type(self._trouble.error) is not type(error):
+            self._trouble = Trouble(error, time.monotonic())
+            logger.warning("work cannot go on", extra={"why": str(error)})
+
+    def _trouble_over(self) -> None:
+        self._trouble = None
+
     # --- publishing ----------------------------------------------------------------------------
 
     async def publish(
@@ -182,20 +204,21 @@ class Connection:
         msg_id: str,
         headers: dict[str, str] | None = None,
         expect: Expect | None = None,
-        budget_s: float = PUBLISH_BUDGET_S,
+        budget_s: float | None = PUBLISH_BUDGET_S,
     ) -> PubAck:
         """Store a message; return once the server has promised to keep it.
 
-        Repeated under the same ``msg_id`` until it is acknowledged or ``budget_s`` is over. After a
-        repeat, a lost compare-and-set may be our own earlier success: :class:`WrongSequence` leaves
-        that to the log.
+        Repeated under the same ``msg_id`` until it is acknowledged or ``budget_s`` is over; None:
+        for ever, a full store included, for what must not be lost. After a repeat, a lost
+        compare-and-set may be our own earlier success: :class:`WrongSequence` leaves that to the
+        log.
         """
         head = dict(headers) if headers else {}
         head[h.MSG_ID] = msg_id
         if expect is not None:
             head[h.EXPECTED_SEQUENCE] = str(expect.sequence)
             head[h.EXPECTED_SUBJECT] = expect.subject
-        deadline = time.monotonic() + budget_s
+        deadline = time.monotonic() + (float("inf") if budget_s is None else budget_s)
         crashpoint("bus.before_publish")
         while True:
             try:
@@ -206,13 +229,17 @@ class Connection:
             else:
                 if ack.error is None:
                     crashpoint("bus.after_publish")
+                    self._trouble_over()
                     return ack
                 failure = _publish_error(ack.error, subject)
-                if not (isinstance(failure, BusUnavailable)):
+                if isinstance(failure, StoreFull) and budget_s is None:
+                    self._trouble_begins(failure)
+                    await asyncio.sleep(0.5)
+                elif not isinstance(failure, BusUnavailable):
                     raise failure
             if time.monotonic() > deadline or self._closing:
                 raise BusUnavailable(
-                    f"publishing to {subject} was not acknowledged within {budget_s:.0f} s "
+                    f"publishing to {subject} was not acknowledged within {budget_s} s "
                     f"({self.last_error or failure!r}). Is the NATS server at {self.url} up, "
                     "with JetStream enabled?"
                 ) from failure
@@ -428,12 +455,19 @@ class Connection:
 
     async def _on_disconnect(self) -> None:
         self._connected.clear()
-        self._fail_replies(BusUnavailable("the connection to NATS broke"))
+        broken = BusUnavailable(
+            f"the connection to NATS at {self.url} broke and does not come back. Start the server; "
+            "the run is in its log."
+        )
+        self._fail_replies(broken)
+        if not self._closing:
+            self._trouble_begins(broken)
         if not self._closing and self._reviver is not None:
             self._spawn(self._revive())
 
     async def _on_reconnected(self) -> None:
         self._connected.set()
+        self._trouble_over()
         self._watch_reader()
         self.reconnects += 1
         for callback in tuple(self._on_reconnect):

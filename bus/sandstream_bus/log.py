@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sandstream_bus.codec import Codec
-from sandstream_bus.connection import Connection, Expect, PubAck
+from sandstream_bus.connection import PUBLISH_BUDGET_S, Connection, Expect, PubAck
 from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each, direct_get_many
 from sandstream_bus.errors import WrongSequence
 from sandstream_bus.messages import Message, RunEvent
@@ -36,11 +36,21 @@ class Conflict(WrongSequence):
 
 
 class RunLog:
-    """All runs of one installation."""
+    """All runs of one installation.
+
+    ``budget_s`` is how long a publish is tried; None: for ever, for actors that hold an outcome.
+    """
 
     def __init__(
-        self, connection: Connection, codec: Codec, subjects: Subjects, stream: str
+        self,
+        connection: Connection,
+        codec: Codec,
+        subjects: Subjects,
+        stream: str,
+        *,
+        budget_s: float | None = PUBLISH_BUDGET_S,
     ) -> None:
+        self._budget_s = budget_s
         self._connection = connection
         self._codec = codec
         self._subjects = subjects
@@ -65,7 +75,12 @@ class RunLog:
         expect = Expect(after, self._subjects.run_all(run))
         try:
             ack = await self._connection.publish(
-                subject, data, msg_id=msg_id, headers=headers, expect=expect
+                subject,
+                data,
+                msg_id=msg_id,
+                headers=headers,
+                expect=expect,
+                budget_s=self._budget_s,
             )
         except WrongSequence:
             news = await self.read(run, after=after)
@@ -80,7 +95,9 @@ class RunLog:
     ) -> PubAck:
         """Store a message that follows from a decision, once per ``msg_id``."""
         data = await self._codec.encode(message)
-        return await self._connection.publish(subject, data, msg_id=msg_id, headers=headers)
+        return await self._connection.publish(
+            subject, data, msg_id=msg_id, headers=headers, budget_s=self._budget_s
+        )
 
     async def create_once(
         self, subject: str, message: Message, *, msg_id: str, headers: dict[str, str] | None = None
@@ -89,7 +106,12 @@ class RunLog:
         data = await self._codec.encode(message)
         try:
             ack = await self._connection.publish(
-                subject, data, msg_id=msg_id, headers=headers, expect=Expect(0, subject)
+                subject,
+                data,
+                msg_id=msg_id,
+                headers=headers,
+                expect=Expect(0, subject),
+                budget_s=self._budget_s,
             )
         except WrongSequence:
             first = await self.last(subject)

@@ -195,7 +195,7 @@ class Harness:
         crashpoint("harness.before_done" if kind == "done" else "harness.before_commit")
         while True:
             try:
-                sequence = await self._bus.log.append(
+                sequence = await self._bus.work_log.append(
                     state.run,
                     subject,
                     message,
@@ -225,7 +225,7 @@ class Harness:
         crashpoint("harness.before_dispatch")
         await asyncio.gather(
             *(
-                self._bus.log.send(
+                self._bus.work_log.send(
                     subject, call, msg_id=f"{state.run}:{call.call}", headers=headers
                 )
                 for call in calls

@@ -78,7 +78,7 @@ class TaskIntake:
     ) -> None:
         trace = delivery.headers.get(TRACEPARENT) or new_traceparent()
         try:
-            await self._bus.log.append(
+            await self._bus.work_log.append(
                 run,
                 subject,
                 message,
