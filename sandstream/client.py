@@ -26,7 +26,7 @@ from sandstream.exceptions import UserError
 from sandstream.graph import compile_input
 from sandstream.ids import new_run_id
 from sandstream.settings import Settings
-from sandstream.summaries import RunSummary, list_runs, summarize
+from sandstream.summaries import RunSummary, list_runs, read_known, summarize
 
 _CANCEL_PATIENCE_S = 3.0
 
@@ -113,7 +113,8 @@ class Client:
 
     async def events(self, run_id: str, *, after: int = 0) -> list[LogEvent]:
         """The events that the run has now."""
-        return await self.bus.log.read(RunId(check_token(run_id, "the run id")), after=after)
+        run = RunId(check_token(run_id, "the run id"))
+        return await read_known(self.bus, self.bus.subjects.run_all(run), after=after)
 
     async def wait(self, run_id: str) -> RunDone:
         """Wait for the run's end."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
 from sandstream_actors.run_state import RunState
 from sandstream_bus.bus import Bus
+from sandstream_bus.direct import Stored, direct_get_last_each, direct_get_many
+from sandstream_bus.errors import MessageError, ObjectMissing
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import ErrorInfo, RunDone, RunStarted, TokenUsage
 from sandstream_bus.subjects import RunId
+
+logger = logging.getLogger(__name__)
 
 
 class RunSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -102,7 +107,10 @@ def current_step(state: RunState) -> str:
 async def list_runs(bus: Bus, *, limit: int) -> list[RunSummary]:
     """The newest runs, newest first."""
     firsts = await _newest(bus, limit)
-    dones = await bus.log.last_each([bus.subjects.done(run) for run in firsts])
+    subjects = [bus.subjects.done(run) for run in firsts]
+    dones = await _known(
+        bus, await direct_get_last_each(bus.connection, bus.topology.log, subjects)
+    )
     ended = {bus.subjects.parse_run(done.subject).run: done for done in dones}
     summaries: list[RunSummary] = []
     for run, first in firsts.items():
@@ -114,7 +122,7 @@ async def list_runs(bus: Bus, *, limit: int) -> list[RunSummary]:
             summary.ended_at = done.stored.time
             summary.last_sequence = done.sequence
         else:
-            summary = summarize(run, await bus.log.read(run))
+            summary = summarize(run, await read_known(bus, bus.subjects.run_all(run)))
         summaries.append(summary)
     return summaries
 
@@ -130,9 +138,27 @@ async def _newest(bus: Bus, limit: int) -> dict[RunId, LogEvent]:
         found: dict[RunId, LogEvent] = {}
         # a task that was refused has a done and no start
         for filter_ in (f"{prefix}.run.*.start.*", f"{prefix}.run.*.done"):
-            for event in await bus.log.read_subject(filter_, after=after):
+            for event in await read_known(bus, filter_, after=after):
                 found.setdefault(bus.subjects.parse_run(event.subject).run, event)
         if len(found) >= limit or after <= first - 1 or after == 0:
             newest = sorted(found.items(), key=lambda item: -item[1].sequence)
             return dict(newest[:limit])
         window *= 4
+
+
+async def read_known(bus: Bus, subject: str, *, after: int = 0) -> list[LogEvent]:
+    """Stored events as observers read them: one that cannot be read here hides no other."""
+    found = await direct_get_many(bus.connection, bus.topology.log, subject, after=after)
+    return await _known(bus, found)
+
+
+async def _known(bus: Bus, found: list[Stored]) -> list[LogEvent]:
+    events: list[LogEvent] = []
+    for stored in found:
+        try:
+            event = await bus.codec.run_event(stored.data)
+        except (MessageError, ObjectMissing) as error:
+            logger.warning("skipped an event", extra={"subject": stored.subject, "why": str(error)})
+        else:
+            events.append(LogEvent(stored.sequence, stored.subject, event, stored))
+    return events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -72,8 +73,11 @@ async def _private_server(settings: Settings) -> tuple[Check, ConnectOptions | N
 
 
 def _version(version: str) -> Check:
-    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2] if part.isdecimal())
-    if numbers < _NEEDED:
+    found = re.search(r"(\d+)\.(\d+)\.[^\s>]+", version)
+    if found is None:
+        return warning("version", f"cannot be told from {version!r}", "2.12 or later is needed")
+    version = found.group()
+    if (int(found.group(1)), int(found.group(2))) < _NEEDED:
         return problem(
             "version",
             f"nats-server {version}",

@@ -82,6 +82,7 @@ class EventLines:
         self._screen = screen
         self._names: dict[str, str] = {}
         self._started_at = ""
+        self._said = ""
 
     def skip(self, event: LogEvent) -> None:
         """Take an event in without showing it."""
@@ -113,7 +114,9 @@ class EventLines:
                 self._started_at = logged.stored.time
                 return self._started(event)
             case ModelAnswered():
-                return _answered(event)
+                lines = _answered(event)
+                self._said = next((line.text for line in lines if line.label == "says"), "")
+                return lines
             case ModelDeferred():
                 text = f"{event.error.message}; again in {duration(event.delay_s)}"
                 return [Line("wait", f"{text} (attempt {event.attempt})", "yellow")]
@@ -168,7 +171,7 @@ class EventLines:
         lines = [Line("done", " · ".join(facts), f"bold {STATUS_STYLES[event.status]}")]
         if event.error is not None:
             lines.append(Line("why", error_text(event.error), "red"))
-        elif event.output:
+        elif event.output and output_text(event.output) != self._said:
             lines.append(Line("output", output_text(event.output), "green"))
         return lines
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import msgspec
 from sandstream_actors.run_state import RunState
-from sandstream_bus.errors import MessageError
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import RunStarted
 from sandstream_bus.subjects import RunId
@@ -95,10 +94,7 @@ class RunBoard:
         self._show(state, started_at, event.stored.time)
 
     async def _read(self, run: RunId) -> None:
-        try:
-            events = await self._client.bus.log.read(run)
-        except MessageError:
-            return  # written by a newer version, or broken: `runs` and `parked` tell
+        events = await self._client.events(run)
         if events:
             state = RunState.of(run, events)
             self._show(state, events[0].stored.time, events[-1].stored.time)

@@ -19,7 +19,7 @@ from sandstream.agent import Agent
 from sandstream.cli.apps import App, choose_agent, load_app, split_target
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.run_display import Display
-from sandstream.cli.session import read_input, run_async, say
+from sandstream.cli.session import read_input, run_async, say, show_logs
 from sandstream.cli.submit import put_result
 from sandstream.exceptions import AgentsException, UserError
 from sandstream.process import Process
@@ -44,6 +44,7 @@ async def _run(arguments: argparse.Namespace, app: App, agent: Agent[Any], text:
         config = dataclasses.replace(config, run_key=arguments.key)
     max_turns = arguments.max_turns or DEFAULT_MAX_TURNS
     process = await Process.of_this_loop()
+    show_logs()
     async with _own_runs(process) as started:
         if config.run_key is not None:
             started.set_result(run_id_of_key(config.run_key))

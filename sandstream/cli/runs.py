@@ -82,7 +82,8 @@ def row_of(summary: RunSummary) -> Row:
 def ending(summary: RunSummary) -> str:
     """What a run does now, or what came of it."""
     if summary.status == "running":
-        return summary.step
+        tool = summary.step.removeprefix("tool ")
+        return summary.step if tool == summary.step else f"→ {tool}"
     if summary.error is not None:
         return summary.error.message
     return "" if summary.output is None else value_text(summary.output)

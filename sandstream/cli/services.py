@@ -11,7 +11,7 @@ from sandstream_actors.harness.actor import Harness
 
 from sandstream.cli.apps import App
 from sandstream.cli.render import err
-from sandstream.cli.session import put_json, say
+from sandstream.cli.session import put_json, say, show_logs
 from sandstream.connect import OpenBus, open_bus
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
@@ -35,6 +35,7 @@ class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
 async def opened(name: str) -> AsyncIterator[OpenBus]:
     """The bus that the environment names."""
     bus = await open_bus(Settings.from_env(), name=name)
+    show_logs()
     try:
         yield bus
     finally:

@@ -163,16 +163,21 @@ class _LogLine(logging.Formatter):
 
 
 def set_up_logs(debug: bool) -> None:
-    """Warnings of ours and of the user's code to stderr, one line each."""
+    """Logs to stderr, one line each; none before :func:`show_logs`, unless for debugging."""
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLine(debug))
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(handler)
-    root.setLevel(logging.WARNING)
+    root.setLevel(logging.WARNING if debug else logging.CRITICAL)
     if debug:
         for name in ("sandstream", "sandstream_bus", "sandstream_actors"):
             logging.getLogger(name).setLevel(logging.DEBUG)
+
+
+def show_logs() -> None:
+    """From now on warnings are worth telling: for commands that work, once they are connected."""
+    logging.getLogger().setLevel(logging.WARNING)
 
 
 def no_arguments(arguments: argparse.Namespace, *names: str) -> None:

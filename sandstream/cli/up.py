@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from contextlib import AsyncExitStack
 
 from sandstream_bus.subjects import check_token
@@ -45,7 +46,7 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
         names = sorted(name for app in apps for name in app.agents)
         example = names[0] if names else "AGENT"
         hints = [
-            f'submit:  sandstream submit {example!r} "hello" --wait',
+            f'submit:  sandstream submit {shlex.quote(example)} "hello" --wait',
             "follow:  sandstream watch",
         ]
         if not names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from sandstream.cli.apps import App, load_app
 from sandstream.cli.exits import CliError, Exit
@@ -34,7 +35,7 @@ async def _serve(arguments: argparse.Namespace, app: App) -> int:
             ready_of(bus, pool=replica.pool, agents=names),
             as_json=arguments.json,
             title=f"worker of {app.path} is ready",
-            hints=[f'try: sandstream submit {names[0]!r} "hello" --wait'],
+            hints=[f'try: sandstream submit {shlex.quote(names[0])} "hello" --wait'],
         )
         await until_stopped()
         say("stopping (once more: at once)")
