@@ -1,4 +1,8 @@
-"""(c) Time to the first token of a streamed answer, warm: bare client, ours, baseline."""
+"""(c) Time to the first token of a streamed answer, warm: bare client, ours, baseline.
+
+Twice: with words 10 ms apart, as a model writes, and with the whole answer at once, where the first
+token has to compete with the work for all that follow it.
+"""
 
 from __future__ import annotations
 
@@ -7,41 +11,49 @@ from lab import Lab
 
 from sandstream.testing import Script, script_for, text
 
+_WORDS = "This answer is streamed in some pieces, each of a few words, and then it ends."
+_MEASURES = {"paced": "first token, paced", "burst": "first token, all at once"}
+
 
 def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
-    answer = text("This is an answer of several words, streamed word by word.").forever()
-    base_url = lab.model(Script(default=script_for("", [answer])))
-    repetitions, runs = (3, 10) if quick else (10, 10)
+    answer = text(_WORDS).forever()
+    script = Script(
+        conversations=(
+            script_for("paced", [answer.chunks(4, delta_delay_s=0.01)]),
+            script_for("burst", [answer]),
+        )
+    )
+    base_url = lab.model(script)
+    repetitions = 3 if quick else 6
+    return [figure for loop in loops for figure in _one_loop(lab, base_url, loop, repetitions)]
+
+
+def _one_loop(lab: Lab, base_url: str, loop: str, repetitions: int) -> list[Figure]:
+    home = lab.home()
+    sides = {
+        side: lab.start("agent_runs", side, loop=loop, base_url=base_url, home=home)
+        for side in ("openai", "sandstream", "agents")
+    }
+    for program in sides.values():
+        program.ask(do="stream", runs=5, input="burst")
     figures: list[Figure] = []
-    for loop in loops:
-        home = lab.home()
-        took: dict[str, list[float]] = {"openai": [], "sandstream": [], "agents": []}
-        sides = {
-            side: lab.start("agent_runs", side, loop=loop, base_url=base_url, home=home)
-            for side in took
-        }
-        for program in sides.values():
-            program.ask(do="stream", runs=5)
+    for kind, measure in _MEASURES.items():
+        took: dict[str, list[float]] = {side: [] for side in sides}
         for _ in range(repetitions):
             for side, program in sides.items():
-                seconds = program.ask(do="stream", runs=runs)["first_token_s"]
+                seconds = program.ask(do="stream", runs=10, input=kind)["first_token_s"]
                 took[side].extend(value * 1000 for value in seconds)
-        lab.close_programs()
-        bare = Series("bare openai", took["openai"])
-        ours = Series("sandstream", took["sandstream"])
-        peer = Series("agents", took["agents"])
-        figures.append(_figure(loop, ours, bare, wanted_extra=3.0))
-        figures.append(_figure(loop, ours, peer, wanted_extra=None))
+        for side, name in (("openai", "bare openai"), ("agents", "agents")):
+            figures.append(
+                Figure(
+                    benchmark="first_token",
+                    measure=measure,
+                    unit="ms",
+                    loop=loop,
+                    ours=Series("sandstream", took["sandstream"]),
+                    baseline=Series(name, took[side]),
+                    wanted_extra=3.0 if side == "openai" else None,
+                )
+            )
+    lab.close_programs()
     return figures
-
-
-def _figure(loop: str, ours: Series, other: Series, wanted_extra: float | None) -> Figure:
-    return Figure(
-        benchmark="first_token",
-        measure="time to first token",
-        unit="ms",
-        loop=loop,
-        ours=ours,
-        baseline=other,
-        wanted_extra=wanted_extra,
-    )

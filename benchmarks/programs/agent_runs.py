@@ -52,7 +52,7 @@ class AgentSide:
             case "at_once":
                 return await self._at_once(**request)
             case "stream":
-                return {"first_token_s": [await self._stream() for _ in range(request["runs"])]}
+                return await self._streams(**request)
             case other:
                 raise ValueError(other)
 
@@ -73,10 +73,13 @@ class AgentSide:
         if result.final_output != "done" or len(result.raw_responses) != turns:
             raise RuntimeError(f"wrong result: {result}")
 
-    async def _stream(self) -> float:
+    async def _streams(self, runs: int, input: str) -> dict[str, Any]:
+        return {"first_token_s": [await self._stream(input) for _ in range(runs)]}
+
+    async def _stream(self, input: str) -> float:
         began = time.perf_counter()
         first = 0.0
-        result = Runner.run_streamed(self._agent, "Tell me.")
+        result = Runner.run_streamed(self._agent, input)
         async for event in result.stream_events():
             if first or event.type != "raw_response_event":
                 continue
@@ -92,13 +95,14 @@ class BareSide:
         self._client = AsyncOpenAI()
 
     async def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"first_token_s": [await self._stream() for _ in range(request["runs"])]}
+        seconds = [await self._stream(request["input"]) for _ in range(request["runs"])]
+        return {"first_token_s": seconds}
 
-    async def _stream(self) -> float:
+    async def _stream(self, input: str) -> float:
         began = time.perf_counter()
         first = 0.0
         async for event in await self._client.responses.create(
-            model=MODEL, input="Tell me.", instructions="Add what you are asked to.", stream=True
+            model=MODEL, input=input, instructions="Add what you are asked to.", stream=True
         ):
             if event.type == "response.output_text.delta" and not first:
                 first = time.perf_counter() - began
