@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -60,10 +61,14 @@ class HostedModels:
         model = find_model(agent, hosted.config)
         request = build_request(state)
         disabled = set(state.prepared.disabled_tools) if state.prepared else set()
+        settings = ModelSettings.coerce(request.settings)
+        if request.cache_key is not None and getattr(model, "takes_cache_key", False):
+            key = {"prompt_cache_key": request.cache_key}
+            settings = replace(settings, extra_args={**key, **(settings.extra_args or {})})
         arguments: dict[str, Any] = {
             "system_instructions": request.instructions,
             "input": [msgspec.json.decode(item) for item in request.input],
-            "model_settings": ModelSettings.coerce(request.settings),
+            "model_settings": settings,
             "tools": [tool for tool in tools_of(agent, hosted.config) if tool.name not in disabled],
             "output_schema": output_schema_of(agent),
             "handoffs": [],

@@ -4,6 +4,7 @@ host.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from sandstream_actors.model import ModelRequest, OutputSchema
@@ -41,7 +42,20 @@ def build_request(state: RunState) -> ModelRequest:
         conversation_id=options.conversation_id,
         prompt=prompt,
         stream=options.stream,
+        cache_key=_cache_key(state),
     )
+
+
+def _cache_key(state: RunState) -> str:
+    """What this request shares with others that begin alike, so that the endpoint finds its cache.
+
+    A conversation's or group's id is the caller's own and leaves only as a digest.
+    """
+    options = state.options
+    for kind, name in (("conversation", options.conversation_id), ("group", options.group_id)):
+        if name:
+            return f"sandstream:{kind}:{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return f"sandstream:run:{state.run}"
 
 
 def _chains_responses(state: RunState) -> bool:

@@ -29,7 +29,7 @@ from sandstream_actors.model import (
     routes_from_env,
 )
 from sandstream_actors.model.client import OnEvent
-from sandstream_actors.model.routes import Api
+from sandstream_actors.model.routes import Api, is_official
 from sandstream_actors.model.vendor_types import plain, typed_event
 
 from sandstream.exceptions import UserError
@@ -53,6 +53,11 @@ class _Endpoint:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, ModelClient] = (
             WeakKeyDictionary()
         )
+
+    @property
+    def is_official(self) -> bool:
+        client = self._client
+        return is_official(self._route.base_url if client is None else str(client.base_url))
 
     async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
         """One model call. A rate limit is waited for, in this process."""
@@ -97,6 +102,11 @@ class _SeamModel(Model):
         self._is_explicit = bool(model)
         self._endpoint = endpoint
         return self
+
+    @property
+    def takes_cache_key(self) -> bool:
+        """Whether the endpoint knows ``prompt_cache_key``."""
+        return self._endpoint.is_official
 
     async def get_response(
         self,

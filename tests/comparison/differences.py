@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 _ID = re.compile(r"\b(resp|msg|fc|rs|req|chatcmpl)[_-][A-Za-z0-9-]{6,}\b")
+_CACHE_KEY = re.compile(r"\b(?:agents-sdk|sandstream):(run|group|conversation):\w+")
 _TIMES = {"created_at", "completed_at"}
 
 
@@ -22,7 +23,7 @@ def normalised(report: Any) -> Any:
 
     def walk(value: Any) -> Any:
         if isinstance(value, str):
-            return _ID.sub(rename, value)
+            return _ID.sub(rename, _CACHE_KEY.sub(rename, value))
         if isinstance(value, list):
             return [walk(item) for item in value]
         if isinstance(value, dict):

@@ -84,6 +84,8 @@ class ModelClient:
 
 
 def _encode(request: ModelRequest, model: str, connection: Connection) -> Call:
+    if not connection.is_official:
+        request = msgspec.structs.replace(request, cache_key=None)
     try:
         if connection.route.api == "chat":
             return chat_call(request, model, official=connection.is_official)

@@ -54,6 +54,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     conversation_id: str | None = None
     prompt: msgspec.Raw = NO_JSON
     stream: bool = False
+    cache_key: str | None = None
+    """What requests with a common beginning share; sent to OpenAI's own endpoint only."""
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -36,6 +36,8 @@ def make_call(path: str, endpoint: str, arguments: dict[str, Any], request: Mode
             "the model settings already set.",
             code="duplicate_argument",
         )
+    if request.cache_key is not None and "prompt_cache_key" not in extra:
+        arguments = {**arguments, "prompt_cache_key": request.cache_key}
     timeout_s = extra.pop("timeout", None)
     body = {**arguments, **extra, **(settings.get("extra_body") or {})}
     try:

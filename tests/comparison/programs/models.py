@@ -4,6 +4,7 @@ from typing import Any
 
 from comparison.program import MODEL, Probe, program
 from comparison.programs.outputs import Event
+from comparison.report import stream_report
 
 
 def _tooled(sdk: Any, marker: str = "") -> Any:
@@ -157,8 +158,6 @@ async def chat_tool_loop(sdk: Any, probe: Probe) -> Any:
 async def chat_streamed_tool_loop(sdk: Any, probe: Probe) -> Any:
     sdk.set_default_openai_api("chat_completions")
     result = sdk.Runner.run_streamed(_tooled(sdk), probe.input)
-    from comparison.report import stream_report
-
     return await stream_report(result)
 
 
@@ -338,3 +337,80 @@ async def own_model_raises(sdk: Any, probe: Probe) -> Any:
             raise NotImplementedError
 
     return await sdk.Runner.run(sdk.Agent(name="B", model=Broken()), probe.input)
+
+
+@program(lambda m: [m.text("Hello.")])
+async def chat_streamed_with_usage(sdk: Any, probe: Probe) -> Any:
+    sdk.set_default_openai_api("chat_completions")
+    settings = sdk.ModelSettings(include_usage=True, parallel_tool_calls=True, tool_choice="auto")
+    agent = _tooled(sdk).clone(model_settings=settings)
+    result = sdk.Runner.run_streamed(agent, probe.input)
+    return await stream_report(result)
+
+
+@program(lambda m: [m.answer(m.reasoning("Hm."), "Hello.")])
+async def chat_reasoning(sdk: Any, probe: Probe) -> Any:
+    sdk.set_default_openai_api("chat_completions")
+    return await sdk.Runner.run(sdk.Agent(name="R", model=MODEL), probe.input)
+
+
+@program(lambda m: [m.tool_calls(("look", {}), ("data", {})), m.text("Seen.")])
+async def chat_tool_outputs(sdk: Any, probe: Probe) -> Any:
+    sdk.set_default_openai_api("chat_completions")
+
+    @sdk.function_tool
+    def look() -> Any:
+        return sdk.ToolOutputText(text="a tree")
+
+    @sdk.function_tool
+    def data() -> Any:
+        return {"a": 1}
+
+    agent = sdk.Agent(name="R", model=MODEL, tools=[look, data])
+    return await sdk.Runner.run(agent, probe.input)
+
+
+@program(lambda m: [m.malformed()])
+async def chat_malformed_answer(sdk: Any, probe: Probe) -> Any:
+    sdk.set_default_openai_api("chat_completions")
+    return await sdk.Runner.run(sdk.Agent(name="R", model=MODEL), probe.input)
+
+
+@program(lambda m: [m.text("Hello.")])
+async def chat_with_what_only_responses_knows(sdk: Any, probe: Probe) -> Any:
+    sdk.set_default_openai_api("chat_completions")
+    agent = sdk.Agent(name="R", model=MODEL, prompt={"id": "pmpt_1"})
+    return await sdk.Runner.run(agent, probe.input, previous_response_id="resp_1")
+
+
+@program(lambda m: [m.text("One."), m.text("Two.")])
+async def from_chat_to_responses(sdk: Any, probe: Probe) -> Any:
+    agent = sdk.Agent(name="R", model=MODEL)
+    sdk.set_default_openai_api("chat_completions")
+    first = await sdk.Runner.run(agent, probe.input)
+    sdk.set_default_openai_api("responses")
+    items = [*first.to_input_list(), {"role": "user", "content": "More."}]
+    return await sdk.Runner.run(agent, items)
+
+
+@program(lambda m: [m.error(503, message="Busy.", retry_after=0.01).times(4), m.text("Now.")])
+async def runner_retries(sdk: Any, probe: Probe) -> Any:
+    retry = sdk.ModelRetrySettings(
+        max_retries=4,
+        backoff={"initial_delay": 0.01, "max_delay": 0.01, "jitter": False},
+        policy=sdk.retry_policies.http_status([503]),
+    )
+    agent = sdk.Agent(name="E", model=MODEL, model_settings=sdk.ModelSettings(retry=retry))
+    return await sdk.Runner.run(agent, probe.input)
+
+
+@program(lambda m: [m.error(400, message="Odd.", retry_after=0.01), m.text("Now.")])
+async def runner_retries_a_400_by_policy(sdk: Any, probe: Probe) -> Any:
+    def policy(context: Any) -> bool:
+        probe.note(context.attempt, context.max_retries, context.stream)
+        probe.note(context.normalized.status_code)
+        return True
+
+    retry = sdk.ModelRetrySettings(max_retries=1, backoff={"initial_delay": 0.01}, policy=policy)
+    agent = sdk.Agent(name="E", model=MODEL, model_settings=sdk.ModelSettings(retry=retry))
+    return await sdk.Runner.run(agent, probe.input)
