@@ -155,6 +155,8 @@ class Connection:
         self.last_error: str = ""
         self._trouble: Trouble | None = None
         self.reconnects = 0
+        self.breaks = 0
+        """How often the connection was lost: counted before anything can come on the next one."""
 
     @classmethod
     async def open(
@@ -455,6 +457,7 @@ class Connection:
 
     async def _on_disconnect(self) -> None:
         self._connected.clear()
+        self.breaks += 1
         broken = BusUnavailable(
             f"the connection to NATS at {self.url} broke and does not come back. Start the server; "
             "the run is in its log."

@@ -19,7 +19,7 @@ from sandstream_bus import headers as h
 from sandstream_bus.codec import Codec
 from sandstream_bus.connection import Connection
 from sandstream_bus.direct import Stored
-from sandstream_bus.errors import UnknownMessage
+from sandstream_bus.errors import MessageError, ObjectMissing, UnknownMessage
 from sandstream_bus.log import LogEvent, RunLog
 from sandstream_bus.messages import LiveEvent, RunDone
 from sandstream_bus.subjects import RunId, Subjects
@@ -54,7 +54,7 @@ class Follower:
             stale = True  # what was stored before the subscription must be read
             while True:
                 if stale:
-                    for event in await self._log.read(run, after=last):
+                    for event in await self._log.read(run, after=last, skip_unknown=True):
                         last = event.sequence
                         yield event
                         if type(event.event) is RunDone:
@@ -64,8 +64,8 @@ class Follower:
                 if message is None:
                     stale = True
                     continue
-                if message.subject.endswith(".delta"):
-                    if deltas:
+                if not _is_stored(message):
+                    if deltas and message.subject == self._subjects.delta(run):
                         yield _decode_live(message.data)
                     continue
                 live = await self._decoded(message)
@@ -99,8 +99,15 @@ class Follower:
                 message = await _next(inbox)
                 if message is None:
                     yield None
-                elif not message.subject.endswith(".delta"):
-                    event = await self._decoded(message)
+                elif _is_stored(message):
+                    try:
+                        event = await self._decoded(message)
+                    except (MessageError, ObjectMissing) as error:  # one run's, not the watcher's
+                        logger.warning(
+                            "skipped an event",
+                            extra={"subject": message.subject, "why": str(error)},
+                        )
+                        continue
                     if event is not None:
                         yield event
 
@@ -118,7 +125,18 @@ class Follower:
     @asynccontextmanager
     async def _subscribed(self, subject: str) -> AsyncIterator[asyncio.Queue[Msg | None]]:
         inbox: asyncio.Queue[Msg | None] = asyncio.Queue()
-        subscription = await self._connection.subscribe(subject, inbox.put_nowait)
+        breaks = self._connection.breaks
+
+        def receive(message: Msg) -> None:
+            nonlocal breaks
+            if breaks != self._connection.breaks:
+                # came on a new connection, before anybody was told of the reconnect: what was
+                # written during the break comes first
+                breaks = self._connection.breaks
+                inbox.put_nowait(None)
+            inbox.put_nowait(message)
+
+        subscription = await self._connection.subscribe(subject, receive)
         # the server must know of the subscription before the log is read, or an event falls between
         await self._connection.flush()
 
@@ -131,6 +149,11 @@ class Follower:
         finally:
             forget()
             await subscription.close()
+
+
+def _is_stored(message: Msg) -> bool:
+    """Is it the stream's copy of an event, and not a delta?"""
+    return h.SEQUENCE in (message.headers or {})
 
 
 async def _next(inbox: asyncio.Queue[Msg | None]) -> Msg | None:

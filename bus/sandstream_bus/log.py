@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sandstream_bus.codec import Codec
 from sandstream_bus.connection import PUBLISH_BUDGET_S, Connection, Expect, PubAck
 from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each, direct_get_many
-from sandstream_bus.errors import WrongSequence
+from sandstream_bus.errors import UnknownMessage, WrongSequence
 from sandstream_bus.messages import Message, RunEvent
 from sandstream_bus.subjects import RunId, Subjects
 
@@ -118,17 +118,34 @@ class RunLog:
             return first.sequence if first and first.stored.msg_id == msg_id else None
         return ack.seq
 
-    async def read(self, run: RunId, *, after: int = 0) -> list[LogEvent]:
+    async def read(
+        self, run: RunId, *, after: int = 0, skip_unknown: bool = False
+    ) -> list[LogEvent]:
         """The run's events after a sequence, in order, in one batched read."""
-        return await self.read_subject(self._subjects.run_all(run), after=after)
+        return await self.read_subject(
+            self._subjects.run_all(run), after=after, skip_unknown=skip_unknown
+        )
 
     async def read_subject(
-        self, subject: str, *, after: int = 0, limit: int | None = None
+        self,
+        subject: str,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        skip_unknown: bool = False,
     ) -> list[LogEvent]:
+        """A subject's events. Observers skip those of a newer version, for others they raise."""
         found = await direct_get_many(
             self._connection, self._stream, subject, after=after, limit=limit
         )
-        return [await self._decoded(stored) for stored in found]
+        events: list[LogEvent] = []
+        for stored in found:
+            try:
+                events.append(await self._decoded(stored))
+            except UnknownMessage:
+                if not skip_unknown:
+                    raise
+        return events
 
     async def last_sequence(self, run: RunId) -> int:
         """The sequence of the run's last event, without decoding any."""
