@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -68,14 +69,234 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Expected:
-    """A difference that stays. Patterns as in file names; `path` is where in the report."""
+    """A difference that stays, as `docs/differences.md` explains it under the heading `topic`.
 
-    program: str
-    path: str
+    Each of the programs shows it, at each of the paths (patterns as for file names).
+    """
+
+    topic: str
     reason: str
+    programs: tuple[str, ...]
+    paths: tuple[str, ...]
 
     def covers(self, program: str, path: str) -> bool:
-        return fnmatchcase(program, self.program) and fnmatchcase(path, self.path)
+        return program in self.programs and any(fnmatchcase(path, one) for one in self.paths)
+
+    def gone(self, program: str, found: Iterable[str]) -> list[str]:
+        """Paths at which a program should differ and does not."""
+        if program not in self.programs:
+            return []
+        return [one for one in self.paths if not any(fnmatchcase(path, one) for path in found)]
 
 
-EXPECTED: tuple[Expected, ...] = ()
+_FAILED_TURN = ("*.run_data.items", "*.run_data.responses")
+_STREAMED_FAILED_TURN = (
+    "result.items",
+    "result.responses",
+    "result.last_response_id",
+    "result.input_list",
+)
+
+EXPECTED: tuple[Expected, ...] = (
+    Expected(
+        "Error messages",
+        "our own words: they name the agent, the tool or the endpoint, and what to do",
+        (
+            "call_id_used_again",
+            "chat_http_400",
+            "connection_dropped",
+            "extra_args_repeat_an_argument",
+            "failed_response",
+            "handler_output_does_not_fit",
+            "http_400",
+            "http_400_of_a_model_object",
+            "http_401",
+            "http_404",
+            "http_500",
+            "incomplete_response",
+            "input_filter_returns_rubbish",
+            "instructions_of_wrong_arity",
+            "invalid_output",
+            "invalid_output_not_handled_after_all",
+            "one_call_id_for_two_calls",
+            "output_cannot_be_strict",
+            "output_that_does_not_fit",
+            "provider_with_client_and_key",
+            "run_sync_inside_a_loop",
+            "timeout_of_a_sync_tool",
+            "tool_use_function_returns_rubbish",
+            "two_tools_of_one_name_error",
+            "unknown_model_prefix",
+            "wrapped_output_without_its_key",
+        ),
+        ("error.message",),
+    ),
+    Expected(
+        "Error messages",
+        "the same, of streamed runs",
+        (
+            "streamed_failed_response",
+            "streamed_http_400",
+            "streamed_incomplete_response",
+            "streamed_invalid_output",
+        ),
+        ("result.raised.message",),
+    ),
+    Expected(
+        "Error messages",
+        "the same, as an error handler sees them",
+        (
+            "handler_output_does_not_fit",
+            "invalid_output_handled",
+            "invalid_output_not_handled_after_all",
+        ),
+        ("notes.0.1",),
+    ),
+    Expected(
+        "Error messages",
+        "what was raised first may have happened in another process",
+        ("connection_dropped", "handler_output_does_not_fit", "http_400_of_a_model_object"),
+        ("error.cause",),
+    ),
+    Expected(
+        "The turn that failed is shown",
+        "the log has it, so run_data has it",
+        (
+            "bad_arguments_raise",
+            "call_id_used_again",
+            "chat_refusal",
+            "disabled_tool_is_called",
+            "invalid_arguments_raise",
+            "one_call_id_for_two_calls",
+            "refusal",
+            "refusal_of_a_typed_agent",
+            "streamed_refusal",
+            "streamed_tool_error",
+            "streamed_unknown_tool",
+            "tool_error_none",
+            "tool_raises_an_sdk_error",
+            "tool_timeout_raises",
+            "unknown_tool_raises",
+        ),
+        _FAILED_TURN,
+    ),
+    Expected(
+        "The turn that failed is shown",
+        "both calls are shown, not only the one with an output",
+        ("one_of_two_tools_raises",),
+        ("error.run_data.items",),
+    ),
+    Expected(
+        "The turn that failed is shown",
+        "every error of a run has run_data",
+        (
+            "handler_output_does_not_fit",
+            "invalid_output",
+            "invalid_output_not_handled_after_all",
+            "output_that_does_not_fit",
+            "streamed_invalid_output",
+            "wrapped_output_without_its_key",
+        ),
+        ("*.run_data",),
+    ),
+    Expected(
+        "The turn that failed is shown",
+        "the result of a streamed run that failed has its last turn",
+        (
+            "streamed_invalid_output",
+            "streamed_refusal",
+            "streamed_tool_error",
+            "streamed_unknown_tool",
+        ),
+        _STREAMED_FAILED_TURN,
+    ),
+    Expected(
+        "The turn that failed is shown",
+        "a call of an unknown tool is an item of the stream",
+        ("streamed_unknown_tool",),
+        ("result.events",),
+    ),
+    Expected(
+        "Wrong arguments are found earlier",
+        "no request is sent for what cannot work",
+        ("excluding_conversation_options", "unknown_error_handler"),
+        ("error.class", "error.bases", "error.message", "error.*code", "requests"),
+    ),
+    Expected(
+        "Wrong arguments are found earlier",
+        "a RunConfig checks its choices when it is made",
+        ("wrong_arguments",),
+        ("notes.5.1",),
+    ),
+    Expected(
+        "Wrong arguments are found earlier",
+        "before the run there is no run_data",
+        ("output_cannot_be_strict", "two_tools_of_one_name_error"),
+        ("error.run_data",),
+    ),
+    Expected(
+        "Malformed answers",
+        "ModelBehaviorError, whatever is wrong with the bytes",
+        ("answer_of_a_wrong_shape", "chat_malformed_answer", "malformed_answer"),
+        ("error.class", "error.bases*", "error.message", "error.run_data"),
+    ),
+    Expected(
+        "Malformed answers",
+        "the same, streamed",
+        ("streamed_malformed_answer",),
+        (
+            "result.raised.class",
+            "result.raised.bases*",
+            "result.raised.message",
+            "result.raised.run_data",
+        ),
+    ),
+    Expected(
+        "Usage counts every request",
+        "an attempt that failed was a request, too",
+        ("http_500_once", "runner_retries"),
+        ("result.responses.0.usage.requests", "result.usage.requests"),
+    ),
+    Expected(
+        "Usage counts every request",
+        "attempts without tokens have no entry",
+        ("runner_retries",),
+        ("result.responses.0.usage.entries", "result.usage.entries"),
+    ),
+    Expected(
+        "Usage counts every request",
+        "an own model that reports no usage was asked all the same",
+        ("own_model_streamed",),
+        ("result.responses.*.usage.requests", "result.usage.requests"),
+    ),
+    Expected(
+        "Small things",
+        "Chat Completions has no response id: None, not a placeholder",
+        ("chat_streamed_tool_loop", "chat_streamed_with_usage"),
+        ("result.responses.*.id", "result.last_response_id"),
+    ),
+    Expected(
+        "Small things",
+        "outputs are in the order of the calls, also those of unknown tools",
+        ("unknown_tool_is_reported",),
+        ("result.items.*", "result.input_list.*", "requests.1.body.input.*"),
+    ),
+    Expected(
+        "Small things",
+        "the item of a disabled tool keeps the tool's description",
+        ("disabled_tool_is_reported",),
+        ("result.items.0.description",),
+    ),
+    Expected(
+        "Small things",
+        "a prompt without a version is sent without one, not with null",
+        ("dynamic_prompt",),
+        ("requests.0.body.prompt.version",),
+    ),
+    Expected(
+        "Retries",
+        "a retry policy that is a function of one's own is not asked",
+        ("runner_retries_a_400_by_policy",),
+        ("result", "notes", "requests", "error"),
+    ),
+)
