@@ -1,9 +1,9 @@
 """The tool host actor: runs the user's own code where that code lives.
 
-Every call has an id. A call that was delivered before is looked up first: if it has a result, that
-result stands. At-least-once calls run again; an at-most-once call that was started and has no
-result is reported as unknown, never repeated. The host knows messages and outcomes; what a call
-does is the business of the :class:`Callables` it was given.
+Every call has an id. A call that may have been delivered before is looked up first: if it has a
+result, that result stands. At-least-once calls run again; an at-most-once call that was started and
+has no result is reported as unknown, never repeated. The host knows messages and outcomes; what a
+call does is the business of the :class:`Callables` it was given.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ToolHost:
                 self.worker.loop.hold(delivery)
                 await waiting
                 delivery.held = False
-        if delivery.deliveries > 1 and await self._is_settled(run, call):
+        if not delivery.fresh and await self._is_settled(run, call):
             return
         outcome: Message | None
         if call.at_most_once and not await self._claim(run, call, delivery):
@@ -132,7 +132,8 @@ class ToolHost:
         sequence = await self._bus.work_log.create_once(
             self._bus.subjects.started(run, call.call),
             CallStarted(call=call.call, host=self._name),
-            msg_id=f"{run}:{call.call}:started:{self._name}:{delivery.deliveries}",
+            # a new one for each try: the same again would pass for a lost acknowledgement
+            msg_id=f"{run}:{call.call}:started:{uuid.uuid4().hex}",
             headers=caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT)),
         )
         crashpoint("tools.started")

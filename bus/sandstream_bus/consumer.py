@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -38,6 +39,7 @@ class Delivery:
         "_reply",
         "data",
         "deliveries",
+        "fresh",
         "headers",
         "held",
         "sequence",
@@ -55,6 +57,10 @@ class Delivery:
         self.deliveries = meta.deliveries
         self.time_ns = meta.time_ns
         self.settled = False
+        self.fresh = False
+        """Certainly nobody got it before. A count of one alone does not say that: a killed server
+        forgets counts, and a consumer that is made again begins anew.
+        """
         self.held = False
         """The handler only waits, for something outside: it takes no place in the loop's capacity.
         """
@@ -114,6 +120,8 @@ class PullLoop:
         self._requests: deque[list[int]] = deque()  # [id, messages still owed], oldest first
         self._next_request = 0
         self._last_heard = 0.0
+        self._horizon = math.inf
+        self._horizon_epoch = -1
         self._stopped = False
         self._inbox = ""
         self._idle = asyncio.Event()
@@ -127,6 +135,7 @@ class PullLoop:
         self._forget_reconnect = self._connection.on_reconnect(self._restart)
         self._spawn(self._beat())
         self._spawn(self._watch())
+        await self._look_at_horizon()
         await self._top_up()
 
     async def stop(self, grace_s: float = 10.0) -> None:
@@ -175,6 +184,7 @@ class PullLoop:
         if self._stopped:
             return
         delivery = Delivery(message)
+        delivery.fresh = self._is_fresh(delivery)
         self.redeliveries += delivery.deliveries > 1
         running = self._in_flight.get(delivery.sequence)
         if running is not None:
@@ -253,7 +263,9 @@ class PullLoop:
     async def _restart(self) -> None:
         """All standing pulls died with the connection."""
         self._requests.clear()
+        self._horizon = math.inf
         await self._top_up()
+        await self._look_at_horizon()
 
     async def _recover(self) -> None:
         """The consumer may be gone (deleted, or the store was lost): make it again."""
@@ -262,7 +274,20 @@ class PullLoop:
             await self._topology.ensure_consumer(self._connection, self._spec)
         except BusError as error:  # the pull below is refused, which leads here again
             logger.warning("cannot make the consumer", extra={"error": str(error)})
+        self._horizon = math.inf
         await self._top_up()
+        await self._look_at_horizon()
+
+    async def _look_at_horizon(self) -> None:
+        """Whatever is in the log by now may have been delivered to somebody, whatever its count."""
+        epoch = self._connection.reconnects
+        with contextlib.suppress(BusError):  # then everything stays in doubt, which only costs time
+            state = await self._topology.stream_state(self._connection, self._topology.log)
+            self._horizon, self._horizon_epoch = state["last_seq"], epoch
+
+    def _is_fresh(self, delivery: Delivery) -> bool:
+        in_sight = self._horizon_epoch == self._connection.reconnects
+        return in_sight and delivery.deliveries == 1 and delivery.sequence > self._horizon
 
     async def _watch(self) -> None:
         while True:

@@ -166,13 +166,10 @@ async def judge_runs(
     outcome.check(not await fleet.client.parked(), "messages were parked")
 
 
-async def _time_runs(
-    outcome: Outcome, fleet: Fleet, keys: Iterable[str], killed_ns: int
-) -> None:
+async def _time_runs(outcome: Outcome, fleet: Fleet, keys: Iterable[str], killed_ns: int) -> None:
     """The longest wait of a run is that of one which the dead actor held."""
     waits = [
-        seconds_to_continue(await fleet.events(key), killed_ns, fleet.armed_ns(key))
-        for key in keys
+        seconds_to_continue(await fleet.events(key), killed_ns, fleet.armed_ns(key)) for key in keys
     ]
     found = [wait for wait in waits if wait is not None]
     outcome.continued_s.extend([max(found)] if found else [])

@@ -1,5 +1,4 @@
-"""One replica of one actor: ``python actor.py harness|worker``. Says ``ready``, works until killed.
-"""
+"""One replica of one actor: ``python actor.py harness|worker``. Says ``ready``, works until killed."""
 
 from __future__ import annotations
 
