@@ -1,0 +1,83 @@
+"""Every released shape of every message is decoded for ever.
+
+The files in ``tests/golden/v1`` were written by the writer of their day and are never changed. A
+new message, or a new field worth keeping, gets a new file beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+from sandstream_bus import messages
+from sandstream_bus.messages import LiveEvent, Message, Prepared, RunEvent, StopDecision, Task
+
+GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*/*.json"))
+UNTAGGED: dict[str, type[msgspec.Struct]] = {
+    "task": Task,
+    "prepared": Prepared,
+    "stop.decision": StopDecision,
+    "live.event": LiveEvent,
+}
+TAGGED: dict[str, type[msgspec.Struct]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in vars(messages).values()
+    if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
+}
+KINDS = TAGGED | UNTAGGED
+
+
+def kind_of(path: Path) -> type[msgspec.Struct]:
+    """``run.done.least.json`` is a ``run.done``."""
+    name = path.stem
+    return KINDS[name] if name in KINDS else KINDS[name.rpartition(".")[0]]
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_decodes_and_keeps_its_meaning(path: Path) -> None:
+    data = path.read_bytes()
+    message = msgspec.json.decode(data, type=kind_of(path))
+    assert json.loads(msgspec.json.encode(message)) == json.loads(data)
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_unknown_fields_are_ignored(path: Path) -> None:
+    kind = kind_of(path)
+    document = json.loads(path.read_bytes())
+    newer = document | {"zz_future": {"a": [1]}}
+    if "graph" in document:
+        newer["graph"] = dict(document["graph"])
+        newer["graph"]["zz_future"] = 1
+        agents = document["graph"]["agents"]
+        newer["graph"]["agents"] = {k: v | {"zz_future": []} for k, v in agents.items()}
+    for name in ("usage", "error", "options"):
+        if name in document:
+            newer[name] = document[name] | {"zz_future": None}
+    message = msgspec.json.decode(json.dumps(newer).encode(), type=kind)
+    assert json.loads(msgspec.json.encode(message)) == document
+
+
+def test_every_message_has_a_file() -> None:
+    covered = {kind_of(path) for path in GOLDEN}
+    assert covered == set(KINDS.values())
+
+
+def test_every_event_of_a_run_is_decoded_through_the_union() -> None:
+    union = set(get_args(RunEvent))
+    for path in GOLDEN:
+        if kind_of(path) in union:
+            decoded = msgspec.json.decode(path.read_bytes(), type=RunEvent)  # type: ignore[arg-type]
+            assert type(decoded) is kind_of(path)
+    assert union <= {kind_of(path) for path in GOLDEN}
+
+
+@pytest.mark.parametrize("kind", TAGGED.values(), ids=lambda kind: kind.__name__)
+def test_tags_are_written_out_and_dotted_lower_case(kind: type[msgspec.Struct]) -> None:
+    tag = str(kind.__struct_config__.tag)
+    assert tag != kind.__name__
+    assert tag == tag.lower()
+    assert kind.__struct_config__.tag_field == "type"
+    assert kind.__struct_config__.forbid_unknown_fields is False
