@@ -188,7 +188,8 @@ class Connection:
         """What keeps work from going on now, if anything does."""
         return self._trouble
 
-    def _trouble_begins(self, error: BusError) -> None:
+    def report_trouble(self, error: BusError) -> None:
+        """Work waits for this fault to end; whoever waits for the work may want to know."""
         if self._trouble is None or type(self._trouble.error) is not type(error):
             self._trouble = Trouble(error, time.monotonic())
             logger.warning("work cannot go on", extra={"why": str(error)})
@@ -235,7 +236,7 @@ class Connection:
                     return ack
                 failure = _publish_error(ack.error, subject)
                 if isinstance(failure, StoreFull) and budget_s is None:
-                    self._trouble_begins(failure)
+                    self.report_trouble(failure)
                     await asyncio.sleep(0.5)
                 elif not isinstance(failure, BusUnavailable):
                     raise failure
@@ -464,7 +465,7 @@ class Connection:
         )
         self._fail_replies(broken)
         if not self._closing:
-            self._trouble_begins(broken)
+            self.report_trouble(broken)
         if not self._closing and self._reviver is not None:
             self._spawn(self._revive())
 

@@ -7,13 +7,14 @@ survive lost acknowledgements.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from sandstream_bus.codec import Codec
 from sandstream_bus.connection import PUBLISH_BUDGET_S, Connection, Expect, PubAck
 from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each, direct_get_many
-from sandstream_bus.errors import UnknownMessage, WrongSequence
+from sandstream_bus.errors import BusUnavailable, StoreFull, UnknownMessage, WrongSequence
 from sandstream_bus.messages import Message, RunEvent
 from sandstream_bus.subjects import RunId, Subjects
 
@@ -71,7 +72,7 @@ class RunLog:
         Raises :class:`Conflict`. A decision that was stored but whose acknowledgement got lost
         counts as stored.
         """
-        data = await self._codec.encode(message)
+        data = await self._encode(message)
         expect = Expect(after, self._subjects.run_all(run))
         try:
             ack = await self._connection.publish(
@@ -94,7 +95,7 @@ class RunLog:
         self, subject: str, message: Message, *, msg_id: str, headers: dict[str, str] | None = None
     ) -> PubAck:
         """Store a message that follows from a decision, once per ``msg_id``."""
-        data = await self._codec.encode(message)
+        data = await self._encode(message)
         return await self._connection.publish(
             subject, data, msg_id=msg_id, headers=headers, budget_s=self._budget_s
         )
@@ -103,7 +104,7 @@ class RunLog:
         self, subject: str, message: Message, *, msg_id: str, headers: dict[str, str] | None = None
     ) -> int | None:
         """Store the first message of a subject; None if somebody else did (another ``msg_id``)."""
-        data = await self._codec.encode(message)
+        data = await self._encode(message)
         try:
             ack = await self._connection.publish(
                 subject,
@@ -117,6 +118,17 @@ class RunLog:
             first = await self.last(subject)
             return first.sequence if first and first.stored.msg_id == msg_id else None
         return ack.seq
+
+    async def _encode(self, message: Message) -> bytes:
+        """Big messages are stored as objects on the way: as insistently as the rest."""
+        while True:
+            try:
+                return await self._codec.encode(message)
+            except (StoreFull, BusUnavailable) as error:
+                if self._budget_s is not None:
+                    raise
+                self._connection.report_trouble(error)
+                await asyncio.sleep(0.5)
 
     async def read(
         self, run: RunId, *, after: int = 0, skip_unknown: bool = False

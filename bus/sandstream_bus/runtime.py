@@ -99,16 +99,25 @@ class Worker:
             await self.loop.ack(delivery)
 
     async def _handle_patiently(self, delivery: Delivery) -> None:
-        """A wait that does not count is spent here: the server counts every delivery."""
+        """A wait that does not count is spent here: the server counts every delivery.
+
+        A fault of the bus is such a wait: it says nothing about the message.
+        """
         while True:
             try:
                 return await self._handle(delivery)
             except Retry as retry:
                 if retry.counts:
                     raise
-                self.loop.hold(delivery)
-                await asyncio.sleep(retry.delay_s)
-                delivery.held = False
+                delay_s = retry.delay_s
+            except BusError as error:
+                if not error.retryable:
+                    raise
+                self._bus.connection.report_trouble(error)
+                delay_s = 1.0
+            self.loop.hold(delivery)
+            await asyncio.sleep(delay_s)
+            delivery.held = False
 
     async def _park(self, delivery: Delivery, reason: str) -> None:
         await self._bus.parking.park(delivery, self.spec.name, reason)
