@@ -150,7 +150,7 @@ class Harness:
 
     async def _state(self, run: RunId, delivery: Delivery) -> RunState:
         is_start = self._bus.subjects.parse_run(delivery.subject).kind == "start"
-        if is_start and delivery.deliveries == 1:
+        if is_start and delivery.fresh:
             # the run's first event, written under compare-and-set: nothing can be before it
             event = await self._bus.codec.run_event(delivery.data)
             traceparent = delivery.headers.get(TRACEPARENT)
