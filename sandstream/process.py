@@ -89,6 +89,8 @@ class Process:
         async with self._joining:
             if pool in self._actors:
                 return
+            if pool != self.pool:  # a dead process's lease runs out first: time to get ready
+                self._models.preload()
             common: dict[str, Any] = {
                 "pool": pool,
                 "admission": self._admission,

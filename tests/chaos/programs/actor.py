@@ -1,4 +1,4 @@
-"""One replica of one actor: ``python actor.py harness|worker``. Says ``ready``, works until killed."""
+"""One replica: ``python actor.py harness|worker``. Says ``ready``, works until killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ async def main(kind: str) -> None:
     opened = await open_bus(Settings.from_env(), name=f"chaos-{kind}")
     actor: Harness | AgentWorker
     if kind == "harness":
-        actor = Harness(opened.bus, DefaultModels(), pool="main")
+        models = DefaultModels()
+        models.preload()
+        actor = Harness(opened.bus, models, pool="main")
     else:
         actor = AgentWorker(opened.bus, {desk.clerk.name: desk.clerk}, pool="desk")
     await actor.start()
