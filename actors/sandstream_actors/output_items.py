@@ -69,6 +69,8 @@ class AnswerView(msgspec.Struct):
     has_hosted_tools: bool
     misuse: str | None
     """How the answer breaks the protocol, if it does."""
+    replays: set[int]
+    """The places of calls that repeat an earlier one: they are not made, and not remembered."""
 
     @property
     def uses_tools(self) -> bool:
@@ -76,9 +78,12 @@ class AnswerView(msgspec.Struct):
 
     def input_items(self, *, omit_reasoning_ids: bool) -> list[Raw]:
         """The answer's items as input of the next call."""
+        items = self.event.output
+        if self.replays:
+            items = [item for place, item in enumerate(items) if place not in self.replays]
         if not omit_reasoning_ids:
-            return self.event.output
-        return [_without_reasoning_id(item) for item in self.event.output]
+            return items
+        return [_without_reasoning_id(item) for item in items]
 
 
 def read_answer(event: ModelAnswered, seen_calls: Mapping[str, str]) -> AnswerView:
@@ -93,7 +98,8 @@ def read_answer(event: ModelAnswered, seen_calls: Mapping[str, str]) -> AnswerVi
     text: str | None = None
     refusal: str | None = None
     hosted = False
-    for raw in event.output:
+    replays: set[int] = set()
+    for place, raw in enumerate(event.output):
         try:
             item = _decode_item(raw)
         except msgspec.DecodeError:
@@ -108,6 +114,8 @@ def read_answer(event: ModelAnswered, seen_calls: Mapping[str, str]) -> AnswerVi
                 calls.append(call)
             elif seen[call.call_id] != call.fingerprint:
                 misuse = f"The model used call id {call.call_id} for two different calls"
+            else:
+                replays.add(place)
         elif item.type == "message":
             parts = item.content or []
             text = "".join(part.text for part in parts if part.type == "output_text")
@@ -117,7 +125,7 @@ def read_answer(event: ModelAnswered, seen_calls: Mapping[str, str]) -> AnswerVi
             hosted = True
         elif item.type not in _QUIET:
             misuse = f"The model answered with an item of the unknown type {item.type!r}"
-    return AnswerView(event, calls, text, refusal, hosted, misuse)
+    return AnswerView(event, calls, text, refusal, hosted, misuse, replays)
 
 
 def user_message(text: str) -> Raw:

@@ -14,9 +14,11 @@ from msgspec import Raw
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import (
     CallFinished,
+    CallKind,
     CallRequested,
     CallStarted,
     CancelRequested,
+    ErrorInfo,
     ModelAnswered,
     ModelDeferred,
     Prepared,
@@ -28,7 +30,7 @@ from sandstream_bus.messages import (
     TokenUsage,
     TurnRequested,
 )
-from sandstream_bus.specs import AgentSpec, RunOptions
+from sandstream_bus.specs import NO_JSON, AgentSpec, RunOptions
 from sandstream_bus.subjects import RunId
 
 from sandstream_actors.output_items import (
@@ -199,6 +201,7 @@ class RunState:
         asked = self.asked.get(event.call)
         if asked is None or event.call in self.results:
             return  # a repeated or foreign result: the first one counts
+        event = _checked(event, asked.kind)
         self.results[event.call] = event
         if event.kind == "prepare" and event.output:
             self.prepared = _prepared(event.output)
@@ -207,7 +210,8 @@ class RunState:
             if decision.final and decision.include_in_history and decision.value:
                 self.items.append(assistant_message(decision.value))
         self.trigger = sequence
-        if event.kind == "tool" and not self.open_tool_calls():
+        calls = self.answer.tool_calls if self.answer else []
+        if any(call.id == event.call for call in calls) and not self.open_tool_calls():
             self._close_tool_calls()
 
     def open_tool_calls(self) -> list[ToolCall]:
@@ -224,3 +228,21 @@ class RunState:
             output = self.results[call.id].output
             if output:
                 self.items.append(call_output_item(call.call_id, output))
+
+
+def _checked(event: CallFinished, kind: CallKind) -> CallFinished:
+    """The result as what was asked for. One of the wrong shape is a failure of its host, which may
+    be written in any language.
+    """
+    if event.kind != kind:
+        event = msgspec.structs.replace(event, kind=kind)
+    try:
+        if event.output and kind == "prepare":
+            _prepared(event.output)
+        elif event.output and kind in ("stop", "output", "error"):
+            _stop(event.output)
+    except msgspec.DecodeError as error:
+        message = f"the tool host's result of {event.call} has the wrong shape: {error}"
+        info = ErrorInfo(code="bad_result", message=message)
+        return msgspec.structs.replace(event, output=NO_JSON, error=info)
+    return event

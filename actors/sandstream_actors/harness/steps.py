@@ -62,6 +62,9 @@ def next_step(state: RunState) -> Step:
         return Wait()
     if state.cancel is not None and state.cancel.mode == "immediate":
         return cancelled(state)
+    if state.agent_name not in state.started.graph.agents:
+        message = f"agent {state.agent_name!r} is not part of this run"
+        return failed(state, ErrorInfo(code="unknown_agent", message=message))
     fatal = _fatal_result(state)
     if fatal is not None:
         return failed(state, fatal)
