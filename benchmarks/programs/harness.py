@@ -1,5 +1,8 @@
 """A harness replica of the pool ``main`` in a process of its own.
 
+What `sandstream actor harness` starts, but on the loop that is asked for: the command always takes
+uvloop where it is installed, and both sides of a benchmark must have the same.
+
 python harness.py sandstream asyncio|uvloop
 """
 
