@@ -24,26 +24,34 @@ _FLAGS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    debug = bool(os.environ.get("SANDSTREAM_DEBUG", "").strip("0"))
     try:
-        parser = build_parser()
-        arguments = parser.parse_args(argv)
-        debug = debug or getattr(arguments, "debug", False)
-        if arguments.command is None:
-            parser.print_help(sys.stderr)
-            return Exit.USAGE
-        code = _dispatch(arguments, debug)
-        sys.stdout.flush()
+        try:
+            return _run(argv)
+        finally:  # here, where a broken pipe can still be met in silence
+            sys.stdout.flush()
     except BrokenPipeError:
         _close_stdout()
         return Exit.OK
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help(sys.stderr)
+        return Exit.USAGE
+    debug = bool(os.environ.get("SANDSTREAM_DEBUG", "").strip("0"))
+    debug = debug or getattr(arguments, "debug", False)
+    try:
+        return _dispatch(arguments, debug)
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if debug:
             raise
         return _explain(error)
-    return code
 
 
 def _dispatch(arguments: argparse.Namespace, debug: bool) -> int:
@@ -62,7 +70,6 @@ def _explain(error: Exception) -> int:
     """One line on stderr; the exit code."""
     code, text = _verdict(error)
     if text:
-        sys.stdout.flush()
         sys.stderr.write(f"sandstream: {text}\n")
     return code
 

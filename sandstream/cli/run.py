@@ -27,6 +27,8 @@ from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.runner import Runner
 from sandstream.summaries import summarize
 
+_END_PATIENCE_S = 5.0
+
 
 def main(arguments: argparse.Namespace) -> int:
     path, name = split_target(arguments.target)
@@ -57,9 +59,12 @@ async def _run(arguments: argparse.Namespace, app: App, agent: Agent[Any], text:
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
-            await _give_up(running, telling)
+            await _give_up(running)
             if config.run_key is not None:
                 say(f"interrupted; the same --key {config.run_key} continues the run")
+            else:  # it was cancelled with its caller; let the end be written while we are here
+                await asyncio.wait([telling], timeout=_END_PATIENCE_S)
+            await _give_up(telling)
             raise
         return await _conclude(arguments, process, running, telling)
 
@@ -84,7 +89,7 @@ async def _conclude(
         assert error is not None
         raise error
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(_END_PATIENCE_S):
             run, was_shown = await telling
     except TimeoutError:
         await _give_up(telling)

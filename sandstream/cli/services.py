@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from sandstream_actors.harness.actor import Harness
+from sandstream_actors.model import preload
 
 from sandstream.cli.apps import App
 from sandstream.cli.render import err
@@ -45,6 +46,7 @@ async def opened(name: str) -> AsyncIterator[OpenBus]:
 @contextlib.asynccontextmanager
 async def harness(bus: OpenBus, pool: str, concurrency: int) -> AsyncIterator[Harness]:
     """A working harness replica; at the end turns under way may finish."""
+    await preload()  # before there is work to beat for
     models = DefaultModels()
     replica = Harness(bus.bus, models, pool=pool, max_in_flight=concurrency)
     await replica.start()

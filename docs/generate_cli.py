@@ -1,0 +1,52 @@
+"""Writes docs/cli.md from the command line's own help; with --check only says if it is old."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from sandstream.cli.parser import build_parser
+
+PAGE = Path(__file__).with_name("cli.md")
+INTRODUCTION = """\
+# The command line
+
+Generated from `sandstream --help` by `docs/generate_cli.py`; edit the texts in
+`sandstream/cli/parser.py`.
+
+Data goes to stdout, talk (progress, hints, errors) to stderr; `--json` is for programs: one object
+a line, with the same names as the messages on the bus.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    os.environ["NO_COLOR"] = "1"
+    parser = build_parser()
+    parts = [INTRODUCTION, _section("sandstream", parser)]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            parts += [_section(f"sandstream {name}", sub) for name, sub in action.choices.items()]
+    return "\n".join(parts)
+
+
+def _section(title: str, parser: argparse.ArgumentParser) -> str:
+    text = "\n".join(line.rstrip() for line in parser.format_help().strip().splitlines())
+    return f"## {title}\n\n```text\n{text}\n```\n"
+
+
+def main() -> int:
+    wanted = page()
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(wanted)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == wanted:
+        return 0
+    print(f"{PAGE} is not what --help says; run: python docs/generate_cli.py", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

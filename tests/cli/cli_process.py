@@ -1,0 +1,108 @@
+"""The real command line as processes: started, spoken to, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+APP = '''
+import asyncio
+from sandstream import Agent, RunConfig, function_tool
+
+@function_tool
+async def get_weather(city: str) -> str:
+    """The weather of a city."""
+    if city == "Atlantis":
+        await asyncio.sleep(120)
+    return f"21 degrees in {city}"
+
+run_config = RunConfig(workflow_name="weather")
+assistant = Agent(name="assistant", instructions="Help.", tools=[get_weather], model="gpt-5")
+'''
+DEADLINE_S = 30.0
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[Any]:
+        """The JSON lines on stdout."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def one(self) -> Any:
+        (line,) = self.lines
+        return line
+
+
+class Cli:
+    """Commands in one home, with one model."""
+
+    def __init__(self, home: Path, model_url: str) -> None:
+        self.home = home
+        kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
+        self.env = kept | {
+            "SANDSTREAM_HOME": str(home),
+            "OPENAI_API_KEY": "sk-very-secret",
+            "OPENAI_BASE_URL": model_url,
+            "PYTHONWARNINGS": "error",
+        }
+
+    def start(self, *arguments: str, env: dict[str, str] | None = None, **how: Any) -> Any:
+        """A process, with pipes unless told otherwise."""
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return subprocess.Popen(
+            [sys.executable, "-m", "sandstream.cli", *arguments],
+            **(pipes | {"env": self.env | (env or {}), "text": True} | how),
+        )
+
+    def __call__(self, *arguments: str, input: str = "", env: dict[str, str] | None = None) -> Done:
+        """A command from start to end."""
+        process = self.start(*arguments, env=env)
+        try:
+            out, err = process.communicate(input, timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            raise AssertionError(f"{arguments} did not end:\n{out}\n{err}") from None
+        assert "Traceback" not in err, err
+        return Done(process.returncode, out, err)
+
+    @contextmanager
+    def service(self, *arguments: str) -> Iterator[Any]:
+        """A service that has said that it is ready; ``ready`` is what it said. Stopped at the end,
+        which must be quick and clean.
+        """
+        process = self.start(*arguments, "--json", stderr=None)
+        try:
+            line = process.stdout.readline()
+            assert line, f"{arguments} ended with {process.wait()}"
+            process.ready = json.loads(line)
+            yield process
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(DEADLINE_S) == 0
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def wait_until(holds: Any, what: str) -> Any:
+    """Look again and again; the first true answer."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"{what} did not come true"
+        time.sleep(0.05)
+    return found

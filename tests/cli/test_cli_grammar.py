@@ -1,0 +1,155 @@
+"""The grammar: help, versions, bad usage, what is imported, the generated page."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_process import Cli
+
+from sandstream.cli.exits import MEANINGS, Exit
+from sandstream.cli.parser import build_parser
+from sandstream.version import __version__
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = [
+    "up",
+    "actor",
+    "worker",
+    "run",
+    "submit",
+    "watch",
+    "runs",
+    "show",
+    "cancel",
+    "replay",
+    "parked",
+    "doctor",
+]
+
+
+def _subparsers() -> dict[str, argparse.ArgumentParser]:
+    actions = build_parser()._actions
+    (commands,) = [one for one in actions if isinstance(one, argparse._SubParsersAction)]
+    return dict(commands.choices)
+
+
+def test_every_command_is_there_with_examples() -> None:
+    parsers = _subparsers()
+    assert sorted(parsers) == sorted(COMMANDS)
+    for name, parser in parsers.items():
+        help_text = parser.format_help()
+        assert f"examples:\n  sandstream {name}" in help_text
+        assert "--json" in help_text and "--nats-url" in help_text
+
+
+def test_help_documents_the_exit_codes() -> None:
+    text = build_parser().format_help()
+    assert [int(code) for code in Exit] == [0, 1, 2, 3, 4, 5, 130]
+    for code, meaning in MEANINGS.items():
+        assert f"  {code:<4d} {meaning}" in text
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_starts_without_the_heavy_packages(flag: str) -> None:
+    program = (
+        "import sys\n"
+        "from sandstream.cli.main import main\n"
+        "try:\n"
+        f"    main([{flag!r}])\n"
+        "except SystemExit as ended:\n"
+        "    assert ended.code == 0\n"
+        "heavy = {'nats', 'openai', 'pydantic', 'msgspec', 'httpx', 'asyncio', 'ssl', 'uvloop'}\n"
+        "print(sorted(heavy & set(sys.modules)), len(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    heavy, _, number = done.stderr.strip().rpartition(" ")
+    assert heavy == "[]"
+    assert int(number) < 130
+    assert __version__ in done.stdout or "exit codes" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["frobnicate"],
+        ["runs", "--limit", "0"],
+        ["runs", "--status", "sleepy"],
+        ["watch", "run", "--after", "-3"],
+        ["watch", "--after", "3"],
+        ["replay", "run", "--speed", "0"],
+        ["replay", "run", "--speed", "2", "--instant"],
+        ["up", "--replicas", "none"],
+        ["submit", "a", "b", "--timeout", "1"],
+        ["submit", "a", "b", "--wait", "--timeout", "nan"],
+        ["submit", "a", "b", "--context", "{"],
+        ["submit", "a", "b", "--context", "[1]"],
+        ["submit", "", "b"],
+        ["submit", "a", " "],
+        ["submit", "a", "-"],
+        ["parked", "show"],
+        ["parked", "ls", "x/1"],
+        ["parked", "burn", "x/1"],
+        ["actor", "gardener"],
+        ["run", "app.py"],
+        ["up", "--pool", "a.b"],
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_is_exit_code_2_and_never_a_traceback(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+
+    from sandstream.cli.main import main
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    try:
+        code = main(arguments)
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.out == ""
+    assert "sandstream" in captured.err and "Traceback" not in captured.err
+
+
+def test_the_kinds_of_actors(cli: Cli) -> None:
+    listed = cli("actor")
+    assert listed.code == 0 and listed.out.startswith("harness ")
+    assert "sandstream worker" in listed.err
+    assert cli("actor", "--json").one["kind"] == "harness"
+
+
+def test_cli_page_is_generated_from_the_help() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "generate_cli.py"), "--check"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_server_is_exit_code_4_in_one_line(cli: Cli) -> None:
+    done = cli("runs", "--nats-url", "nats://127.0.0.1:1")
+    assert (done.code, done.out) == (4, "")
+    assert done.err.startswith("sandstream: cannot connect to NATS at nats://127.0.0.1:1")
+    assert len(done.err.splitlines()) == 1
+
+
+def test_debug_shows_where(cli: Cli) -> None:
+    process = cli.start("runs", "--nats-url", "nats://127.0.0.1:1", "--debug")
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1 and "Traceback" in err
+
+
+def test_bad_settings_are_exit_code_2(cli: Cli) -> None:
+    assert cli("runs", "--sync", "often").code == 2
+    assert cli("--prefix", "a b", "runs").code == 2
+    assert cli("runs", env={"SANDSTREAM_REPLICAS": "many"}).code == 2
