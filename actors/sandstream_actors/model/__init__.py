@@ -1,7 +1,7 @@
 """The model seam: how an agent's turn becomes a call of a model, and its answer.
 
 `ModelClient.call(ModelRequest) -> ModelAnswer`, or `ModelCallError`. The only package that may
-import `openai`, and it does so at the first call.
+import `openai`, and it does so at the first call, or in `preload()`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sandstream_actors.model.interface import (
 )
 from sandstream_actors.model.retry import RetryPolicy
 from sandstream_actors.model.routes import Route, resolve, routes_from_env
+from sandstream_actors.model.transport import preload
 
 __all__ = [
     "NO_JSON",
@@ -32,6 +33,7 @@ __all__ = [
     "Route",
     "Usage",
     "given",
+    "preload",
     "resolve",
     "routes_from_env",
 ]

@@ -153,6 +153,14 @@ class Connection:
             raise _not_callable(self.where, str(error)) from error
 
 
+async def preload() -> None:
+    """Import the vendor's package now and off the event loop. It takes a second or more, in which
+    an actor that has work could not beat.
+    """
+    for name in ("openai", "openai._base_client"):
+        await asyncio.to_thread(importlib.import_module, name)
+
+
 @dataclass(frozen=True, slots=True)
 class _Openai:
     """What we use of the openai package, looked up once; it differs a little between versions."""
