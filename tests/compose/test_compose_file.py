@@ -1,0 +1,40 @@
+"""What compose.yaml promises, read off the file. `make compose-test` tries it on an engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_each_service_is_confined_and_says_when_it_works(name: str) -> None:
+    service = SERVICES[name]
+    assert service["healthcheck"]["test"], "without it, `up --wait` returns too early"
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_only_the_harness_gets_the_key() -> None:
+    holders = [name for name, service in SERVICES.items() if "OPENAI_API_KEY" in str(service)]
+    assert holders == ["harness"]
+
+
+def test_nats_keeps_its_log_and_listens_on_loopback_only() -> None:
+    nats = SERVICES["nats"]
+    assert nats["volumes"] == ["nats:/data"]
+    assert all(port.startswith("127.0.0.1:") for port in nats["ports"])
+
+
+def test_the_image_is_not_root_and_has_what_the_commands_name() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert "\nUSER 10001:10001\n" in dockerfile
+    assert "COPY examples /app/examples" in dockerfile
+    for file in ("06_worker_app.py", "scripted_model.py"):
+        assert (ROOT / "examples" / file).is_file()

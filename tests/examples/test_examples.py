@@ -1,0 +1,132 @@
+"""Every example and the demo, run as a user runs them: as processes, without a key."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.nats_server import NatsServer
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+FOREIGN = ("OPENAI_", "NATS_", "SANDSTREAM_", "AZURE_")
+
+ALONE = {
+    "01_hello_tools.py": "Oslo has snow at -4 °C, Cairo sun at 31 °C.",
+    "02_streaming.py": "2 turns, 67 characters",
+    "04_structured_output.py": "remind them of 199.50 EUR",
+    "05_webhook_actor.py": "the receiver got: {'run': ",
+}
+TOGETHER = {"03_survive_a_crash.py", "06_worker_app.py", "07_plain_nats.py"}
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """A user's environment without keys and without a NATS server; all state below ``tmp_path``."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return kept | {
+        "SANDSTREAM_HOME": str(tmp_path / "state"),
+        "TMPDIR": str(tmp_path),
+        "PYTHONWARNINGS": "error",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def run(environ: dict[str, str], *command: str, within_s: float = 50) -> str:
+    """What the program said on stdout; it must succeed and leave stderr to talk, not to errors."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+@contextmanager
+def started(environ: dict[str, str], *command: str) -> Iterator[str]:
+    """A process that has said its first line, stopped with SIGTERM at the end."""
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline().strip()
+        assert first, f"{command} did not start: {process.communicate()[1]}"
+        yield first
+    finally:
+        process.terminate()
+        _, said = process.communicate(timeout=20)
+    assert "Traceback" not in said, said
+
+
+def test_each_example_is_run_here_and_listed() -> None:
+    numbered = {file.name for file in EXAMPLES.glob("[0-9]*.py")}
+    assert numbered == ALONE.keys() | TOGETHER
+    readme = (EXAMPLES / "README.md").read_text()
+    assert [name for name in numbered if f"[{name}]({name})" not in readme] == []
+
+
+@pytest.mark.parametrize("example", ALONE)
+def test_example(example: str, environ: dict[str, str]) -> None:
+    assert ALONE[example] in run(environ, str(EXAMPLES / example))
+
+
+def test_a_program_that_dies_goes_on_at_the_second_start(environ: dict[str, str]) -> None:
+    program = [sys.executable, str(EXAMPLES / "03_survive_a_crash.py")]
+    first = subprocess.run(program, env=environ, capture_output=True, timeout=50, check=False)
+    assert first.returncode == -signal.SIGKILL, first.stderr.decode()
+    for _ in range(2):  # the second start completes the run, a third one only reads it
+        said = run(environ, program[1])
+        assert said.count("shipped order-17") == 1
+        assert "The card was charged 1 time(s)." in said
+
+
+@pytest.fixture
+def deployed(nats_server: NatsServer, environ: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The agents of 06_worker_app.py on a server, with the scripted model; how to reach them."""
+    environ = environ | {"NATS_URL": nats_server.url}
+    with started(environ, str(EXAMPLES / "scripted_model.py"), "--port", "0") as model_url:
+        cli = ("-m", "sandstream.cli")
+        with (
+            started(environ | {"OPENAI_BASE_URL": model_url}, *cli, "actor", "harness", "--json"),
+            started(environ, *cli, "worker", str(EXAMPLES / "06_worker_app.py"), "--json"),
+        ):
+            yield environ
+
+
+def test_deployed_agents(deployed: dict[str, str]) -> None:
+    question = ("support", "Where is order 17?", "--wait", "--timeout", "40")
+    said = run(deployed, "-m", "sandstream.cli", "submit", *question)
+    assert said.strip() == "Order 17 is packed and leaves tomorrow."
+    plain = run(deployed, str(EXAMPLES / "07_plain_nats.py"), "Are you open on Sunday?")
+    assert plain.strip() == "completed: We are closed on Sundays."
+
+
+def test_the_plain_client_uses_none_of_our_code() -> None:
+    text = (EXAMPLES / "07_plain_nats.py").read_text()
+    assert re.findall(r"^(?:from|import) (sandstream\w*)", text, re.MULTILINE) == []
+
+
+@pytest.mark.timeout(120)
+def test_demo(environ: dict[str, str]) -> None:
+    said = run(environ, str(EXAMPLES / "demo.py"), within_s=110)
+    assert "both harness processes are gone" in said
+    assert "the hut was booked 1 time(s)" in said
+    assert "2 runs, 4 model answers in the log" in said
+    assert max(map(len, said.splitlines())) <= 100
+    assert "\x1b" not in said
