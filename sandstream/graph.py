@@ -88,11 +88,12 @@ def hosted_by(graph: GraphSpec, pool: str) -> GraphSpec:
 def _compile_agent(agent: Agent[Any], config: RunConfig, host: str) -> AgentSpec:
     tools = tools_of(agent, config)
     model = config.model if config.model is not None else agent.model
-    hosted = isinstance(model, Model) or config.model_provider is not None
     schema = output_schema_of(agent)
     static = agent.instructions is None or isinstance(agent.instructions, str)
     prompt = agent.prompt
-    settings = _settings(agent, config, model)
+    settings = settings_of(agent, config)
+    has_policy = settings.retry is not None and settings.retry.policy is not None
+    hosted = isinstance(model, Model) or config.model_provider is not None or has_policy
     _check_tool_choice(agent, settings, tools)
     return AgentSpec(
         name=agent.name,
@@ -110,8 +111,10 @@ def _compile_agent(agent: Agent[Any], config: RunConfig, host: str) -> AgentSpec
     )
 
 
-def _settings(agent: Agent[Any], config: RunConfig, model: str | Model | None) -> ModelSettings:
+def settings_of(agent: Agent[Any], config: RunConfig) -> ModelSettings:
+    """The model settings of an agent in a run."""
     own = agent.model_settings
+    model = config.model if config.model is not None else agent.model
     if agent.has_implicit_settings and config.model is not None:
         own = get_default_model_settings(model) if isinstance(model, str) else ModelSettings()
     return own.resolve(config.model_settings)

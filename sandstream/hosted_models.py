@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 from msgspec import Raw
+from sandstream_actors.model.responses_answer import PRELUDE
 from sandstream_actors.model.vendor_types import plain
 from sandstream_actors.model_request import build_request
 from sandstream_actors.run_state import RunState
@@ -17,11 +20,14 @@ from sandstream_bus.specs import NO_JSON
 from sandstream_bus.subjects import RunId
 
 from sandstream.agent import Agent
-from sandstream.exceptions import ModelBehaviorError
-from sandstream.graph import output_schema_of, tools_of
+from sandstream.exceptions import ModelBehaviorError, ModelTimeoutError
+from sandstream.graph import output_schema_of, settings_of, tools_of
+from sandstream.hosted_retries import with_policy
 from sandstream.items import ModelResponse
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model, ModelTracing
+from sandstream.models.openai_provider import NamedModels, SeamModel
+from sandstream.retry import ModelRetrySettings
 from sandstream.run_config import RunConfig
 from sandstream.usage import InputTokensDetails, OutputTokensDetails, Usage
 from sandstream.user_code import HostedRun
@@ -41,30 +47,35 @@ PublishDelta = Callable[[RunId, int, int, bytes], Awaitable[None]]
 """(run, turn, number, stream event as JSON)"""
 
 
-def find_model(agent: Agent[Any], config: RunConfig) -> Model:
-    """The model object of an agent: its own, or the provider's for its name."""
-    model = config.model if config.model is not None else agent.model
-    if isinstance(model, Model):
-        return model
-    assert config.model_provider is not None
-    return config.model_provider.get_model(model)
-
-
 class HostedModels:
-    """Calls model objects; passes their stream events on."""
+    """Calls model objects; passes their stream events on. Who makes it closes it."""
 
     def __init__(self, publish_delta: PublishDelta) -> None:
         self._publish_delta = publish_delta
+        self._by_name = NamedModels()
+
+    async def aclose(self) -> None:
+        await self._by_name.aclose()
+
+    def _find(self, agent: Agent[Any], config: RunConfig) -> Model:
+        """The model object of an agent: its own, or the provider's for its name."""
+        model = config.model if config.model is not None else agent.model
+        if isinstance(model, Model):
+            return model
+        return (config.model_provider or self._by_name).get_model(model)
 
     async def ask(self, hosted: HostedRun, state: RunState, call: CallRequested) -> ModelAnswered:
         agent = hosted.agent(call.agent)
-        model = find_model(agent, hosted.config)
+        model = self._find(agent, hosted.config)
         request = build_request(state)
         disabled = set(state.prepared.disabled_tools) if state.prepared else set()
         settings = ModelSettings.coerce(request.settings)
-        if request.cache_key is not None and getattr(model, "takes_cache_key", False):
-            key = {"prompt_cache_key": request.cache_key}
-            settings = replace(settings, extra_args={**key, **(settings.extra_args or {})})
+        retry = settings_of(agent, hosted.config).retry
+        has_policy = retry is not None and retry.policy is not None
+        if has_policy:  # it is in charge: nobody below it repeats a call
+            settings = replace(settings, retry=ModelRetrySettings(max_retries=0))
+        if isinstance(model, SeamModel):
+            model = model.with_cache_key(request.cache_key)
         arguments: dict[str, Any] = {
             "system_instructions": request.instructions,
             "input": [msgspec.json.decode(item) for item in request.input],
@@ -78,10 +89,20 @@ class HostedModels:
             "prompt": msgspec.json.decode(request.prompt) if request.prompt else None,
         }
         began = time.monotonic()
-        if request.stream:
-            response = await self._stream(model, arguments, state.run, call.turn)
+        asking = _Asking(self._publish_delta, model, arguments, state.run, call.turn)
+        ask = asking.stream if request.stream else asking.whole
+        failures = 0
+        if retry is not None and has_policy:
+            response, failures = await with_policy(
+                ask,
+                retry,
+                stream=request.stream,
+                has_shown=lambda: asking.has_shown,
+                previous_response_id=request.previous_response_id,
+                conversation_id=request.conversation_id,
+            )
         else:
-            response = await model.get_response(**arguments)
+            response = await ask()
         if not isinstance(response, ModelResponse):
             raise ModelBehaviorError(
                 f"{type(model).__name__}.get_response must return a ModelResponse, not "
@@ -91,7 +112,7 @@ class HostedModels:
             turn=call.turn,
             agent=call.agent,
             output=[Raw(msgspec.json.encode(item)) for item in response.to_input_items()],
-            usage=_tokens(response.usage),
+            usage=_tokens(response.usage).plus(TokenUsage(requests=failures)),
             response_id=response.response_id,
             request_id=response.request_id,
             raw_usage=Raw(msgspec.json.encode(response.raw_usage))
@@ -100,20 +121,56 @@ class HostedModels:
             duration_ms=round((time.monotonic() - began) * 1000),
         )
 
-    async def _stream(
+
+class _Asking:
+    """One turn's call of a model object, and what it has shown."""
+
+    def __init__(
         self,
+        publish_delta: PublishDelta,
         model: Model,
         arguments: dict[str, Any],
         run: RunId,
         turn: int,
-    ) -> ModelResponse:
+    ) -> None:
+        self._publish_delta = publish_delta
+        self._model = model
+        self._arguments = arguments
+        self._run = run
+        self._turn = turn
+        self._timeout_s: float | None = arguments["model_settings"].timeout
+        self._events = 0
+        self.has_shown = False
+
+    async def whole(self) -> ModelResponse:
+        async with self._limit():
+            return await self._model.get_response(**self._arguments)
+
+    async def stream(self) -> ModelResponse:
+        async with self._limit():
+            return await self._stream()
+
+    @asynccontextmanager
+    async def _limit(self) -> AsyncIterator[None]:
+        limit = asyncio.timeout(self._timeout_s)
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if not limit.expired() or self._timeout_s is None:
+                raise
+            raise ModelTimeoutError(self._timeout_s) from None
+
+    async def _stream(self) -> ModelResponse:
+        model = self._model
         final: dict[str, Any] | None = None
-        number = 0
+        arguments = dict(self._arguments)
         leading = [arguments.pop(name) for name in _POSITIONAL]
         async for event in model.stream_response(*leading, **arguments):
             raw = plain(event)
-            number += 1
-            await self._publish_delta(run, turn, number, msgspec.json.encode(raw))
+            self._events += 1
+            self.has_shown = self.has_shown or raw.get("type") not in PRELUDE
+            await self._publish_delta(self._run, self._turn, self._events, msgspec.json.encode(raw))
             if raw.get("type") == "response.completed":
                 final = plain(raw["response"])
         if final is None:

@@ -49,7 +49,8 @@ class Process:
         self._arrivals: dict[RunId, asyncio.Future[None]] = {}
         self._actors: dict[str, tuple[Harness, ToolHost]] = {}
         self._joining = asyncio.Lock()
-        self._user_code = UserCode(self._find_run, HostedModels(self._publish_delta).ask)
+        self._hosted_models = HostedModels(self._publish_delta)
+        self._user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._lifetime: AsyncIterator[None] | None = None
         self._closed = False
 
@@ -110,6 +111,7 @@ class Process:
         for harness, host in self._actors.values():
             await asyncio.gather(harness.stop(0.0), host.stop(0.0))
         await self._models.aclose()
+        await self._hosted_models.aclose()
         await self._opened.close()
 
     # --- the runs of this process --------------------------------------------------------------

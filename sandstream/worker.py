@@ -85,7 +85,8 @@ class AgentWorker:
         self._config = config or RunConfig()
         self._harness_pool = harness_pool
         self._runs: OrderedDict[RunId, HostedRun] = OrderedDict()
-        user_code = UserCode(self._find_run, HostedModels(self._publish_delta).ask)
+        self._hosted_models = HostedModels(self._publish_delta)
+        user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._host = ToolHost(bus, user_code, pool=self.pool, max_in_flight=max_in_flight)
 
     async def start(self) -> None:
@@ -107,6 +108,7 @@ class AgentWorker:
 
     async def stop(self) -> None:
         await self._host.stop()
+        await self._hosted_models.aclose()
 
     async def _find_run(self, run: RunId, states: StateCache) -> HostedRun:
         hosted = self._runs.get(run)

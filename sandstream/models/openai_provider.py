@@ -8,10 +8,11 @@ the process that has them. The call itself is that of the model seam; no vendor 
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import os
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -29,19 +30,27 @@ from sandstream_actors.model import (
     routes_from_env,
 )
 from sandstream_actors.model.client import OnEvent
-from sandstream_actors.model.routes import Api, is_official
+from sandstream_actors.model.routes import Api
 from sandstream_actors.model.vendor_types import plain, typed_event
 
 from sandstream.exceptions import UserError
 from sandstream.items import ItemHelpers, ModelResponse, TResponseInputItem
 from sandstream.models.default_models import get_default_model
-from sandstream.models.defaults import current_defaults
+from sandstream.models.defaults import DefaultModels, current_defaults
 from sandstream.models.interface import Model, ModelProvider, ModelTracing
 
 if TYPE_CHECKING:
     from sandstream.agent_output import AgentOutputSchemaBase
     from sandstream.model_settings import ModelSettings
     from sandstream.tool import FunctionTool
+
+
+class _Caller(Protocol):
+    """The seam as a model object needs it."""
+
+    async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer: ...
+
+    async def aclose(self) -> None: ...
 
 
 class _Endpoint:
@@ -54,11 +63,6 @@ class _Endpoint:
             WeakKeyDictionary()
         )
 
-    @property
-    def is_official(self) -> bool:
-        client = self._client
-        return is_official(self._route.base_url if client is None else str(client.base_url))
-
     async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
         """One model call. A rate limit is waited for, in this process."""
         loop = asyncio.get_running_loop()
@@ -66,12 +70,14 @@ class _Endpoint:
             self._by_loop[loop] = ModelClient(
                 [self._route], default_client=self._client, unknown_prefix="passthrough"
             )
+        retry = request.settings.get("retry") or {}
+        may_wait = retry.get("max_retries") != 0
         waited_s, attempt = 0.0, 0
         while True:
             try:
                 return await self._by_loop[loop].call(request, on_event)
             except ModelCallError as error:
-                if error.kind != "rate_limited" or waited_s >= PATIENCE_S:
+                if error.kind != "rate_limited" or waited_s >= PATIENCE_S or not may_wait:
                     raise
                 attempt += 1
                 delay_s = error.retry_after_s or min(0.5 * 2**attempt, 60.0)
@@ -84,18 +90,21 @@ class _Endpoint:
             await client.aclose()
 
 
-class _SeamModel(Model):
+class SeamModel(Model):
     """A model behind the seam. ``openai_client`` is an ``AsyncOpenAI``; it stays its owner's."""
 
     api: ClassVar[Api]
+    prefix: ClassVar[str] = "openai/"
+    """The seam's own prefix: what follows it goes to the endpoint as it is."""
+    _cache_key: str | None = None
 
     def __init__(self, model: str, openai_client: Any) -> None:
         self.model = model
         self._is_explicit = True
-        self._endpoint = _Endpoint(Route(prefix="openai", api=self.api), openai_client)
+        self._endpoint: _Caller = _Endpoint(Route(prefix="openai", api=self.api), openai_client)
 
     @classmethod
-    def at(cls, endpoint: _Endpoint, model: str | None) -> _SeamModel:
+    def at(cls, endpoint: _Caller, model: str | None) -> SeamModel:
         """A model of a provider; None: the default model."""
         self = cls.__new__(cls)
         self.model = model or get_default_model()
@@ -103,10 +112,11 @@ class _SeamModel(Model):
         self._endpoint = endpoint
         return self
 
-    @property
-    def takes_cache_key(self) -> bool:
-        """Whether the endpoint knows ``prompt_cache_key``."""
-        return self._endpoint.is_official
+    def with_cache_key(self, key: str | None) -> SeamModel:
+        """The same model for the calls of one run."""
+        copied = copy.copy(self)
+        copied._cache_key = key
+        return copied
 
     async def get_response(
         self,
@@ -186,9 +196,8 @@ class _SeamModel(Model):
         from sandstream.graph import output_spec, tool_definition
 
         output = None if schema is None or schema.is_plain_text() else output_spec(schema)
-        # A stored prompt names its own model. "openai/" is the seam's own prefix: what follows
-        # goes to the endpoint as it is.
-        name = f"openai/{self.model}" if self._is_explicit or prompt is None else ""
+        # a stored prompt names its own model
+        name = f"{self.prefix}{self.model}" if self._is_explicit or prompt is None else ""
         return ModelRequest(
             model=name,
             input=[_json(item) for item in ItemHelpers.input_to_new_input_list(input)],
@@ -199,16 +208,17 @@ class _SeamModel(Model):
             if output is None
             else OutputSchema(name=output.name, schema=output.schema, strict=output.strict),
             prompt=NO_JSON if prompt is None else _json(prompt),
+            cache_key=self._cache_key,
         )
 
 
-class OpenAIResponsesModel(_SeamModel):
+class OpenAIResponsesModel(SeamModel):
     """A model of an endpoint that speaks the Responses API."""
 
     api = "responses"
 
 
-class OpenAIChatCompletionsModel(_SeamModel):
+class OpenAIChatCompletionsModel(SeamModel):
     """A model of an endpoint that speaks Chat Completions."""
 
     api = "chat"
@@ -270,6 +280,25 @@ class OpenAIProvider(ModelProvider):
             api = "responses" if self._use_responses else "chat"
         client = self._client if self._client is not None or self._given else defaults.client
         return _Endpoint(dataclasses.replace(route, api=api, **self._given), client), api
+
+
+class _NamedModel(SeamModel):
+    """A model that the defaults and the environment find by its name, prefix and all."""
+
+    prefix = ""
+
+
+class NamedModels(ModelProvider):
+    """Models by name, as the harness would call them, for runs that call them in this process."""
+
+    def __init__(self) -> None:
+        self._models = DefaultModels()
+
+    def get_model(self, model_name: str | None) -> Model:
+        return _NamedModel.at(self._models, model_name)
+
+    async def aclose(self) -> None:
+        await self._models.aclose()
 
 
 def _response(answer: ModelAnswer) -> ModelResponse:

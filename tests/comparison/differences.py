@@ -260,7 +260,7 @@ EXPECTED: tuple[Expected, ...] = (
     Expected(
         "Usage counts every request",
         "attempts without tokens have no entry",
-        ("runner_retries",),
+        ("runner_retries", "runner_retries_a_400_by_policy", "streamed_retries_by_policy"),
         ("result.responses.0.usage.entries", "result.usage.entries"),
     ),
     Expected(
@@ -295,8 +295,8 @@ EXPECTED: tuple[Expected, ...] = (
     ),
     Expected(
         "Retries",
-        "a retry policy that is a function of one's own is not asked",
-        ("runner_retries_a_400_by_policy",),
-        ("result", "notes", "requests", "error"),
+        "a policy decides on every failure; the client below it does not retry on its own",
+        ("policy_that_never_retries",),
+        ("error.message", "error.cause", "requests"),
     ),
 )

@@ -6,12 +6,14 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import AsyncOpenAI, BadRequestError
 from openai.types.responses import ResponseCompletedEvent, ResponseTextDeltaEvent
+from sandstream_actors.model import ModelCallError
 
 import sandstream
 from sandstream import (
@@ -20,19 +22,25 @@ from sandstream import (
     Model,
     ModelBehaviorError,
     ModelProvider,
+    ModelResponse,
+    ModelRetryBackoffSettings,
+    ModelRetrySettings,
     ModelSettings,
     ModelTracing,
     MultiProvider,
     OpenAIChatCompletionsModel,
     OpenAIProvider,
     OpenAIResponsesModel,
+    RetryDecision,
     RunConfig,
     Runner,
+    Usage,
     UserError,
     function_tool,
     set_default_openai_api,
     set_default_openai_client,
 )
+from sandstream.hosted_retries import describe, with_policy
 from sandstream.models import defaults
 from sandstream.models.multi_provider import MultiProviderMap
 from sandstream.testing import ScriptedModel, Step, error, malformed, structured, text, tool_call
@@ -289,6 +297,72 @@ def test_prefixes_may_be_part_of_the_name() -> None:
         assert literal.get_model(name).model == name  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="unknown_prefix_mode must be one of"):
         MultiProvider(unknown_prefix_mode="shrug")  # type: ignore[arg-type]
+
+
+# --- retry policies -------------------------------------------------------------------------------
+
+
+def retried(
+    failures: int,
+    *,
+    cause: ModelCallError | None = None,
+    decision: bool | RetryDecision = True,
+    has_shown: bool = False,
+    **stateful: str,
+) -> int:
+    """How often a call that fails so often was made under a policy."""
+    calls = 0
+
+    async def call() -> ModelResponse:
+        nonlocal calls
+        calls += 1
+        if calls <= failures:
+            raise ConnectionError("down") from cause
+        return ModelResponse([], Usage())
+
+    backoff = ModelRetryBackoffSettings(initial_delay=0)
+    retry = ModelRetrySettings(max_retries=2, backoff=backoff, policy=lambda context: decision)
+    conversation: dict[str, Any] = {"previous_response_id": None, "conversation_id": None}
+    with suppress(ConnectionError):
+        asyncio.run(
+            with_policy(
+                call,
+                retry,
+                stream=has_shown,
+                has_shown=lambda: has_shown,
+                **{**conversation, **stateful},
+            )
+        )
+    return calls
+
+
+def test_a_policy_decides_up_to_the_maximum() -> None:
+    assert retried(0) == 1
+    assert retried(2) == 3
+    assert retried(5) == 3
+    assert retried(5, decision=False) == 1
+
+
+def test_what_was_shown_is_never_repeated() -> None:
+    assert retried(1, has_shown=True) == 1
+
+
+def test_a_conversation_on_the_server_is_repeated_only_if_that_is_safe() -> None:
+    assert retried(1, conversation_id="conv_1") == 1
+    refused = ModelCallError("unavailable", "busy", status=503)
+    assert retried(1, conversation_id="conv_1", cause=refused) == 2
+    approved = RetryDecision(True, approve_unsafe_replay=True)
+    assert retried(1, previous_response_id="resp_1", decision=approved) == 2
+
+
+def test_policies_see_what_the_endpoint_said() -> None:
+    error = BadRequestError.__new__(BadRequestError)
+    error.__cause__ = ModelCallError("rate_limited", "slow", status=429, retry_after_s=3.0)
+    normalized, advice = describe(error)
+    assert (normalized.status_code, normalized.retry_after) == (429, 3.0)
+    assert advice is not None and advice.replay_safety == "safe"
+    foreign, nothing = describe(TimeoutError("late"))
+    assert foreign.is_timeout and nothing is None
 
 
 # --- in runs --------------------------------------------------------------------------------------

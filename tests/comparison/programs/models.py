@@ -1,5 +1,6 @@
 """Endpoints and models: server-side conversations, HTTP errors, Chat Completions, own models."""
 
+import asyncio
 from typing import Any
 
 from comparison.program import MODEL, Probe, program
@@ -413,4 +414,38 @@ async def runner_retries_a_400_by_policy(sdk: Any, probe: Probe) -> Any:
 
     retry = sdk.ModelRetrySettings(max_retries=1, backoff={"initial_delay": 0.01}, policy=policy)
     agent = sdk.Agent(name="E", model=MODEL, model_settings=sdk.ModelSettings(retry=retry))
+    return await sdk.Runner.run(agent, probe.input)
+
+
+@program(lambda m: [m.error(503, message="Busy.", retry_after=0.01).forever()])
+async def policy_that_never_retries(sdk: Any, probe: Probe) -> Any:
+    retry = sdk.ModelRetrySettings(max_retries=3, policy=sdk.retry_policies.never())
+    agent = sdk.Agent(name="E", model=MODEL, model_settings=sdk.ModelSettings(retry=retry))
+    return await sdk.Runner.run(agent, probe.input)
+
+
+@program(lambda m: [m.error(400, message="Odd.", retry_after=0.01), m.text("Now.")])
+async def streamed_retries_by_policy(sdk: Any, probe: Probe) -> Any:
+    retry = sdk.ModelRetrySettings(
+        max_retries=1,
+        backoff={"initial_delay": 0.01},
+        policy=sdk.retry_policies.any(
+            sdk.retry_policies.network_error(), sdk.retry_policies.http_status([400])
+        ),
+    )
+    agent = sdk.Agent(name="E", model=MODEL, model_settings=sdk.ModelSettings(retry=retry))
+    return sdk.Runner.run_streamed(agent, probe.input)
+
+
+@program(lambda m: [])
+async def own_model_times_out(sdk: Any, probe: Probe) -> Any:
+    class Slow(sdk.Model):
+        async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+            await asyncio.sleep(10)
+
+        def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError
+
+    settings = sdk.ModelSettings(timeout=0.05)
+    agent = sdk.Agent(name="B", model=Slow(), model_settings=settings)
     return await sdk.Runner.run(agent, probe.input)
