@@ -6,7 +6,8 @@ from typing import Literal, NamedTuple
 
 from chaos.scenarios import LARGE, LIMITED, PLAIN, SHORT, Scenario
 
-Where = Literal["harness", "worker", "script"]
+Where = Literal["harness", "worker", "script", "submitter", "canceller", "parker", "ender"]
+"""``parker``: a harness that gets a task nobody can read; ``ender``: such a message in a run."""
 
 
 class Cell(NamedTuple):
@@ -68,6 +69,15 @@ def deployed_cells() -> list[Cell]:
     cells += [Cell("worker", point, scenario=LARGE) for point in _OBJECTS]
     cells += [Cell("worker", f"worker.{when}_register") for when in ("before", "after")]
     cells += [Cell("harness", point, count) for point in _PUBLISH for count in (3, 6)]
+    cells += [Cell("submitter", f"client.{when}_submit") for when in ("before", "after")]
+    cells += [
+        Cell("canceller", f"client.{when}_cancel", scenario=LIMITED) for when in ("before", "after")
+    ]
+    cells += [Cell("parker", f"parking.{when}_park") for when in ("before", "after")]
+    cells += [Cell("parker", f"harness.{when}_refuse") for when in ("before", "after")]
+    cells += [
+        Cell("ender", f"parking.{when}_end", scenario=LIMITED) for when in ("before", "after")
+    ]
     return cells
 
 
@@ -98,7 +108,7 @@ def script_cells() -> list[Cell]:
         for count in range(1, PUBLISHES_OF_SHORT + 1)
     ]
     cells += [Cell("script", f"runner.{when}_start") for when in ("before", "after")]
-    cells += [Cell("script", f"tools.{point}", 3) for point in ("started", "after_invoke")[1:]]
-    cells += [Cell("script", "tools.started", 2), Cell("script", "harness.before_commit", 2)]
+    cells += [Cell("script", "tools.after_invoke", 3), Cell("script", "tools.started", 2)]
+    cells += [Cell("script", "harness.before_commit", 2)]
     cells += [Cell("script", point, scenario=LIMITED) for point in _TIMERS]
     return cells

@@ -6,12 +6,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
-from chaos.evidence import Effect, read_ledger
+from chaos.evidence import Effect, Outcome, RunEvidence, judge, read_ledger, requests_of
 from chaos.processes import Program
+from chaos.scenarios import Scenario
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import RunDone
@@ -22,6 +23,7 @@ from support.nats_server import NatsServer
 
 from sandstream.client import Client
 from sandstream.settings import Settings
+from sandstream.testing import ScriptedModel
 
 
 class Fleet:
@@ -161,6 +163,9 @@ class Fleet:
                 except TimeoutError:
                     pass
 
+    async def submit(self, key: str, scenario: Scenario) -> None:
+        await self.client.submit("clerk", scenario.input(key), key=key, context={"key": key})
+
     def is_done(self, key: str) -> bool:
         subject = self.client.bus.subjects.done(key)
         return any(seen[0] == subject for seen in tuple(self.seen.values()))
@@ -198,4 +203,18 @@ class Fleet:
         return [effect for effect in read_ledger(self.ledger) if effect.key == key]
 
 
-Work = Callable[[], Awaitable[None]]
+async def judge_runs(
+    outcome: Outcome, fleet: Fleet, model: ScriptedModel, runs: Iterable[tuple[str, Scenario]]
+) -> None:
+    """Judge each run by what the fleet and the model have of it."""
+    for key, scenario in runs:
+        evidence = RunEvidence(
+            key,
+            scenario,
+            await fleet.events(key),
+            fleet.effects(key),
+            requests_of(model.journal, key),
+        )
+        judge(outcome, evidence, kills=outcome.kills)
+        outcome.problems.extend(await fleet.lost(key))
+    outcome.check(not await fleet.client.parked(), "messages were parked")

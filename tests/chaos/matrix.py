@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,8 +11,9 @@ from pathlib import Path
 
 from chaos.cells import Cell
 from chaos.evidence import Outcome, RunEvidence, judge, requests_of, seconds_to_continue
-from chaos.fleet import Fleet
-from chaos.scenarios import ALL, TOTAL, Scenario
+from chaos.fleet import Fleet, judge_runs
+from chaos.other_kills import kill_canceller, kill_parker, kill_submitter
+from chaos.scenarios import ALL, TOTAL
 from chaos.script_home import ScriptHome
 
 from sandstream.testing import ScriptedModel
@@ -96,6 +96,17 @@ class DeployedCells:
         await self._fleet.__aexit__(None, None, None)
 
     async def run(self, cell: Cell) -> Outcome:
+        match cell.where:
+            case "submitter":
+                return await kill_submitter(self._fleet, self._model, cell)
+            case "canceller":
+                return await kill_canceller(self._fleet, cell)
+            case "parker" | "ender":
+                return await kill_parker(self._fleet, cell)
+            case _:
+                return await self._kill_actor(cell)
+
+    async def _kill_actor(self, cell: Cell) -> Outcome:
         fleet = self._fleet
         outcome = Outcome(cell.name, cell.scenario.name, kills=1)
         other = "worker" if cell.where == "harness" else "harness"
@@ -134,7 +145,8 @@ class DeployedCells:
         for _ in range(MAX_BATCHES):
             batch = [f"{cell.slug}-{len(keys) + n}" for n in range(RUNS_AT_ONCE)]
             keys += batch
-            await submit(fleet, batch, cell.scenario)
+            for key in batch:
+                await fleet.submit(key, cell.scenario)
 
             def settled(batch: list[str] = batch) -> bool:
                 return is_dead() or all(fleet.is_done(key) for key in batch)
@@ -143,27 +155,6 @@ class DeployedCells:
             if is_dead():
                 break
         return keys
-
-
-async def submit(fleet: Fleet, keys: Iterable[str], scenario: Scenario) -> None:
-    for key in keys:
-        await fleet.client.submit("clerk", scenario.input(key), key=key, context={"key": key})
-
-
-async def judge_runs(
-    outcome: Outcome, fleet: Fleet, model: ScriptedModel, runs: Iterable[tuple[str, Scenario]]
-) -> None:
-    for key, scenario in runs:
-        evidence = RunEvidence(
-            key,
-            scenario,
-            await fleet.events(key),
-            fleet.effects(key),
-            requests_of(model.journal, key),
-        )
-        judge(outcome, evidence, kills=outcome.kills)
-        outcome.problems.extend(await fleet.lost(key))
-    outcome.check(not await fleet.client.parked(), "messages were parked")
 
 
 async def _time_runs(outcome: Outcome, fleet: Fleet, keys: Iterable[str], killed_ns: int) -> None:
@@ -209,7 +200,3 @@ class ScriptCells:
             waited = seconds_to_continue(events, killed_ns)
             outcome.continued_s.extend([waited] if waited is not None else [])
         return outcome
-
-
-def now_s() -> float:
-    return time.monotonic()
