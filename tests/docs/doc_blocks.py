@@ -22,6 +22,7 @@ from pathlib import Path
 _COMMENT = re.compile(r"<!--\s*(doctest|model|sh):(.*?)-->", re.DOTALL)
 _FENCE = re.compile(r"^```(\w*)\s*\n(.*?)^```\s*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_INDENTED = re.compile(r"^\n    (?! *[-*\d])\S.*$", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
 
@@ -46,6 +47,8 @@ class Page:
     blocks: list[Block]
     conversations: list[str]
     """Python expressions: one `script_for(...)` each."""
+    indented: list[str]
+    """Code blocks without a fence, which nobody can mark."""
     links: list[str]
     anchors: set[str]
 
@@ -75,7 +78,9 @@ def read_page(path: Path, text: str) -> Page:
             break
     prose = _FENCE.sub("", text)
     anchors = {_slug(heading) for heading in _HEADING.findall(prose)}
-    return Page(path, blocks, conversations, _LINK.findall(prose), anchors)
+    visible = re.sub(r"<!--.*?-->", "", prose, flags=re.DOTALL)
+    indented = [found.strip() for found in _INDENTED.findall(visible)]
+    return Page(path, blocks, conversations, indented, _LINK.findall(prose), anchors)
 
 
 def _marks(body: str) -> dict[str, str]:

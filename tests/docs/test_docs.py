@@ -33,6 +33,7 @@ def _page(path: Path) -> Page:
 @pytest.mark.parametrize("path", PAGES, ids=_name)
 def test_every_block_does_what_the_page_says(path: Path, tmp_path: Path) -> None:
     page = _page(path)
+    assert not page.indented, f"give these code blocks a fence: {page.indented}"
     if not page.blocks:
         return
     with (
@@ -59,3 +60,23 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 def test_pages_name_no_machine(path: Path) -> None:
     found = re.findall(r"/(?:work|root|home|Users)/\S*", path.read_text())
     assert not found, f"{_name(path)} names paths of a machine: {found}"
+
+
+def test_operations_names_every_setting() -> None:
+    """Each environment variable that the code knows is explained, and no other."""
+    code = [ROOT / "sandstream", ROOT / "bus", ROOT / "actors"]
+    sources = [
+        file.read_text()
+        for folder in code
+        for file in folder.rglob("*.py")
+        if "testing" not in file.parts
+    ]
+    name = re.compile(r"\b((?:SANDSTREAM|NATS|OPENAI)_[A-Z][A-Z_]*[A-Z])\b")
+    known = {found for source in sources for found in name.findall(source)}
+    settings = (ROOT / "docs" / "operations.md").read_text().partition("## Compose")[0]
+    explained = set(name.findall(settings.partition("## What survives what")[0]))
+    constants = {"SANDSTREAM_LOG", "SANDSTREAM_AGENTS", "SANDSTREAM_PARKED"}
+    missing = {each for each in known if not each.startswith("SANDSTREAM_ROUTE")} - explained
+    assert not missing - constants
+    examples = {each for each in explained if each.startswith("SANDSTREAM_ROUTE_")}
+    assert not explained - known - examples
