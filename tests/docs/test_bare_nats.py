@@ -54,7 +54,7 @@ class System:
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """One for all tests of this file: they have runs of their own, and starting it takes seconds."""
+    """One for all tests of this file: each has runs of its own, and starting takes seconds."""
     directory = tmp_path_factory.mktemp("bare")
     (directory / "app.py").write_text(APP)
     nats_server = NatsServer(directory / "nats")
