@@ -35,6 +35,10 @@ LIMIT_S = 8.0
 """The promise: a run goes on so soon after the kill of the actor that held it."""
 
 
+_SLACK_NS = 200_000_000
+_NEVER_NS = 2**63
+
+
 class Effect(NamedTuple):
     """A line of the ledger: a tool ran."""
 
@@ -87,7 +91,19 @@ class RunEvidence(NamedTuple):
     requests: Sequence[Request]
 
 
-def judge(outcome: Outcome, run: RunEvidence, *, kills: int) -> None:
+class Kills(NamedTuple):
+    """When processes were killed. Only a kill while something was under way excuses a repeat."""
+
+    at_ns: tuple[int, ...] = ()
+
+    def between(self, begin_ns: int, end_ns: int) -> int:
+        return sum(begin_ns - _SLACK_NS <= at <= end_ns + _SLACK_NS for at in self.at_ns)
+
+
+NO_KILLS = Kills()
+
+
+def judge(outcome: Outcome, run: RunEvidence, kills: Kills) -> None:
     """Add the run's counts to the outcome, and whatever is wrong with it."""
     outcome.runs += 1
     _judge_log(outcome, run)
@@ -125,7 +141,9 @@ def _is_hint(event: RunEvent) -> bool:
     return isinstance(event, TurnRequested) and event.reason == "waited"
 
 
-def _judge_calls(outcome: Outcome, run: RunEvidence, kills: int) -> None:
+def _judge_calls(outcome: Outcome, run: RunEvidence, kills: Kills) -> None:
+    asked_ns = {e.event.call: time_ns_of(e) for e in run.events if type(e.event) is CallRequested}
+    ended_ns = {e.event.call: time_ns_of(e) for e in run.events if type(e.event) is CallFinished}
     kinds = [event.event for event in run.events]
     results = {event.call: event for event in kinds if isinstance(event, CallFinished)}
     starts = Counter(event.call for event in kinds if isinstance(event, CallStarted))
@@ -145,7 +163,9 @@ def _judge_calls(outcome: Outcome, run: RunEvidence, kills: int) -> None:
             outcome.check(ran == 1 or unknown, f"{where} did not run, and nobody was told")
             outcome.check(starts[call.call] == 1, f"{where} was claimed {starts[call.call]} times")
         else:
-            outcome.check(1 <= ran <= 1 + kills, f"{where} ran {ran} times with {kills} kills")
+            excused = kills.between(asked_ns[call.call], ended_ns.get(call.call, _NEVER_NS))
+            ok = 1 <= ran <= 1 + excused
+            outcome.check(ok, f"{where} ran {ran} times, with {excused} kills meanwhile")
             outcome.check(not unknown, f"{where} may run again and was reported as unknown")
             outcome.repeated_effects += max(0, ran - 1)
         if unknown:
@@ -154,16 +174,29 @@ def _judge_calls(outcome: Outcome, run: RunEvidence, kills: int) -> None:
             outcome.check(told, f"{where}: the model was not told that its outcome is unknown")
 
 
-def _judge_model(outcome: Outcome, run: RunEvidence, kills: int) -> None:
+def _judge_model(outcome: Outcome, run: RunEvidence, kills: Kills) -> None:
     asked = Counter(request.position for request in run.requests if request.status == 200)
     refused = Counter(request.position for request in run.requests if request.status != 200)
     outcome.model_requests += asked.total()
     for position in range(len(run.scenario.turns) + 1):
         times = asked[position]
-        ok = 1 <= times <= 1 + kills
-        outcome.check(ok, f"{run.key}: turn {position + 1} asked {times} times, {kills} kills")
+        excused = kills.between(*_turn_ns(run, position + 1))
+        where = f"{run.key}: turn {position + 1}"
+        ok = 1 <= times <= 1 + excused
+        outcome.check(ok, f"{where} was asked for {times} times, with {excused} kills meanwhile")
     limited = {run.scenario.limited_turn - 1: 1} if run.scenario.limited_turn else {}
     outcome.check(refused == limited, f"{run.key}: refused requests {refused}, not {limited}")
+
+
+def _turn_ns(run: RunEvidence, turn: int) -> tuple[int, int]:
+    """From what made the turn due to its answer."""
+    due_ns = 0
+    for event in run.events:
+        if isinstance(event.event, ModelAnswered) and event.event.turn == turn:
+            return due_ns, time_ns_of(event)
+        if isinstance(event.event, CallFinished | RunStarted):
+            due_ns = time_ns_of(event)
+    return due_ns, _NEVER_NS
 
 
 def time_ns_of(event: LogEvent) -> int:

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
-from chaos.evidence import Effect, Outcome, RunEvidence, judge, read_ledger, requests_of
+from chaos.evidence import (
+    NO_KILLS,
+    Effect,
+    Kills,
+    Outcome,
+    RunEvidence,
+    judge,
+    read_ledger,
+    requests_of,
+)
 from chaos.processes import Program
 from chaos.scenarios import Scenario
 from sandstream_bus.consumer import Delivery
@@ -204,7 +213,11 @@ class Fleet:
 
 
 async def judge_runs(
-    outcome: Outcome, fleet: Fleet, model: ScriptedModel, runs: Iterable[tuple[str, Scenario]]
+    outcome: Outcome,
+    fleet: Fleet,
+    model: ScriptedModel,
+    runs: Iterable[tuple[str, Scenario]],
+    kills: Kills = NO_KILLS,
 ) -> None:
     """Judge each run by what the fleet and the model have of it."""
     for key, scenario in runs:
@@ -215,6 +228,6 @@ async def judge_runs(
             fleet.effects(key),
             requests_of(model.journal, key),
         )
-        judge(outcome, evidence, kills=outcome.kills)
+        judge(outcome, evidence, kills)
         outcome.problems.extend(await fleet.lost(key))
     outcome.check(not await fleet.client.parked(), "messages were parked")

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from chaos.cells import Cell
-from chaos.evidence import Outcome, RunEvidence, judge, requests_of, seconds_to_continue
+from chaos.evidence import Kills, Outcome, RunEvidence, judge, requests_of, seconds_to_continue
 from chaos.fleet import Fleet, judge_runs
 from chaos.other_kills import kill_canceller, kill_parker, kill_submitter
 from chaos.scenarios import ALL, TOTAL
@@ -133,7 +133,9 @@ class DeployedCells:
         if armed.is_running:
             await armed.kill()
         fleet.replicas[cell.where].remove(armed)
-        await judge_runs(outcome, fleet, self._model, [(key, cell.scenario) for key in keys])
+        kills = Kills((crashed_ns,) if crashed_ns else ())
+        runs = [(key, cell.scenario) for key in keys]
+        await judge_runs(outcome, fleet, self._model, runs, kills)
         if crashed_ns:
             await _time_runs(outcome, fleet, keys, crashed_ns)
         return outcome
@@ -194,8 +196,9 @@ class ScriptCells:
         events = await self._home.events(key)
         requests = requests_of(self._model.journal, key)
         effects = self._home.effects(key)
-        judge(outcome, RunEvidence(key, cell.scenario, events, effects, requests), kills=1)
         killed_ns = first.crashed_ns()
+        kills = Kills((killed_ns,) if killed_ns else ())
+        judge(outcome, RunEvidence(key, cell.scenario, events, effects, requests), kills)
         if killed_ns:
             waited = seconds_to_continue(events, killed_ns)
             outcome.continued_s.extend([waited] if waited is not None else [])

@@ -21,13 +21,12 @@ _WITHIN_S = 60.0
 
 async def kill_submitter(fleet: Fleet, model: ScriptedModel, cell: Cell) -> Outcome:
     """A caller dies around its submission and submits again: one run, nothing of it twice."""
-    outcome = Outcome(cell.name, cell.scenario.name)
+    outcome = Outcome(cell.name, cell.scenario.name, kills=1)
     key = cell.slug
     await _kill_caller(fleet, outcome, cell, "submit", key, cell.scenario.input(key))
     late = await fleet.all_done([key], _WITHIN_S)
     outcome.check(not late, f"not done: {late}")
     await judge_runs(outcome, fleet, model, [(key, cell.scenario)])
-    outcome.kills = 1
     return outcome
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from chaos.evidence import Effect, read_ledger
 from chaos.processes import Program
@@ -42,6 +44,11 @@ class ScriptHome:
         )
         self._programs.append(program)
         return program
+
+    def server_record(self) -> dict[str, Any]:
+        """What the keeper says about itself and its server."""
+        record: dict[str, Any] = json.loads((self.home / "server.json").read_text())
+        return record
 
     async def client(self) -> Client:
         return await Client.connect(Settings(home=self.home))

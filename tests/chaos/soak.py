@@ -1,0 +1,61 @@
+"""Storm after storm: ``PYTHONPATH=tests python -m chaos.soak --minutes 10``. Exit code 1 if any run
+went wrong; its directory is then kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from chaos import report
+from chaos.evidence import Outcome
+from chaos.matrix import scripted_model
+from chaos.storm import storm
+
+
+async def soak(minutes: float, runs: int, seconds: float, seed: int | None) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    ends = time.monotonic() + minutes * 60
+    while time.monotonic() < ends:
+        directory = Path(tempfile.mkdtemp(prefix="sandstream-soak-"))
+        with scripted_model() as model:
+            outcome = await storm(
+                f"soak{len(outcomes)}",
+                directory / "fleet",
+                model,
+                runs=runs,
+                seconds=seconds,
+                seed=seed,
+            )
+        outcomes.append(outcome)
+        report.write("soak", outcomes)
+        print(report.lines({"": report.read()["soak"][-1:]})[1], flush=True)
+        if outcome.problems:
+            print(f"  kept: {directory}", *outcome.problems, sep="\n  ", flush=True)
+        else:
+            shutil.rmtree(directory)
+    return outcomes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Random kills for a long time.")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--runs", type=int, default=60, help="per storm")
+    parser.add_argument("--seconds", type=float, default=20.0, help="per storm")
+    parser.add_argument("--seed", type=int, help="of every storm; without it each has its own")
+    options = parser.parse_args()
+    outcomes = asyncio.run(soak(options.minutes, options.runs, options.seconds, options.seed))
+    kills = sum(outcome.kills for outcome in outcomes)
+    runs = sum(outcome.runs for outcome in outcomes)
+    failed = sum(bool(outcome.problems) for outcome in outcomes)
+    print(f"{runs} runs, {kills} kills, {failed} of {len(outcomes)} storms with problems")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""The list of crash points is the truth: every call is in it, and every one has its cell."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from chaos.cells import deployed_cells, script_cells, server_cells
+from sandstream_bus.crashpoints import CRASH_POINTS
+
+ROOT = Path(__file__).parents[2]
+_CALL = re.compile(r"\bcrashpoint\(([^)]*)\)")
+_NAME = re.compile(r'"([a-z]+\.[a-z_]+)"')
+
+
+def _sources() -> list[Path]:
+    return [
+        path
+        for folder in ("bus/sandstream_bus", "actors/sandstream_actors", "sandstream")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+
+
+def test_every_call_of_a_crash_point_is_in_the_list() -> None:
+    found: set[str] = set()
+    for path in _sources():
+        for call in _CALL.findall(path.read_text()):
+            found.update(_NAME.findall(call))
+    # the pull loop makes the names of its points out of the kind of its consumer
+    found.update(f"{kind}.{when}_ack" for kind in ("harness", "tools") for when in _WHEN)
+    assert found == set(CRASH_POINTS)
+    assert len(set(CRASH_POINTS)) == len(CRASH_POINTS)
+
+
+_WHEN = ("before", "after")
+
+
+@pytest.mark.parametrize("point", CRASH_POINTS)
+def test_every_crash_point_has_a_cell(point: str) -> None:
+    assert point in {cell.point for cell in [*deployed_cells(), *script_cells()]}
+
+
+def test_the_server_dies_at_every_point_of_a_run() -> None:
+    """Callers and parking aside, which do not belong to every run."""
+    points = {cell.point for cell in server_cells()}
+    missing = set(CRASH_POINTS) - points
+    assert {point.partition(".")[0] for point in missing} <= {
+        "client",
+        "harness",
+        "parking",
+        "runner",
+        "worker",
+    }
+    assert {point for point in missing if point.startswith("harness")} == {
+        "harness.before_refuse",
+        "harness.after_refuse",
+    }
+
+
+def test_cells_have_names_of_their_own() -> None:
+    cells = [*deployed_cells(), *server_cells(), *script_cells()]
+    assert len({cell.name for cell in cells}) == len(cells)
