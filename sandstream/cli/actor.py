@@ -39,38 +39,30 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(arguments: argparse.Namespace) -> int:
-    from sandstream.cli.services import announce, first_of, harness, opened, ready_of
-    from sandstream.cli.session import say, until_stopped
+    from sandstream.cli.services import announce, harness, opened, ready_of
+    from sandstream.cli.session import say, stop_signals
 
+    pipe: int | None = arguments.parent_pipe
     async with (
         opened("sandstream-harness") as bus,
         harness(bus, arguments.pool, arguments.concurrency),
     ):
-        if arguments.parent_pipe is None or arguments.json:
+        stopped = stop_signals()
+        if pipe is not None:
+            # The parent holds the other end and never writes: it reads as ended when the parent is
+            # gone, however it went.
+            os.set_blocking(pipe, False)
+            asyncio.get_running_loop().add_reader(pipe, stopped.set)
+        else:
             announce(
                 ready_of(bus, pool=arguments.pool, replicas=1),
                 as_json=arguments.json,
                 title="harness is ready",
                 hints=["start more of them, on any machine, to go faster"],
             )
-        waits = [lambda: asyncio.ensure_future(until_stopped())]
-        if arguments.parent_pipe is not None:
-            waits.append(lambda: asyncio.ensure_future(_parent_gone(arguments.parent_pipe)))
-        await first_of(*waits)
-        if arguments.parent_pipe is None:
+        await stopped.wait()
+        if pipe is not None:
+            asyncio.get_running_loop().remove_reader(pipe)
+        else:
             say("stopping (once more: at once)")
     return Exit.OK
-
-
-async def _parent_gone(pipe: int) -> None:
-    """The parent holds the other end and never writes: it reads as ended when the parent is gone,
-    however it went.
-    """
-    loop = asyncio.get_running_loop()
-    gone = asyncio.Event()
-    os.set_blocking(pipe, False)
-    loop.add_reader(pipe, gone.set)
-    try:
-        await gone.wait()
-    finally:
-        loop.remove_reader(pipe)

@@ -39,13 +39,13 @@ _FIRST_RUNS = 100
 _LINGER_S = 120.0
 _FRAME_S = 0.25
 _COLUMNS = [
-    Column("RUN"),
+    Column("RUN", shrinks=22),
     Column("STATE"),
-    Column("AGENT", shrinks=8),
-    Column("AGE", ">"),
-    Column("TURNS", ">"),
-    Column("TOKENS", ">"),
-    Column("STEP", shrinks=12),
+    Column("AGENT", shrinks=8, drops=2),
+    Column("AGE", ">", drops=3),
+    Column("TURNS", ">", drops=5),
+    Column("TOKENS", ">", drops=4),
+    Column("STEP", shrinks=12, drops=1),
 ]
 
 

@@ -188,6 +188,8 @@ class Column(NamedTuple):
     align: str = "<"
     shrinks: int = 0
     """May be cut down to so many columns; 0: never."""
+    drops: int = 0
+    """May be left out where it does not fit, the highest first; 0: never."""
 
 
 class Cell(NamedTuple):
@@ -202,33 +204,47 @@ _GAP = "  "
 def table(screen: Screen, columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
     """The lines of a table that fits the screen, with a dim header."""
     cells = [[one_line(cell.text) for cell in row] for row in rows]
-    widths = [
+    natural = [
         max([columns_of(column.title), *(columns_of(line[index]) for line in cells)])
         for index, column in enumerate(columns)
     ]
-    over = sum(widths) + len(_GAP) * (len(widths) - 1) - screen.width
-    while over > 0:
-        spare = {
-            index: widths[index] - column.shrinks
-            for index, column in enumerate(columns)
-            if column.shrinks and widths[index] > column.shrinks
-        }
-        if not spare:
-            break
-        widest = max(spare, key=lambda index: spare[index])
-        widths[widest] -= 1
-        over -= 1
-    lines = [_GAP.join(pad(c.title, w, c.align) for c, w in zip(columns, widths, strict=True))]
-    lines[0] = screen.paint(lines[0].rstrip(), "dim")
+    widths = _fitted(columns, natural, screen.width)
+    header = [
+        pad(shorten(columns[index].title, width), width, columns[index].align)
+        for index, width in widths.items()
+    ]
+    lines = [screen.paint(_GAP.join(header).rstrip(), "dim")]
+    last = max(widths)
     for row, texts in zip(rows, cells, strict=True):
         parts: list[str] = []
-        for index, (cell, text) in enumerate(zip(row, texts, strict=True)):
-            shown = pad(shorten(text, widths[index]), widths[index], columns[index].align)
-            if index == len(columns) - 1 and columns[index].align == "<":
-                shown = shown.rstrip()
-            parts.append(screen.paint(shown, cell.style))
+        for index, width in widths.items():
+            shown = pad(shorten(texts[index], width), width, columns[index].align)
+            shown = shown.rstrip() if index == last else shown
+            parts.append(screen.paint(shown, row[index].style))
         lines.append(_GAP.join(parts))
     return lines
+
+
+def _fitted(columns: Sequence[Column], natural: Sequence[int], room: int) -> dict[int, int]:
+    """The widths of the columns that are shown, by index: some dropped, then some cut."""
+    widths = dict(enumerate(natural))
+
+    def total(of: dict[int, int]) -> int:
+        return sum(of.values()) + len(_GAP) * (len(of) - 1)
+
+    def least(index: int) -> int:
+        return min(natural[index], columns[index].shrinks or natural[index])
+
+    by_drop = sorted(range(len(columns)), key=lambda index: -columns[index].drops)
+    for index in by_drop:
+        if columns[index].drops and total({one: least(one) for one in widths}) > room:
+            del widths[index]
+    while total(widths) > room:
+        widest = max(widths, key=lambda index: widths[index] - least(index))
+        if widths[widest] == least(widest):
+            break
+        widths[widest] -= 1
+    return widths
 
 
 # --- live redraw ----------------------------------------------------------------------------------

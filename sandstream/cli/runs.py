@@ -22,14 +22,14 @@ from sandstream.client import Client
 from sandstream.summaries import RunSummary
 
 _COLUMNS = [
-    Column("RUN"),
+    Column("RUN", shrinks=22),
     Column("STATUS"),
-    Column("AGENT", shrinks=8),
-    Column("AGE", ">"),
-    Column("TOOK", ">"),
-    Column("TURNS", ">"),
-    Column("TOKENS", ">"),
-    Column("NOW / RESULT", shrinks=10),
+    Column("AGENT", shrinks=8, drops=2),
+    Column("AGE", ">", drops=3),
+    Column("TOOK", ">", drops=4),
+    Column("TURNS", ">", drops=6),
+    Column("TOKENS", ">", drops=5),
+    Column("NOW / RESULT", shrinks=12, drops=1),
 ]
 
 

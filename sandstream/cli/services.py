@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import msgspec
 from sandstream_actors.harness.actor import Harness
@@ -106,16 +105,3 @@ def ready_of(bus: OpenBus, **facts: object) -> Ready:
 def _without_password(url: str) -> str:
     scheme, separator, rest = url.rpartition("://")
     return scheme + separator + rest.rpartition("@")[2]
-
-
-async def first_of(*waits: Callable[[], asyncio.Future[None]]) -> None:
-    """Wait until one of several is over; the others are given up."""
-    tasks = [wait() for wait in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

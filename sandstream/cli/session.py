@@ -48,8 +48,11 @@ async def connected() -> AsyncIterator[Client]:
         await client.close()
 
 
-async def until_stopped() -> None:
-    """Wait for SIGINT or SIGTERM. The next one of either ends the process the hard way."""
+def stop_signals() -> asyncio.Event:
+    """Set by SIGINT or SIGTERM. The next one of either ends the process the hard way.
+
+    Ask for it before saying that all is ready: whoever hears that may stop us at once.
+    """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
 
@@ -61,7 +64,7 @@ async def until_stopped() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
-    await stopped.wait()
+    return stopped
 
 
 # --- printing -------------------------------------------------------------------------------------

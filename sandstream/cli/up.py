@@ -12,7 +12,7 @@ from sandstream.cli.apps import App, load_apps
 from sandstream.cli.exits import Exit
 from sandstream.cli.replicas import Replicas
 from sandstream.cli.services import announce, harness, opened, ready_of, worker
-from sandstream.cli.session import run_async, say, until_stopped
+from sandstream.cli.session import run_async, say, stop_signals
 
 _CONCURRENCY = 256
 _TOOL_CONCURRENCY = 64
@@ -51,12 +51,13 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
         ]
         if not names:
             hints.insert(0, "serve:   sandstream worker app.py")
+        stopped = stop_signals()
         announce(
             ready_of(bus, pool=pool, replicas=arguments.replicas, agents=names),
             as_json=arguments.json,
             title="sandstream is up (Ctrl-C stops)",
             hints=hints,
         )
-        await until_stopped()
+        await stopped.wait()
         say("stopping (once more: at once)")
     return Exit.OK

@@ -8,7 +8,7 @@ import shlex
 from sandstream.cli.apps import App, load_app
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.services import announce, opened, ready_of, worker
-from sandstream.cli.session import run_async, say, until_stopped
+from sandstream.cli.session import run_async, say, stop_signals
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -31,12 +31,13 @@ async def _serve(arguments: argparse.Namespace, app: App) -> int:
         ) as replica,
     ):
         names = sorted(app.agents)
+        stopped = stop_signals()
         announce(
             ready_of(bus, pool=replica.pool, agents=names),
             as_json=arguments.json,
             title=f"worker of {app.path} is ready",
             hints=[f'try: sandstream submit {shlex.quote(names[0])} "hello" --wait'],
         )
-        await until_stopped()
+        await stopped.wait()
         say("stopping (once more: at once)")
     return Exit.OK

@@ -94,10 +94,10 @@ def test_the_live_table(served: Cli, finished: str) -> None:
     with on_terminal(served, "watch") as (terminal, process):
         terminal.wait_for("RUN +STATE +AGENT")
         run = served("submit", "assistant", "hang in there").out.strip()
-        frame = terminal.wait_for(rf"{run}  running .*→ get_weather")
+        frame = terminal.wait_for(rf"{run} +running .*→ get_weat")
         assert re.search(r"^[1-9]\d* running", frame)
         assert served("cancel", run).code == 0
-        frame = terminal.wait_for(rf"{run}  cancelled")
+        frame = terminal.wait_for(rf"{run} +cancelled")
         assert max(map(len, frame.splitlines())) <= 80
         process.send_signal(signal.SIGINT)
         text = terminal.read_to_end()

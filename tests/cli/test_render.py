@@ -89,6 +89,13 @@ def test_a_table_fits_and_lines_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(render.columns_of, lines)) <= 30
 
 
+def test_a_narrow_table_leaves_columns_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "16")
+    columns = [Column("ID"), Column("FIRST", drops=1), Column("SECOND", drops=2)]
+    rows = [[Cell("abcdef"), Cell("x"), Cell("y")]]
+    assert render.table(Screen(io.StringIO()), columns, rows) == ["ID      FIRST", "abcdef  x"]
+
+
 def test_calls_and_values_as_text() -> None:
     assert call_text("f", '{"a":1,"b":"x"}') == 'f(a=1, b="x")'
     assert call_text("f", "") == "f()"
