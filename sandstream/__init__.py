@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from sandstream.result import RunResult as RunResult
     from sandstream.result import RunResultStreaming as RunResultStreaming
     from sandstream.retry import ModelRetryAdvice as ModelRetryAdvice
+    from sandstream.retry import ModelRetryAdviceRequest as ModelRetryAdviceRequest
     from sandstream.retry import ModelRetryBackoffSettings as ModelRetryBackoffSettings
     from sandstream.retry import ModelRetryNormalizedError as ModelRetryNormalizedError
     from sandstream.retry import ModelRetrySettings as ModelRetrySettings
@@ -169,6 +170,7 @@ _MODULES = {
     ),
     "sandstream.retry": (
         "ModelRetryAdvice",
+        "ModelRetryAdviceRequest",
         "ModelRetryBackoffSettings",
         "ModelRetryNormalizedError",
         "ModelRetrySettings",

@@ -98,6 +98,7 @@ class HostedModels:
                 retry,
                 stream=request.stream,
                 has_shown=lambda: asking.has_shown,
+                advise=model.get_retry_advice,
                 previous_response_id=request.previous_response_id,
                 conversation_id=request.conversation_id,
             )

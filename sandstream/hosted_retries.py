@@ -16,6 +16,7 @@ from sandstream_actors.model import ModelCallError
 from sandstream.items import ModelResponse
 from sandstream.retry import (
     ModelRetryAdvice,
+    ModelRetryAdviceRequest,
     ModelRetryBackoffSettings,
     ModelRetryNormalizedError,
     ModelRetrySettings,
@@ -30,6 +31,7 @@ async def with_policy(
     *,
     stream: bool,
     has_shown: Callable[[], bool],
+    advise: Callable[[ModelRetryAdviceRequest], ModelRetryAdvice | None],
     previous_response_id: str | None,
     conversation_id: str | None,
 ) -> tuple[ModelResponse, int]:
@@ -46,12 +48,16 @@ async def with_policy(
             if failures > limit or has_shown():
                 raise
             normalized, advice = describe(error)
+            asked = ModelRetryAdviceRequest(
+                error, failures, stream, previous_response_id, conversation_id
+            )
+            advice = advise(asked) or advice
             context = RetryPolicyContext(
                 error=error,
                 attempt=failures,
                 max_retries=limit,
                 stream=stream,
-                normalized=normalized,
+                normalized=(advice.normalized if advice else None) or normalized,
                 provider_advice=advice,
                 previous_response_id=previous_response_id,
                 conversation_id=conversation_id,

@@ -22,9 +22,9 @@ class RunItemBase:
 
     type: ClassVar[str] = ""
 
-    def __init__(self, agent: Agent[Any], raw: Any) -> None:
+    def __init__(self, agent: Agent[Any], raw_item: Any) -> None:
         self.agent = agent
-        self._raw = raw
+        self._raw = raw_item
 
     @cached_property
     def raw_item(self) -> Any:
@@ -62,8 +62,8 @@ class ToolCallItem(RunItemBase):
 
     type = "tool_call_item"
 
-    def __init__(self, agent: Agent[Any], raw: Any, description: str | None = None) -> None:
-        super().__init__(agent, raw)
+    def __init__(self, agent: Agent[Any], raw_item: Any, description: str | None = None) -> None:
+        super().__init__(agent, raw_item)
         self.description = description
 
     @property
@@ -82,9 +82,9 @@ class ToolCallOutputItem(RunItemBase):
     type = "tool_call_output_item"
 
     def __init__(
-        self, agent: Agent[Any], raw: Any, output: Any, custom_data: Any | None = None
+        self, agent: Agent[Any], raw_item: Any, output: Any, custom_data: Any | None = None
     ) -> None:
-        super().__init__(agent, raw)
+        super().__init__(agent, raw_item)
         self.output = output
         self.custom_data = custom_data
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "ModelRetryAdvice",
+    "ModelRetryAdviceRequest",
     "ModelRetryBackoffSettings",
     "ModelRetryNormalizedError",
     "ModelRetrySettings",
@@ -86,6 +87,17 @@ class ModelRetryAdvice:
     reason: str | None = None
     normalized: ModelRetryNormalizedError | None = None
     response_started: bool = False
+
+
+@dataclass
+class ModelRetryAdviceRequest:
+    """What a model is told of its failed call when it is asked for advice."""
+
+    error: Exception
+    attempt: int
+    stream: bool
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
 
 
 @dataclass

@@ -86,7 +86,17 @@ class Runner:
 
     @classmethod
     def run_sync(
-        cls, starting_agent: Agent[Any], input: str | list[TResponseInputItem], **arguments: Any
+        cls,
+        starting_agent: Agent[Any],
+        input: str | list[TResponseInputItem],
+        *,
+        context: Any | None = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: RunErrorHandlers | None = None,
+        previous_response_id: str | None = None,
+        auto_previous_response_id: bool = False,
+        conversation_id: str | None = None,
     ) -> RunResult:
         """Like :meth:`run`, for code without an event loop. Leaves the thread's loop open."""
         try:
@@ -99,7 +109,18 @@ class Runner:
                 "use `await Runner.run(...)`"
             )
         loop = _loop_of_thread()
-        task = loop.create_task(cls.run(starting_agent, input, **arguments))
+        run = cls.run(
+            starting_agent,
+            input,
+            context=context,
+            max_turns=max_turns,
+            run_config=run_config,
+            error_handlers=error_handlers,
+            previous_response_id=previous_response_id,
+            auto_previous_response_id=auto_previous_response_id,
+            conversation_id=conversation_id,
+        )
+        task = loop.create_task(run)
         try:
             return loop.run_until_complete(task)
         except BaseException:

@@ -12,6 +12,7 @@ from sandstream.items import ModelResponse, TResponseInputItem
 if TYPE_CHECKING:
     from sandstream.agent_output import AgentOutputSchemaBase
     from sandstream.model_settings import ModelSettings
+    from sandstream.retry import ModelRetryAdvice, ModelRetryAdviceRequest
     from sandstream.tool import FunctionTool
 
 
@@ -65,6 +66,10 @@ class Model(abc.ABC):
         prompt: Any | None,
     ) -> AsyncIterator[Any]:
         """Answer with Responses API stream events; the last one is ``response.completed``."""
+
+    def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
+        """What a retry policy should know of a failed call; None: nothing special."""
+        return None
 
     async def close(self) -> None:
         """Let go of resources."""

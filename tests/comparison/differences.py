@@ -260,7 +260,12 @@ EXPECTED: tuple[Expected, ...] = (
     Expected(
         "Usage counts every request",
         "attempts without tokens have no entry",
-        ("runner_retries", "runner_retries_a_400_by_policy", "streamed_retries_by_policy"),
+        (
+            "own_model_gives_retry_advice",
+            "runner_retries",
+            "runner_retries_a_400_by_policy",
+            "streamed_retries_by_policy",
+        ),
         ("result.responses.0.usage.entries", "result.usage.entries"),
     ),
     Expected(

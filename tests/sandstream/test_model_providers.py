@@ -330,6 +330,7 @@ def retried(
                 retry,
                 stream=has_shown,
                 has_shown=lambda: has_shown,
+                advise=lambda request: None,
                 **{**conversation, **stateful},
             )
         )

@@ -438,6 +438,30 @@ async def streamed_retries_by_policy(sdk: Any, probe: Probe) -> Any:
 
 
 @program(lambda m: [])
+async def own_model_gives_retry_advice(sdk: Any, probe: Probe) -> Any:
+    class Shaky(sdk.Model):
+        calls = 0
+
+        async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            if self.calls == 1:
+                raise ConnectionError("not yet")
+            return sdk.ModelResponse(output=[], usage=sdk.Usage(requests=1), response_id=None)
+
+        def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError
+
+        def get_retry_advice(self, request: Any) -> Any:
+            probe.note(type(request.error).__name__, request.attempt, request.stream)
+            return sdk.ModelRetryAdvice(suggested=True, retry_after=0.01)
+
+    retry = sdk.ModelRetrySettings(max_retries=1, policy=sdk.retry_policies.provider_suggested())
+    settings = sdk.ModelSettings(retry=retry)
+    agent = sdk.Agent(name="B", model=Shaky(), model_settings=settings)
+    return await sdk.Runner.run(agent, probe.input)
+
+
+@program(lambda m: [])
 async def own_model_times_out(sdk: Any, probe: Probe) -> Any:
     class Slow(sdk.Model):
         async def get_response(self, *args: Any, **kwargs: Any) -> Any:

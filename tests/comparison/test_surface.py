@@ -1,0 +1,181 @@
+"""Names and parameters of `openai-agents` that Sandstream does not have, all of them listed here.
+
+Whoever adds one takes it off its list, and off `docs/differences.md` if its topic is empty.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from comparison.peer import peer_python
+from comparison.surface import surface
+
+pytestmark = pytest.mark.timeout(600)  # the first run installs the peer
+
+TESTS = Path(__file__).resolve().parents[1]
+
+NOT_YET: dict[str, str] = {
+    "Agents as tools": (
+        "Agent.as_tool AgentToolInvocation AgentToolStreamEvent ToolOrigin ToolOriginType"
+    ),
+    "Approvals and RunState": (
+        "InputItem RunContextWrapper.approve_tool RunContextWrapper.get_approval_status "
+        "RunContextWrapper.get_rejection_message RunContextWrapper.is_tool_approved "
+        "RunContextWrapper.reject_tool RunResult.to_state RunState ToolApprovalItem"
+    ),
+    "Guardrails": (
+        "GuardrailFunctionOutput GuardrailSpanData InputGuardrail InputGuardrailResult "
+        "InputGuardrailTripwireTriggered OutputGuardrail OutputGuardrailBlockedMessageArgs "
+        "OutputGuardrailBlockedMessageFormatter OutputGuardrailResult "
+        "OutputGuardrailTripwireTriggered ToolGuardrailFunctionOutput ToolInputGuardrail "
+        "ToolInputGuardrailData ToolInputGuardrailResult "
+        "ToolInputGuardrailTripwireTriggered ToolOutputGuardrail ToolOutputGuardrailData "
+        "ToolOutputGuardrailResult ToolOutputGuardrailTripwireTriggered guardrail_span "
+        "input_guardrail output_guardrail tool_input_guardrail tool_output_guardrail"
+    ),
+    "Handoffs": (
+        "Handoff HandoffCallItem HandoffInputData HandoffInputFilter HandoffOutputItem "
+        "default_handoff_history_mapper get_conversation_history_wrappers handoff "
+        "nest_handoff_history reset_conversation_history_wrappers "
+        "set_conversation_history_wrappers"
+    ),
+    "Helpers": "AgentBase enable_verbose_stdout_logging run_demo_loop",
+    "Hooks": "AgentHookContext AgentHooks RunHooks",
+    "MCP": (
+        "Agent.get_mcp_tools HostedMCPTool MCPApprovalRequestItem MCPApprovalResponseItem "
+        "MCPListToolsItem MCPToolApprovalFunction MCPToolApprovalFunctionResult "
+        "MCPToolApprovalRequest MCPToolCancellationError"
+    ),
+    "OpenAI's WebSocket transport and agent registration": (
+        "OpenAIAgentRegistrationConfig OpenAIResponsesWSModel "
+        "OpenAIResponsesWebSocketOptions ResponsesWebSocketSession "
+        "responses_websocket_session set_default_openai_agent_registration "
+        "set_default_openai_harness set_default_openai_responses_transport"
+    ),
+    "Other tools": (
+        "ApplyPatchEditor ApplyPatchOperation ApplyPatchResult ApplyPatchTool "
+        "ApplyPatchToolCustomDataContext ApplyPatchToolCustomDataExtractor AsyncComputer "
+        "Button CodeInterpreterTool Computer ComputerProvider ComputerTool "
+        "ComputerToolCustomDataContext ComputerToolCustomDataExtractor CustomTool "
+        "CustomToolCustomDataContext CustomToolCustomDataExtractor Environment "
+        "FileSearchTool ImageGenerationTool ImageGenerationToolConfig "
+        "ItemHelpers.copy_tool_call_caller LocalShellCommandRequest LocalShellExecutor "
+        "LocalShellTool ProgrammaticToolCallingTool ShellActionRequest ShellCallData "
+        "ShellCallOutcome ShellCommandOutput ShellCommandRequest ShellExecutor ShellResult "
+        "ShellTool ShellToolContainerAutoEnvironment ShellToolContainerNetworkPolicy "
+        "ShellToolContainerNetworkPolicyAllowlist ShellToolContainerNetworkPolicyDisabled "
+        "ShellToolContainerNetworkPolicyDomainSecret ShellToolContainerReferenceEnvironment "
+        "ShellToolContainerSkill ShellToolEnvironment ShellToolHostedEnvironment "
+        "ShellToolInlineSkill ShellToolInlineSkillSource ShellToolLocalEnvironment "
+        "ShellToolLocalSkill ShellToolSkillReference ToolCaller ToolSearchCallItem "
+        "ToolSearchOutputItem ToolSearchTool WebSearchTool WebSearchToolImageSettings "
+        "apply_diff dispose_resolved_computers resolve_computer tool_namespace"
+    ),
+    "Sandboxes": "sandbox",
+    "Sessions": (
+        "CompactionItem OpenAIConversationsSession OpenAIResponsesCompactionArgs "
+        "OpenAIResponsesCompactionAwareSession OpenAIResponsesCompactionSession "
+        "SQLiteSession Session SessionABC SessionSettings "
+        "is_openai_responses_compaction_aware_session"
+    ),
+    "Tracing": (
+        "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData HandoffSpanData "
+        "MCPListToolsSpanData ResponseSpanData Span SpanData SpanError SpeechGroupSpanData "
+        "SpeechSpanData TaskSpanData Trace TracingProcessor TranscriptionSpanData "
+        "TurnSpanData add_trace_processor agent_span custom_span flush_traces function_span "
+        "gen_span_id gen_trace_id generation_span get_current_span get_current_trace "
+        "handoff_span mcp_tools_span response_span set_trace_processors set_trace_provider "
+        "set_tracing_disabled set_tracing_export_api_key speech_group_span speech_span "
+        "task_span trace transcription_span turn_span"
+    ),
+}
+"""Topic -> names."""
+
+PARAMETERS_NOT_YET: dict[str, str] = {
+    "Agent": "mcp_servers mcp_config handoffs input_guardrails output_guardrails hooks",
+    "Runner.run": "hooks session",
+    "Runner.run_streamed": "hooks session",
+    "Runner.run_sync": "hooks session",
+    "OpenAIChatCompletionsModel": (
+        "should_replay_reasoning_content strict_feature_validation buffer_streamed_tool_calls"
+    ),
+    "MultiProvider": (
+        "openai_use_responses_websocket openai_strict_feature_validation "
+        "openai_websocket_base_url openai_agent_registration "
+        "openai_responses_websocket_options openai_buffer_streamed_tool_calls"
+    ),
+    "OpenAIProvider": (
+        "websocket_base_url use_responses_websocket strict_feature_validation "
+        "agent_registration responses_websocket_options buffer_streamed_tool_calls"
+    ),
+    "OpenAIResponsesModel": "model_is_explicit",
+    "ItemHelpers.tool_call_output_item": "output_json_schema output_type_adapter",
+    "RunConfig": (
+        "handoff_input_filter nest_handoff_history handoff_history_mapper input_guardrails "
+        "output_guardrails tracing_disabled tracing trace_include_sensitive_data trace_id "
+        "session_input_callback session_settings sandbox output_guardrail_blocked_message"
+    ),
+    "ToolExecutionConfig": "pre_approval_tool_input_guardrails",
+    "FunctionTool": (
+        "tool_input_guardrails tool_output_guardrails needs_approval defer_loading "
+        "allowed_callers output_json_schema"
+    ),
+    "function_tool": (
+        "needs_approval tool_input_guardrails tool_output_guardrails defer_loading "
+        "allowed_callers output_type output_json_schema"
+    ),
+}
+"""Name -> parameters. Those of objects that only a run makes are not looked at."""
+
+MADE_BY_RUNS = {
+    "AgentUpdatedStreamEvent",
+    "FunctionToolResult",
+    "MessageOutputItem",
+    "RawResponsesStreamEvent",
+    "ReasoningItem",
+    "RunItemStreamEvent",
+    "RunResult",
+    "RunResultStreaming",
+    "ToolCallItem",
+    "ToolCallOutputItem",
+}
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, list[str]]:
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    done = subprocess.run(
+        [str(peer_python()), "-m", "comparison.surface", "agents"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+def test_missing_names_are_listed(theirs: dict[str, list[str]]) -> None:
+    missing = set(theirs) - set(surface("sandstream"))
+    assert sorted(missing) == sorted(" ".join(NOT_YET.values()).split())
+
+
+def test_missing_parameters_are_listed(theirs: dict[str, list[str]]) -> None:
+    ours = surface("sandstream")
+    missing = {
+        name: [one for one in wanted if one not in ours[name]]
+        for name, wanted in theirs.items()
+        if name in ours and name not in MADE_BY_RUNS
+    }
+    expected = {name: names.split() for name, names in PARAMETERS_NOT_YET.items()}
+    assert {name: names for name, names in missing.items() if names} == expected
+
+
+def test_missing_topics_are_told_to_users() -> None:
+    page = (TESTS.parent / "docs" / "differences.md").read_text()
+    assert [topic for topic in NOT_YET if f"**{topic}**" not in page] == []
