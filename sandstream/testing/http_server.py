@@ -83,7 +83,7 @@ Handler = Callable[[HttpRequest], Reply]
 
 
 class HttpServer:
-    """Listens, on loopback unless told otherwise. Whoever calls `start` calls `stop`, on the same loop."""
+    """Whoever calls `start` calls `stop`, on the same loop."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
