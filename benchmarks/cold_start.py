@@ -7,24 +7,24 @@ import time
 from pathlib import Path
 
 from figures import Figure, Series
-from lab import Lab, ProgramFailed
+from lab import Lab, ProgramFailed, repetitions
 
 from sandstream.testing import Script, script_for, text
 
 
 def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
     base_url = lab.model(Script(default=script_for("", [text("done").forever()])))
-    repetitions = 1 if quick else 4
+    count = 1 if quick else 4
     warm_home = lab.home()
     took: dict[str, list[float]] = {"new": [], "running": [], "agents": []}
-    for repetition in range(-1, repetitions):
+    for side in ("running", "agents"):
+        _start(lab, side, base_url, warm_home)  # fills the caches of compiled modules
+    for _ in repetitions(count, within_s=35):
         for side, values in took.items():
             home = lab.home() if side == "new" else warm_home
-            seconds = _start(lab, side, base_url, home)
+            values.append(_start(lab, side, base_url, home) * 1000)
             if side == "new":
                 lab.stop_server(home)
-            if repetition >= 0:  # the first fills the caches of compiled modules
-                values.append(seconds * 1000)
     return [
         Figure(
             benchmark="cold_start",

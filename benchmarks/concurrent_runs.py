@@ -10,7 +10,7 @@ from typing import Any
 
 import processes
 from figures import Better, Figure, Series
-from lab import Lab, Program
+from lab import Lab, Program, repetitions
 
 from sandstream.testing import Script, script_for, text, tool_call
 
@@ -43,14 +43,14 @@ class _Side:
 def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
     call = tool_call("add", {"a": 1, "b": 2}).times(TURNS - 1).after(LATENCY_S)
     base_url = lab.model(Script(default=script_for("", [call, text("done").after(LATENCY_S)])))
-    repetitions, runs = (1, 40) if quick else (3, 200)
+    count, runs = (1, 40) if quick else (3, 200)
     figures: list[Figure] = []
     for loop in loops:
         sides = _start(lab, base_url, loop)
         for side in sides:
             side.at_once(20, lab.model_pids)
             side.values = _Side("", side.program, []).values
-        for _ in range(repetitions if loop == loops[0] else repetitions - 1):
+        for _ in repetitions(count, within_s=45):
             for side in sides:
                 side.at_once(runs, lab.model_pids)
         lab.close_programs()

@@ -80,8 +80,8 @@ class Figure(msgspec.Struct):
         }
 
 
-_HEADS = ("benchmark", "loop", "measure", "ours", "best / median", "baseline", "best / median")
-_RATIOS = ("ratio best / med", "wanted", "")
+_HEADS = ("benchmark", "loop", "measure", "n", "ours", "best / median", "baseline")
+_RATIOS = ("best / median", "ratio best / med", "wanted", "")
 
 
 def table(figures: list[Figure]) -> str:
@@ -94,6 +94,7 @@ def table(figures: list[Figure]) -> str:
                 figure.benchmark,
                 figure.loop,
                 f"{figure.measure} [{figure.unit}]",
+                str(len(figure.ours.values)),
                 figure.ours.side,
                 _pair(figure.ours, figure.better),
                 base.side if base else "",

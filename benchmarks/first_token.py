@@ -7,7 +7,7 @@ token has to compete with the work for all that follow it.
 from __future__ import annotations
 
 from figures import Figure, Series
-from lab import Lab
+from lab import Lab, repetitions
 
 from sandstream.testing import Script, script_for, text
 
@@ -24,11 +24,11 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
         )
     )
     base_url = lab.model(script)
-    repetitions = 3 if quick else 6
-    return [figure for loop in loops for figure in _one_loop(lab, base_url, loop, repetitions)]
+    count = 3 if quick else 6
+    return [figure for loop in loops for figure in _one_loop(lab, base_url, loop, count)]
 
 
-def _one_loop(lab: Lab, base_url: str, loop: str, repetitions: int) -> list[Figure]:
+def _one_loop(lab: Lab, base_url: str, loop: str, count: int) -> list[Figure]:
     home = lab.home()
     sides = {
         side: lab.start("agent_runs", side, loop=loop, base_url=base_url, home=home)
@@ -39,7 +39,7 @@ def _one_loop(lab: Lab, base_url: str, loop: str, repetitions: int) -> list[Figu
     figures: list[Figure] = []
     for kind, measure in _MEASURES.items():
         took: dict[str, list[float]] = {side: [] for side in sides}
-        for _ in range(repetitions):
+        for _ in repetitions(count, within_s=12):
             for side, program in sides.items():
                 seconds = program.ask(do="stream", runs=10, input=kind)["first_token_s"]
                 took[side].extend(value * 1000 for value in seconds)

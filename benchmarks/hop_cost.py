@@ -5,18 +5,18 @@ from __future__ import annotations
 import statistics
 
 from figures import Figure, Series
-from lab import Lab
+from lab import Lab, repetitions
 
 
 def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
-    repetitions, hops = (3, 100) if quick else (7, 200)
+    count, hops = (3, 100) if quick else (7, 200)
     figures: list[Figure] = []
     for loop in loops:
         program = lab.start("hop", "sandstream", loop=loop, home=lab.home())
         took: dict[str, list[float]] = {"ours": [], "bare": [], "bare_waiting": []}
         for kind in took:
             program.ask(do=kind, hops=50)
-        for _ in range(repetitions):
+        for _ in repetitions(count, within_s=10):
             for kind, values in took.items():
                 seconds = program.ask(do=kind, hops=hops)["hop_s"]
                 values.append(statistics.median(seconds) * 1e6)

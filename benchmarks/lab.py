@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +24,15 @@ from sandstream.testing import Script
 
 _PROGRAMS = Path(__file__).parent / "programs"
 ANSWER_TIMEOUT_S = 120.0
+
+
+def repetitions(count: int, within_s: float) -> Iterator[int]:
+    """Repeat, but begin no repetition after the time is over; at least one is made."""
+    deadline = time.monotonic() + within_s
+    for number in range(count):
+        if number and time.monotonic() > deadline:
+            return
+        yield number
 
 
 class ProgramFailed(RuntimeError):

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -47,6 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     names = options.only.split(",") if options.only else list(BENCHMARKS)
     if unknown := [name for name in names if name not in BENCHMARKS]:
         parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the lab cleans up
     peer.python()
     figures: list[Figure] = []
     for name in names:
