@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Raw
 from sandstream_actors.harness.actor import Harness
+from sandstream_actors.model import preload
 from sandstream_actors.state_cache import StateCache
 from sandstream_actors.tools import ToolHost
 from sandstream_bus.bus import Bus
@@ -91,7 +92,7 @@ class Process:
             if pool in self._actors:
                 return
             if pool != self.pool:  # a dead process's lease runs out first: time to get ready
-                self._models.preload()
+                await preload()
             common: dict[str, Any] = {
                 "pool": pool,
                 "admission": self._admission,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
-import threading
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -57,12 +55,6 @@ class DefaultModels:
 
     async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
         return await self._current().call(request, on_event)
-
-    def preload(self) -> None:
-        """Import the vendor's package in a thread: a second of work that the first call is spared,
-        and with it every run of an actor, whose loop stands still meanwhile.
-        """
-        threading.Thread(target=importlib.import_module, args=("openai",), daemon=True).start()
 
     async def aclose(self) -> None:
         for client in [*self._retired, *([self._client] if self._client else [])]:

@@ -184,8 +184,11 @@ def _judge_model(outcome: Outcome, run: RunEvidence, kills: Kills) -> None:
         where = f"{run.key}: turn {position + 1}"
         ok = 1 <= times <= 1 + excused
         outcome.check(ok, f"{where} was asked for {times} times, with {excused} kills meanwhile")
-    limited = {run.scenario.limited_turn - 1: 1} if run.scenario.limited_turn else {}
-    outcome.check(refused == limited, f"{run.key}: refused requests {refused}, not {limited}")
+    limited = [run.scenario.limited_turn - 1] if run.scenario.limited_turn else []
+    ok = list(refused) == limited and all(
+        times <= 1 + len(kills.at_ns) for times in refused.values()
+    )
+    outcome.check(ok, f"{run.key}: refused requests {refused}, not one of {limited}")
 
 
 def _turn_ns(run: RunEvidence, turn: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from chaos.fleet import Fleet, judge_runs
 from chaos.scenarios import Scenario
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import ModelDeferred, RunDone
+from support.waiting import eventually
 
 from sandstream.testing import ScriptedModel
 
@@ -65,6 +66,7 @@ async def kill_parker(fleet: Fleet, cell: Cell) -> Outcome:
     late = await fleet.all_done(keys, _WITHIN_S)
     outcome.check(not late, f"not done: {late}")
     fleet.replicas["harness"].remove(armed)
+    await eventually(lambda: _nothing_pending(fleet), within_s=_WITHIN_S, what="all is settled")
     parked = await fleet.client.parked()
     outcome.check(len(parked) == len(keys), f"{len(keys)} bad messages, parked: {parked}")
     for key in keys:
@@ -74,6 +76,12 @@ async def kill_parker(fleet: Fleet, cell: Cell) -> Outcome:
     for entry in parked:
         await fleet.client.drop_parked(entry.id)
     return outcome
+
+
+async def _nothing_pending(fleet: Fleet) -> bool:
+    bus = fleet.client.bus
+    info = await bus.topology.consumer_info(bus.connection, "harness-main")
+    return info is not None and info["num_ack_pending"] + info["num_pending"] == 0
 
 
 async def _publish_rubbish(fleet: Fleet, key: str, cell: Cell) -> None:

@@ -7,6 +7,7 @@ import sys
 
 import desk
 from sandstream_actors.harness.actor import Harness
+from sandstream_actors.model import preload
 
 from sandstream.connect import open_bus
 from sandstream.models.defaults import DefaultModels
@@ -18,9 +19,8 @@ async def main(kind: str) -> None:
     opened = await open_bus(Settings.from_env(), name=f"chaos-{kind}")
     actor: Harness | AgentWorker
     if kind == "harness":
-        models = DefaultModels()
-        models.preload()
-        actor = Harness(opened.bus, models, pool="main")
+        await preload()  # as `sandstream actor harness` does
+        actor = Harness(opened.bus, DefaultModels(), pool="main")
     else:
         actor = AgentWorker(opened.bus, {desk.clerk.name: desk.clerk}, pool="desk")
     await actor.start()
