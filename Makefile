@@ -48,8 +48,8 @@ bench: $(STAMP) ## Measure, against the in-process SDK; ARGS="--quick" for a fir
 chaos: $(STAMP) ## kill -9 of actors and servers while runs are going
 	@$(BIN)/python -m pytest -q tests/chaos $(ARGS)
 
-soak: $(STAMP) ## The same for SOAK_MINUTES (10), with random kills
-	@SANDSTREAM_SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -q --timeout=0 tests/chaos $(ARGS)
+soak: $(STAMP) ## Storm after storm of kills, for SOAK_MINUTES (10)
+	@PYTHONPATH=tests $(BIN)/python -m chaos.soak --minutes $(SOAK_MINUTES) $(ARGS)
 
 docs: $(STAMP) ## Generate the pages in docs/ that are made from the code
 	@for generator in docs/generate*.py; do $(BIN)/python "$$generator" || exit 1; done

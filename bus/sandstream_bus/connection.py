@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import nats
+import nats.errors
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 from nats.errors import (
@@ -411,14 +412,22 @@ class Connection:
             if connecting and _is_hopeless(error, time.monotonic() - began):
                 raise error  # nats-py would try for ever; once it is connected nothing may raise
 
+        def if_current(callback: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+            # a client that never connected is closed too: that must not ask for yet another one
+            async def call() -> None:
+                if self._client is client:
+                    await callback()
+
+            return call
+
         try:
             async with asyncio.timeout(self._options.connect_timeout_s):
                 await client.connect(
                     **self._options.client_arguments(),
                     error_cb=on_error,
-                    disconnected_cb=self._on_disconnect,
-                    reconnected_cb=self._on_reconnected,
-                    closed_cb=self._on_closed,
+                    disconnected_cb=if_current(self._on_disconnect),
+                    reconnected_cb=if_current(self._on_reconnected),
+                    closed_cb=if_current(self._on_closed),
                     allow_reconnect=True,
                     max_reconnect_attempts=-1,
                     ping_interval=5,
