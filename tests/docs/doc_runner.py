@@ -28,8 +28,8 @@ from sandstream.testing import Conversation, ScriptedModel
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-BLOCK_S = 45.0
-READY_S = 20.0
+BLOCK_S = 90.0
+READY_S = 60.0
 
 
 class PageFailed(AssertionError):

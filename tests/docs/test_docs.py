@@ -29,7 +29,7 @@ def _page(path: Path) -> Page:
     return read_page(path, path.read_text())
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)  # a page is a dozen processes and waits out leases of 5 s
 @pytest.mark.parametrize("path", PAGES, ids=_name)
 def test_every_block_does_what_the_page_says(path: Path, tmp_path: Path) -> None:
     page = _page(path)
