@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import secrets
 import socket
 import time
@@ -43,6 +44,7 @@ def running(directory: Path, config: str) -> Iterator[NatsServer]:
         yield server
     finally:
         server.kill()
+        gc.collect()
 
 
 def free_port() -> int:
@@ -123,6 +125,7 @@ def test_a_server_that_comes_a_moment_later_is_waited_for(tmp_path: Path) -> Non
         server = NatsServer(tmp_path / "nats")
         server.start()
         server.kill()
+        gc.collect()
         opening = asyncio.ensure_future(Connection.open(server.options()))
         await asyncio.sleep(0.2)
         await asyncio.to_thread(server.start)
@@ -174,6 +177,43 @@ def test_an_account_without_jetstream_is_said(tmp_path: Path) -> None:
 
     with running(tmp_path, "accounts { A { users: [{user: x, password: x}] } }") as server:
         asyncio.run(main(server))
+
+
+def test_a_failed_open_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def main(server: NatsServer) -> None:
+        with pytest.raises(BusUnavailable):
+            await Connection.open(server.options())
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with running(tmp_path, USERS) as server:
+        asyncio.run(main(server))
+
+
+def test_one_client_at_a_time_is_built_however_long_the_server_is_away(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "REFUSED_PATIENCE_S", 0)
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            attempts: list[str] = []
+            tell = bus.connection._on_error
+
+            async def note(error: Exception) -> None:
+                attempts.append(str(error))
+                await tell(error)
+
+            monkeypatch.setattr(bus.connection, "_on_error", note)
+            nats_server.kill()
+            await bus.connection._client.close()
+            await until(lambda: len(attempts) >= 4)
+            assert len(bus.connection._tasks) == 1
+            await asyncio.to_thread(nats_server.start)
+            run = new_run()
+            await bus.log.send(bus.subjects.call(run, "p"), call(0), msg_id="1")
+            assert len(await bus.log.read(run)) == 1
+
+    asyncio.run(main())
 
 
 def test_a_forbidden_publish_is_an_error_not_a_timeout(tmp_path: Path) -> None:
