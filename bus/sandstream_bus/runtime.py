@@ -124,9 +124,9 @@ class Worker:
         if self._on_parked is not None:
             try:
                 await self._on_parked(delivery, reason)
-            except BusError:
-                raise  # comes again when the bus is well
-            except Exception:
+            except Exception as error:
+                if isinstance(error, BusError) and error.retryable:
+                    raise  # comes again when the bus is well
                 logger.exception("a parked message's run cannot be ended")
         await self.loop.term(delivery, reason)
         logger.error("message parked", extra={"subject": delivery.subject, "reason": reason})

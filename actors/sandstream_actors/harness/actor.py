@@ -16,7 +16,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.connection import CoreMessage
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import MessageError
+from sandstream_bus.errors import MessageError, ObjectMissing
 from sandstream_bus.headers import TRACEPARENT, caused_by
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import (
@@ -271,9 +271,12 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
     while True:
         try:
             state = RunState.of(run, await bus.log.read(run))
-        except MessageError:  # the log itself cannot be read: end it from what the server knows
+        except (MessageError, ObjectMissing):  # unreadable: end it from what the server knows
             state = RunState(run)
             state.last_seq = await bus.log.last_sequence(run)
+            ended = await bus.log.last(bus.subjects.done(run))
+            if ended is not None and ended.sequence == state.last_seq:
+                return
         if state.done is not None:
             return
         done = RunDone(
