@@ -10,12 +10,13 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.direct import Stored
 from sandstream_bus.errors import BusUnavailable, StoreFull
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
@@ -196,9 +197,9 @@ class _Call:
 
     async def run(self) -> RunResult:
         result = RunResult(**self._result_arguments())
-        process = await self._start()
+        process = await self._open()
         try:
-            await _patiently(process, process.bus.follow.done(self.run_id))
+            await _patiently(process, process.bus.follow.done(self.run_id, begin=self._start))
             view = self._view()
             for event in await process.bus.log.read(self.run_id):
                 view.feed(event.event)
@@ -218,7 +219,7 @@ class _Call:
     async def _stream_into(self, result: RunResultStreaming) -> None:
         error: BaseException | None = None
         try:
-            process = await self._start()
+            process = await self._open()
             try:
                 view = self._view()
                 await _patiently(process, self._follow_into(result, view, process))
@@ -237,7 +238,7 @@ class _Call:
     async def _follow_into(
         self, result: RunResultStreaming, view: RunView, process: Process
     ) -> None:
-        async for event in process.bus.follow.run(self.run_id, deltas=True):
+        async for event in process.bus.follow.run(self.run_id, deltas=True, begin=self._start):
             if isinstance(event, LiveEvent):
                 result.current_turn = max(result.current_turn, event.turn)
                 result.put(RawResponsesStreamEvent(bytes(event.event)))
@@ -249,9 +250,15 @@ class _Call:
 
     # --- starting ------------------------------------------------------------------------------
 
-    async def _start(self) -> Process:
-        process = await Process.of_this_loop()
-        self._process = process
+    async def _open(self) -> Process:
+        self._process = process = await Process.of_this_loop()
+        process.add_run(self.run_id, self._hosted)
+        return process
+
+    async def _start(self) -> Sequence[LogEvent]:
+        """Publish the run's first event, or find that it exists; its events so far."""
+        process = self._process
+        assert process is not None
         pool = self._config.harness_pool or process.settings.harness_pool or process.pool
         started = RunStarted(
             graph=hosted_by(self._graph, process.pool),
@@ -260,12 +267,12 @@ class _Call:
             pool=pool,
             key=self._config.run_key,
         )
-        process.add_run(self.run_id, self._hosted)
+        subject = process.bus.subjects.start(self.run_id, pool)
         crashpoint("runner.before_start")
         try:
-            await process.bus.log.append(
+            sequence = await process.bus.log.append(
                 self.run_id,
-                process.bus.subjects.start(self.run_id, pool),
+                subject,
                 started,
                 after=0,
                 msg_id=f"{self.run_id}:start:{uuid.uuid4().hex}",  # another caller's is a conflict
@@ -273,13 +280,13 @@ class _Call:
             )
         except Conflict as conflict:
             await self._continue(process, started, conflict.news)
-        except BaseException:
-            process.remove_run(self.run_id)
-            raise
+            return conflict.news
         crashpoint("runner.after_start")
-        return process
+        return [LogEvent(sequence, subject, started, Stored(sequence, subject, b"", {}))]
 
-    async def _continue(self, process: Process, wanted: RunStarted, events: Any) -> None:
+    async def _continue(
+        self, process: Process, wanted: RunStarted, events: Sequence[LogEvent]
+    ) -> None:
         """The key's run exists: work for its pool, unless it has ended."""
         first = events[0]
         if not isinstance(first.event, RunStarted):

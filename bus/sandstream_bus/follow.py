@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -25,6 +25,9 @@ from sandstream_bus.messages import LiveEvent, RunDone
 from sandstream_bus.subjects import RunId, Subjects
 
 logger = logging.getLogger(__name__)
+
+Begin = Callable[[], Awaitable[Sequence[LogEvent]]]
+"""Starts a run; the events that it has then."""
 
 _SILENCE_S = 10.0
 _decode_live = msgspec.json.Decoder(LiveEvent).decode
@@ -42,27 +45,29 @@ class Follower:
         self._subjects = subjects
 
     async def run(
-        self, run: RunId, *, after: int = 0, deltas: bool = False
+        self, run: RunId, *, after: int = 0, deltas: bool = False, begin: Begin | None = None
     ) -> AsyncIterator[LogEvent | LiveEvent]:
         """The run's events after a sequence, up to and including its ``done``.
 
         With ``deltas`` also the model's stream events, which are not stored: only those from now
-        on.
+        on. ``begin`` starts the run once somebody listens, so that no delta is missed.
         """
-        async with self._subscribed(self._subjects.live_all(run)) as inbox:
+        async with self._subscribed(self._subjects.live_all(run), settle=begin is None) as inbox:
             last = after
-            stale = True  # what was stored before the subscription must be read
+            # what was stored before the subscription must be read
+            news: Sequence[LogEvent] | None = await begin() if begin else None
             while True:
-                if stale:
-                    for event in await self._log.read(run, after=last, skip_unknown=True):
-                        last = event.sequence
-                        yield event
-                        if type(event.event) is RunDone:
-                            return
-                    stale = False
+                if news is None:
+                    news = await self._log.read(run, after=last, skip_unknown=True)
+                for event in news:
+                    last = event.sequence
+                    yield event
+                    if type(event.event) is RunDone:
+                        return
+                news = ()
                 message = await _next(inbox)
                 if message is None:
-                    stale = True
+                    news = None
                     continue
                 if not _is_stored(message):
                     if deltas and message.subject == self._subjects.delta(run):
@@ -76,12 +81,18 @@ class Follower:
                 if type(live.event) is RunDone:
                     return
 
-    async def done(self, run: RunId) -> RunDone:
-        """Wait for the run's end, cheaply: one subscription, one read."""
+    async def done(self, run: RunId, *, begin: Begin | None = None) -> RunDone:
+        """Wait for the end of the run: one subscription, one read. ``begin`` as in :meth:`run`."""
         subject = self._subjects.done(run)
-        async with self._subscribed(self._subjects.live("done", run)) as inbox:
+        listening = self._subscribed(self._subjects.live("done", run), settle=begin is None)
+        async with listening as inbox:
+            for known in await begin() if begin else ():
+                if isinstance(known.event, RunDone):
+                    return known.event
+            is_known = begin is not None
             while True:
-                found = await self._log.last(subject)
+                found = None if is_known else await self._log.last(subject)
+                is_known = False
                 if found is not None and isinstance(found.event, RunDone):
                     return found.event
                 message = await _next(inbox)
@@ -123,7 +134,12 @@ class Follower:
             return None
 
     @asynccontextmanager
-    async def _subscribed(self, subject: str) -> AsyncIterator[asyncio.Queue[Msg | None]]:
+    async def _subscribed(
+        self, subject: str, *, settle: bool = True
+    ) -> AsyncIterator[asyncio.Queue[Msg | None]]:
+        """Listen. ``settle``: wait until the server knows; not needed before a publish of our own,
+        which comes after the subscription on the same connection.
+        """
         inbox: asyncio.Queue[Msg | None] = asyncio.Queue()
         breaks = self._connection.breaks
 
@@ -138,7 +154,8 @@ class Follower:
 
         subscription = await self._connection.subscribe(subject, receive)
         # the server must know of the subscription before the log is read, or an event falls between
-        await self._connection.flush()
+        if settle:
+            await self._connection.flush()
 
         async def doubt() -> None:
             inbox.put_nowait(None)

@@ -19,6 +19,14 @@ class _Defaults:
 
 
 _defaults = _Defaults()
+_FOLLOWED = (
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENAI_ORG_ID",
+    "OPENAI_PROJECT_ID",
+    "SANDSTREAM_OPENAI_API",
+)
+"""Variables whose change takes effect while the process runs; routes are read once."""
 
 
 def current_defaults() -> _Defaults:
@@ -63,16 +71,11 @@ class DefaultModels:
         self._retired.clear()
 
     def _current(self) -> ModelClient:
-        relevant = {
-            name: value
-            for name, value in os.environ.items()
-            if name.startswith(("OPENAI_", "SANDSTREAM_ROUTE_", "SANDSTREAM_OPENAI_"))
-        }
-        wanted = (_defaults, relevant)
+        wanted = (_defaults, *map(os.environ.get, _FOLLOWED))
         if self._client is None or self._made_for != wanted:
             if self._client is not None:
                 self._retired.append(self._client)  # calls may still be under way
-            self._client = _client_of(_defaults, relevant)
+            self._client = _client_of(_defaults, dict(os.environ))
             self._made_for = wanted
         return self._client
 
