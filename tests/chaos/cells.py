@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 from chaos.scenarios import LARGE, LIMITED, PLAIN, SHORT, Scenario
 
@@ -10,7 +11,8 @@ Where = Literal["harness", "worker", "script", "submitter", "canceller", "parker
 """``parker``: a harness that gets a task nobody can read; ``ender``: such a message in a run."""
 
 
-class Cell(NamedTuple):
+@dataclass(frozen=True)
+class Cell:
     """Kill at the ``count``-th passing of ``point`` in a process of kind ``where``: that process
     itself, or the server.
     """

@@ -46,6 +46,7 @@ class Fleet:
         self.replicas: dict[str, list[Program]] = {"harness": [], "worker": []}
         self.seen: dict[int, tuple[str, int, bytes]] = {}
         """Every message that the server delivered to the observer: subject, time, body."""
+        self._subjects_seen: set[str] = set()
         self._model_url = model_url
         self._programs: list[Program] = []
         self._keeper: asyncio.Task[None] | None = None
@@ -137,7 +138,7 @@ class Fleet:
                 await asyncio.to_thread(self.server.restart)
                 async with self._news:
                     self._news.notify_all()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
 
     # --- what the log says ---------------------------------------------------------------------
 
@@ -150,6 +151,7 @@ class Fleet:
         await self._observer.start()
 
     async def _on_message(self, delivery: Delivery) -> None:
+        self._subjects_seen.add(delivery.subject)
         known = self.seen.setdefault(
             delivery.sequence, (delivery.subject, delivery.time_ns, delivery.data)
         )
@@ -176,8 +178,7 @@ class Fleet:
         await self.client.submit("clerk", scenario.input(key), key=key, context={"key": key})
 
     def is_done(self, key: str) -> bool:
-        subject = self.client.bus.subjects.done(key)
-        return any(seen[0] == subject for seen in tuple(self.seen.values()))
+        return self.client.bus.subjects.done(key) in self._subjects_seen
 
     def armed_ns(self, key: str) -> list[int]:
         stem = f"{self.client.bus.subjects.prefix}.timer.{key}."
@@ -230,4 +231,7 @@ async def judge_runs(
         )
         judge(outcome, evidence, kills)
         outcome.problems.extend(await fleet.lost(key))
-    outcome.check(not await fleet.client.parked(), "messages were parked")
+        parked = [
+            entry for entry in await fleet.client.parked() if f".{key}." in entry.parked.subject
+        ]
+        outcome.check(not parked, f"{key}: messages were parked: {parked}")

@@ -64,7 +64,7 @@ def instructions(ctx: RunContextWrapper[dict[str, Any]], agent: Agent[Any]) -> s
     return f"You serve {ctx.context['key']}."
 
 
-clerk = Agent(
+clerk: Agent[dict[str, Any]] = Agent(
     name="clerk",
     model="gpt-test",
     instructions=instructions,
