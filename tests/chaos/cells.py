@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chaos.scenarios import LARGE, LIMITED, PLAIN, SHORT, Scenario
+from sandstream_bus.crashpoints import CRASH_POINTS
 
 Where = Literal["harness", "worker", "script", "submitter", "canceller", "parker", "ender"]
 """``parker``: a harness that gets a task nobody can read; ``ender``: such a message in a run."""
@@ -22,6 +23,8 @@ class Cell:
     count: int = 1
     victim: Literal["self", "server"] = "self"
     scenario: Scenario = PLAIN
+    earlier: tuple[str, ...] = ()
+    """Where the starts of the script before this one were killed."""
 
     @property
     def name(self) -> str:
@@ -113,4 +116,9 @@ def script_cells() -> list[Cell]:
     cells += [Cell("script", "tools.after_invoke", 3), Cell("script", "tools.started", 2)]
     cells += [Cell("script", "harness.before_commit", 2)]
     cells += [Cell("script", point, scenario=LIMITED) for point in _TIMERS]
+    cells += [  # a second start, which takes the run over, is killed too
+        Cell("script", point, scenario=SHORT, earlier=("harness.before_commit:1",))
+        for point in CRASH_POINTS
+        if point.startswith("runner.") and point.endswith("_move")
+    ]
     return cells

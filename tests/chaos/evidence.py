@@ -132,8 +132,12 @@ def _judge_log(outcome: Outcome, run: RunEvidence) -> None:
     outcome.model_turns += len(wanted)
     asked = Counter(event.call for event in kinds if isinstance(event, CallRequested))
     ended = Counter(event.call for event in kinds if isinstance(event, CallFinished))
-    outcome.check(set(asked.values()) <= {1}, f"{key}: calls asked for twice: {asked}")
-    outcome.check(asked == ended, f"{key}: asked {asked}, answered {ended}")
+    # what was open when another process took the run over is asked for anew, there
+    takeovers = sum(event.__struct_config__.tag == "run.moved" for event in kinds)
+    most = 1 + takeovers
+    outcome.check(max(asked.values(), default=0) <= most, f"{key}: asked too often: {asked}")
+    outcome.check(max(ended.values(), default=0) <= most, f"{key}: answered too often: {ended}")
+    outcome.check(set(asked) == set(ended), f"{key}: asked {asked}, answered {ended}")
 
 
 def _is_hint(event: RunEvent) -> bool:
@@ -142,12 +146,16 @@ def _is_hint(event: RunEvent) -> bool:
 
 
 def _judge_calls(outcome: Outcome, run: RunEvidence, kills: Kills) -> None:
-    asked_ns = {e.event.call: time_ns_of(e) for e in run.events if type(e.event) is CallRequested}
+    asked_ns: dict[str, int] = {}
+    for one in run.events:
+        if isinstance(one.event, CallRequested):
+            asked_ns.setdefault(one.event.call, time_ns_of(one))
     ended_ns = {e.event.call: time_ns_of(e) for e in run.events if type(e.event) is CallFinished}
     kinds = [event.event for event in run.events]
     results = {event.call: event for event in kinds if isinstance(event, CallFinished)}
     starts = Counter(event.call for event in kinds if isinstance(event, CallStarted))
-    tools = [event for event in kinds if isinstance(event, CallRequested) and event.kind == "tool"]
+    asked = {event.call: event for event in kinds if isinstance(event, CallRequested)}
+    tools = [call for call in asked.values() if call.kind == "tool"]
     names = [(call.turn, call.name) for call in tools]
     wanted = [(n, name) for n, calls in enumerate(run.scenario.turns, 1) for name, _ in calls]
     outcome.check(sorted(names) == sorted(wanted), f"{run.key}: calls {names}, not {wanted}")

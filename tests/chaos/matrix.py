@@ -182,24 +182,27 @@ class ScriptCells:
         await self._home.close()
 
     async def run(self, cell: Cell) -> Outcome:
-        outcome = Outcome(cell.name, cell.scenario.name, kills=1)
+        outcome = Outcome(cell.name, cell.scenario.name, kills=1 + len(cell.earlier))
         key = cell.slug
         text = cell.scenario.input(key)
-        first = await self._home.script(key, text, crash_at=f"{cell.point}:{cell.count}")
-        code = await first.wait(DONE_WITHIN_S)
-        outcome.check(code == -9, f"the crash point was not reached: {code} {first.errors()}")
-        second = await self._home.script(key, text)
-        said = await second.line(DONE_WITHIN_S)
-        code = await second.wait(10)
+        killed_ns: list[int] = []
+        for crash_at in (*cell.earlier, f"{cell.point}:{cell.count}"):
+            script = await self._home.script(key, text, crash_at=crash_at)
+            code = await script.wait(DONE_WITHIN_S)
+            at = script.crashed_ns()
+            ok = code == -9 and at is not None
+            outcome.check(ok, f"{crash_at} was not reached: {code} {script.errors()}")
+            killed_ns.append(at or 0)
+        last = await self._home.script(key, text)
+        said = await last.line(DONE_WITHIN_S)
+        code = await last.wait(10)
         ok = code == 0 and json.loads(said or "null") == {"total": TOTAL}
-        outcome.check(ok, f"the second start said {said!r} ({code}): {second.errors()}")
+        outcome.check(ok, f"the last start said {said!r} ({code}): {last.errors()}")
         events = await self._home.events(key)
         requests = requests_of(self._model.journal, key)
         effects = self._home.effects(key)
-        killed_ns = first.crashed_ns()
-        kills = Kills((killed_ns,) if killed_ns else ())
-        judge(outcome, RunEvidence(key, cell.scenario, events, effects, requests), kills)
-        if killed_ns:
-            waited = seconds_to_continue(events, killed_ns)
-            outcome.continued_s.extend([waited] if waited is not None else [])
+        evidence = RunEvidence(key, cell.scenario, events, effects, requests)
+        judge(outcome, evidence, Kills(tuple(killed_ns)))
+        waited = seconds_to_continue(events, killed_ns[-1])
+        outcome.continued_s.extend([waited] if waited is not None else [])
         return outcome
