@@ -162,9 +162,7 @@ class Client:
         return await self.get(run_id)
 
     async def _is_served(self, pool: str) -> bool:
-        name = f"harness-{pool}"
-        info = await self.bus.topology.consumer_info(self.bus.connection, name)
-        return info is not None and info.get("num_waiting", 0) > 0
+        return await self.bus.presence.is_served(f"harness-{pool}")
 
     async def _end(self, run: RunId, reason: str) -> None:
         from sandstream_actors.harness.steps import cancelled

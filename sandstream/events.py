@@ -1,6 +1,6 @@
 """The events of a run, for actors of one's own: ``from sandstream.events import RunDone``.
 
-Messages are described in docs/messages.md. Handlers get the event and a :class:`Received`, and may
+Messages are described in docs/wire.md. Handlers get the event and a :class:`Received`, and may
 raise :class:`Retry` to see the event again later.
 """
 
@@ -16,6 +16,7 @@ from sandstream_bus.messages import ModelAnswered as ModelAnswered
 from sandstream_bus.messages import ModelDeferred as ModelDeferred
 from sandstream_bus.messages import RunDone as RunDone
 from sandstream_bus.messages import RunEvent as RunEvent
+from sandstream_bus.messages import RunMoved as RunMoved
 from sandstream_bus.messages import RunReopened as RunReopened
 from sandstream_bus.messages import RunStarted as RunStarted
 from sandstream_bus.messages import TokenUsage as TokenUsage

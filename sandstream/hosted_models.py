@@ -113,6 +113,7 @@ class HostedModels:
             turn=call.turn,
             agent=call.agent,
             output=[Raw(msgspec.json.encode(item)) for item in response.to_input_items()],
+            disabled_tools=sorted(disabled),
             usage=_tokens(response.usage).plus(TokenUsage(requests=failures)),
             response_id=response.response_id,
             request_id=response.request_id,

@@ -1,9 +1,8 @@
 """This process's share of the actors: a bus, a harness and a tool host for the runs that it calls.
 
 One per event loop, opened by the first ``Runner.run`` and closed with the loop. Its pool has a
-random name, so that nobody else takes its turns or calls; a process that continues a keyed run of a
-dead process joins that process's pool. Messages of runs that this process does not (yet) host are
-held, not worked on.
+random name, so that nobody else takes its turns or calls. A process that continues the keyed run of
+a dead one moves the run to its own pool.
 """
 
 from __future__ import annotations
@@ -11,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Raw
 from sandstream_actors.harness.actor import Harness
-from sandstream_actors.model import preload
 from sandstream_actors.state_cache import StateCache
 from sandstream_actors.tools import ToolHost
 from sandstream_bus.bus import Bus
+from sandstream_bus.errors import Retry
 from sandstream_bus.messages import LiveEvent
 from sandstream_bus.subjects import RunId
 
@@ -34,7 +33,7 @@ from sandstream.user_code import HostedRun, UserCode
 logger = logging.getLogger(__name__)
 
 POOL_IDLE_S = 600.0
-"""A dead process's consumers are deleted after this; a continued run makes them again."""
+"""A dead process's consumers are deleted after this; its runs may be moved to another one."""
 
 
 class Process:
@@ -47,9 +46,7 @@ class Process:
         self._opened = opened
         self._models = DefaultModels()
         self._runs: dict[RunId, HostedRun] = {}
-        self._arrivals: dict[RunId, asyncio.Future[None]] = {}
-        self._actors: dict[str, tuple[Harness, ToolHost]] = {}
-        self._joining = asyncio.Lock()
+        self._actors: tuple[Harness, ToolHost] | None = None
         self._hosted_models = HostedModels(self._publish_delta)
         self._user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._lifetime: AsyncIterator[None] | None = None
@@ -59,8 +56,19 @@ class Process:
     async def open(cls, settings: Settings) -> Process:
         self = cls(await open_bus(settings, name="sandstream-runner"), settings)
         state = await self.bus.topology.stream_state(self.bus.connection, self.bus.topology.log)
-        await self.join(self.pool, state["last_seq"] + 1)
+        await self._start_actors(state["last_seq"] + 1)
         return self
+
+    async def _start_actors(self, start_sequence: int) -> None:
+        common: dict[str, Any] = {
+            "pool": self.pool,
+            "start_sequence": start_sequence,
+            "inactive_s": POOL_IDLE_S,
+        }
+        harness = Harness(self.bus, self._models, takes_tasks=False, **common)
+        host = ToolHost(self.bus, self._user_code, **common)
+        await asyncio.gather(harness.start(), host.start())
+        self._actors = (harness, host)
 
     @classmethod
     async def of_this_loop(cls) -> Process:
@@ -86,31 +94,13 @@ class Process:
         finally:
             await self.close()
 
-    async def join(self, pool: str, start_sequence: int) -> None:
-        """Work for this pool too, from that place in the log on."""
-        async with self._joining:
-            if pool in self._actors:
-                return
-            if pool != self.pool:  # a dead process's lease runs out first: time to get ready
-                await preload()
-            common: dict[str, Any] = {
-                "pool": pool,
-                "admission": self._admission,
-                "start_sequence": start_sequence,
-                "inactive_s": POOL_IDLE_S,
-            }
-            harness = Harness(self.bus, self._models, takes_tasks=False, **common)
-            host = ToolHost(self.bus, self._user_code, **common)
-            await asyncio.gather(harness.start(), host.start())
-            self._actors[pool] = (harness, host)
-
     async def close(self) -> None:
         """Stop working. What is unfinished stays in the log."""
         if self._closed:
             return
         self._closed = True
-        for harness, host in self._actors.values():
-            await asyncio.gather(harness.stop(0.0), host.stop(0.0))
+        if self._actors is not None:
+            await asyncio.gather(*(actor.stop(0.0) for actor in self._actors))
         await self._models.aclose()
         await self._hosted_models.aclose()
         await self._opened.close()
@@ -119,22 +109,15 @@ class Process:
 
     def add_run(self, run: RunId, hosted: HostedRun) -> None:
         self._runs[run] = hosted
-        arrival = self._arrivals.pop(run, None)
-        if arrival is not None and not arrival.done():
-            arrival.set_result(None)
 
     def remove_run(self, run: RunId) -> None:
         self._runs.pop(run, None)
 
-    def _admission(self, run: RunId) -> Awaitable[None] | None:
-        if run in self._runs:
-            return None
-        if run not in self._arrivals:
-            self._arrivals[run] = asyncio.get_running_loop().create_future()
-        return asyncio.shield(self._arrivals[run])
-
     async def _find_run(self, run: RunId, states: StateCache) -> HostedRun:
-        return self._runs[run]
+        hosted = self._runs.get(run)
+        if hosted is None:  # its caller has gone, but may call again with the run's key
+            raise Retry("no caller hosts this run now", delay_s=1.0, counts=False)
+        return hosted
 
     async def _publish_delta(self, run: RunId, turn: int, number: int, event: bytes) -> None:
         live = LiveEvent(turn=turn, n=number, event=Raw(event))

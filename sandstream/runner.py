@@ -15,12 +15,14 @@ from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
+from sandstream_actors.model import preload
+from sandstream_actors.run_state import RunState
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import Stored
 from sandstream_bus.errors import BusUnavailable, StoreFull
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
-from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunStarted
+from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunMoved, RunStarted
 from sandstream_bus.subjects import run_id_of_key
 
 from sandstream.agent import Agent
@@ -192,6 +194,8 @@ class _Call:
         self._hosted = HostedRun({agent.name: agent}, self._context, config, error_handlers)
         self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
         self._process: Process | None = None
+        self._is_elsewhere = False
+        """Another process works on the run; we wait with it, and take over if it dies."""
 
     # --- the two ways to wait ------------------------------------------------------------------
 
@@ -199,7 +203,8 @@ class _Call:
         result = RunResult(**self._result_arguments())
         process = await self._open()
         try:
-            await _patiently(process, process.bus.follow.done(self.run_id, begin=self._start))
+            work = process.bus.follow.done(self.run_id, begin=self._start)
+            await self._patiently(process, work)
             view = self._view()
             for event in await process.bus.log.read(self.run_id):
                 view.feed(event.event)
@@ -222,7 +227,7 @@ class _Call:
             process = await self._open()
             try:
                 view = self._view()
-                await _patiently(process, self._follow_into(result, view, process))
+                await self._patiently(process, self._follow_into(result, view, process))
             except asyncio.CancelledError:
                 await self._abandon(process)
                 raise
@@ -248,6 +253,27 @@ class _Call:
                 for new_event in new_events:
                     result.put(new_event)
 
+    async def _patiently(self, process: Process, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for ``work``, but not for ever while the bus is in trouble: then the caller hears.
+
+        The run stays in the log; with a ``run_key`` it can be continued.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=1.0)
+                trouble = process.bus.connection.trouble
+                if trouble is not None and not task.done():
+                    lasts_s = time.monotonic() - trouble.since
+                    is_full = isinstance(trouble.error, StoreFull)
+                    if lasts_s > (FULL_PATIENCE_S if is_full else OUTAGE_PATIENCE_S):
+                        raise trouble.error
+                elif self._is_elsewhere and not task.done():
+                    await self._adopt(process)
+            return task.result()
+        finally:
+            task.cancel()
+
     # --- starting ------------------------------------------------------------------------------
 
     async def _open(self) -> Process:
@@ -259,7 +285,7 @@ class _Call:
         """Publish the run's first event, or find that it exists; its events so far."""
         process = self._process
         assert process is not None
-        pool = self._config.harness_pool or process.settings.harness_pool or process.pool
+        pool = self._pool(process)
         started = RunStarted(
             graph=hosted_by(self._graph, process.pool),
             input=self._items,
@@ -287,7 +313,7 @@ class _Call:
     async def _continue(
         self, process: Process, wanted: RunStarted, events: Sequence[LogEvent]
     ) -> None:
-        """The key's run exists: work for its pool, unless it has ended."""
+        """The key's run exists: take it over if its process is gone, else wait with it."""
         first = events[0]
         if not isinstance(first.event, RunStarted):
             raise UserError(
@@ -305,9 +331,43 @@ class _Call:
                 "the run of this key was started with another input; its own input counts",
                 extra={"run_id": self.run_id, "run_key": self._config.run_key},
             )
-        if not any(isinstance(event.event, RunDone) for event in events):
-            host = earlier.graph.agents[earlier.graph.start].host
-            await process.join(host, first.sequence)
+        self._is_elsewhere = True
+        await self._adopt(process)
+
+    async def _adopt(self, process: Process) -> None:
+        """Take the run over if nobody serves it any more. One of many that try succeeds."""
+        while True:
+            state = RunState.of(self.run_id, await process.bus.log.read(self.run_id))
+            if state.done is not None or state.host == process.pool:
+                self._is_elsewhere = False
+                return
+            if not await self._is_orphan(process, state.host):
+                return
+            pool = self._pool(process)
+            crashpoint("runner.before_move")
+            try:
+                await process.bus.log.append(
+                    self.run_id,
+                    process.bus.subjects.turn(self.run_id, pool),
+                    RunMoved(pool=pool, host=process.pool),
+                    after=state.last_seq,
+                    msg_id=f"{self.run_id}:move{state.moves}:{process.pool}",
+                )
+            except Conflict:
+                continue
+            crashpoint("runner.after_move")
+            self._is_elsewhere = False
+            return
+
+    async def _is_orphan(self, process: Process, host: str) -> bool:
+        """Asked twice: after a restart of the server its clients are away for a moment."""
+        if await process.bus.presence.is_served(f"tools-{host}"):
+            return False
+        await asyncio.gather(preload(), asyncio.sleep(0.5))  # we may need the model client soon
+        return not await process.bus.presence.is_served(f"tools-{host}")
+
+    def _pool(self, process: Process) -> str:
+        return self._config.harness_pool or process.settings.harness_pool or process.pool
 
     # --- ending --------------------------------------------------------------------------------
 
@@ -369,26 +429,6 @@ class _Call:
             "run_id": self.run_id,
             "omit_reasoning_ids": self._config.reasoning_item_id_policy == "omit",
         }
-
-
-async def _patiently(process: Process, work: Coroutine[Any, Any, T]) -> T:
-    """Wait for ``work``, but not for ever while the bus is in trouble: then the caller hears of it.
-
-    The run stays in the log; with a ``run_key`` it can be continued.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        while not task.done():
-            await asyncio.wait({task}, timeout=1.0)
-            trouble = process.bus.connection.trouble
-            if trouble is not None and not task.done():
-                lasts_s = time.monotonic() - trouble.since
-                is_full = isinstance(trouble.error, StoreFull)
-                if lasts_s > (FULL_PATIENCE_S if is_full else OUTAGE_PATIENCE_S):
-                    raise trouble.error
-        return task.result()
-    finally:
-        task.cancel()
 
 
 def _text(raw: Raw) -> str:

@@ -93,6 +93,9 @@ class UserCode:
         self._find_run = find_run
         self._ask_model = ask_model
 
+    async def admit(self, run: RunId, states: StateCache) -> None:
+        await self._find_run(run, states)
+
     async def invoke(
         self, run: RunId, call: CallRequested, states: StateCache
     ) -> CallFinished | ModelAnswered:

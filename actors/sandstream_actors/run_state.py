@@ -24,6 +24,7 @@ from sandstream_bus.messages import (
     Prepared,
     RunDone,
     RunEvent,
+    RunMoved,
     RunReopened,
     RunStarted,
     StopDecision,
@@ -78,6 +79,8 @@ class RunState:
         self.agents_with_tool_use: set[str] = set()
         self.seen_calls: dict[str, str] = {}
         """The model's call ids so far, with what was called."""
+        self.moved: RunMoved | None = None
+        self.moves = 0
         self.cancel: CancelRequested | None = None
         self.done: RunDone | None = None
         self.dones = 0
@@ -92,7 +95,7 @@ class RunState:
         for event in events:
             if self.traceparent is None:
                 self.traceparent = event.stored.headers.get("traceparent")
-            self.apply(event.sequence, event.event)
+            self.apply(event.sequence, event.event, event.subject)
 
     # --- what callers ask for ------------------------------------------------------------------
 
@@ -109,7 +112,12 @@ class RunState:
     @property
     def pool(self) -> str:
         assert self.started is not None
-        return self.started.pool
+        return self.moved.pool if self.moved else self.started.pool
+
+    @property
+    def host(self) -> str:
+        """The pool that hosts the current agent's callables."""
+        return self.moved.host if self.moved else self.agent.host
 
     @property
     def is_server_managed(self) -> bool:
@@ -129,9 +137,11 @@ class RunState:
 
     # --- the fold ------------------------------------------------------------------------------
 
-    def apply(self, sequence: int, event: RunEvent) -> None:
+    def apply(self, sequence: int, event: RunEvent, subject: str = "") -> None:
         """Take in the next event of the log. Events must come in order and without a gap."""
         self.last_seq = sequence
+        if self.moved is not None and _is_result_for_another(subject, self.pool):
+            return  # of a process that the run was taken from: it is asked anew
         match event:
             case RunStarted():
                 self._started(sequence, event)
@@ -142,6 +152,11 @@ class RunState:
                     self.trigger = sequence
             case RunReopened():
                 self.done = None
+                self.trigger = sequence
+            case RunMoved():
+                self.moved = event
+                self.moves += 1
+                self.asked = {call: it for call, it in self.asked.items() if call in self.results}
                 self.trigger = sequence
             case ModelAnswered():
                 self._answered(sequence, event)
@@ -183,7 +198,8 @@ class RunState:
             self.trigger = sequence
         self.items.extend(self.answer.input_items(omit_reasoning_ids=self._omits_reasoning_ids))
         self.server_knows = len(self.items)
-        self.disabled_tools = set(self.prepared.disabled_tools) if self.prepared else set()
+        prepared = self.prepared.disabled_tools if self.prepared else []
+        self.disabled_tools = {*prepared, *event.disabled_tools}
         self.prepared = None
         self.deferred = None
         self.waited_s = 0.0
@@ -228,6 +244,10 @@ class RunState:
             output = self.results[call.id].output
             if output:
                 self.items.append(call_output_item(call.call_id, output))
+
+
+def _is_result_for_another(subject: str, pool: str) -> bool:
+    return ".result." in subject and not subject.endswith(f".result.{pool}")
 
 
 def _checked(event: CallFinished, kind: CallKind) -> CallFinished:

@@ -36,7 +36,7 @@ from sandstream_bus.runtime import Worker
 from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
 
-from sandstream_actors.harness.actor import Admission, end_parked_run
+from sandstream_actors.harness.actor import end_parked_run
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
 
@@ -50,6 +50,10 @@ UNKNOWN_OUTCOME = (
 
 class Callables(Protocol):
     """The user's code behind the calls of a pool."""
+
+    async def admit(self, run: RunId, states: StateCache) -> None:
+        """Return if the run's code is here; raise :class:`Retry` if it has to be waited for."""
+        ...
 
     async def invoke(
         self, run: RunId, call: CallRequested, states: StateCache
@@ -67,7 +71,6 @@ class ToolHost:
         callables: Callables,
         *,
         pool: str,
-        admission: Admission | None = None,
         start_sequence: int | None = None,
         inactive_s: float | None = None,
         max_in_flight: int = 256,
@@ -75,7 +78,6 @@ class ToolHost:
         self.pool = check_token(pool, "the pool")
         self._bus = bus
         self._callables = callables
-        self._admission = admission
         self._states = StateCache(bus.log)
         self._running: dict[RunId, set[asyncio.Task[object]]] = {}
         self._name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
@@ -105,12 +107,7 @@ class ToolHost:
         if not isinstance(call, CallRequested):
             raise UndecodableMessage(f"{delivery.subject} carries a {type(call).__name__}")
         run = self._bus.subjects.parse_run(delivery.subject).run
-        if self._admission is not None:
-            waiting = self._admission(run)
-            if waiting is not None:
-                self.worker.loop.hold(delivery)
-                await waiting
-                delivery.held = False
+        await self._callables.admit(run, self._states)
         if not delivery.fresh and await self._is_settled(run, call):
             return
         outcome: Message | None
@@ -166,7 +163,7 @@ class ToolHost:
         self, run: RunId, call: CallRequested, outcome: Message, delivery: Delivery
     ) -> None:
         subject = self._bus.subjects.result(run, call.reply_pool)
-        msg_id = f"{run}:{call.call}:result"
+        msg_id = f"{run}:{call.call}:result:{call.reply_pool}"
         headers = caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT))
         try:
             await self._bus.work_log.send(subject, outcome, msg_id=msg_id, headers=headers)

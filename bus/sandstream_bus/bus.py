@@ -11,6 +11,7 @@ from sandstream_bus.follow import Follower
 from sandstream_bus.log import RunLog
 from sandstream_bus.objects import Objects
 from sandstream_bus.parking import ParkingLot
+from sandstream_bus.presence import Presence
 from sandstream_bus.registry import AgentRegistry
 from sandstream_bus.subjects import DEFAULT_PREFIX, Subjects
 from sandstream_bus.timers import Timers
@@ -36,6 +37,7 @@ class Bus:
         self.work_log = RunLog(connection, self.codec, subjects, topology.log, budget_s=None)
         """The same log for actors: what they hold must not be lost, so they never give up."""
         self.follow = Follower(connection, self.log, self.codec, subjects)
+        self.presence = Presence(connection, subjects)
         self.parking = ParkingLot(connection, subjects, topology, objects)
         self.timers = Timers(connection, self.codec, subjects)
         self.agents = AgentRegistry(connection, self.codec, subjects, topology)

@@ -33,6 +33,7 @@ from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import (
     BusError,
     BusUnavailable,
+    NoResponders,
     PayloadTooLarge,
     PermissionDenied,
     StoreFull,
@@ -112,7 +113,7 @@ class _Client(NatsClient):
         return parsed
 
 
-class _Subscription:
+class Subscription:
     """A subscription that outlives the nats-py client it was made with."""
 
     def __init__(self, connection: Connection, subject: str, handler: MessageHandler) -> None:
@@ -145,7 +146,7 @@ class Connection:
         self._options = options
         self._reviver = reviver
         self._client: NatsClient = _Client()
-        self._subscriptions: set[_Subscription] = set()
+        self._subscriptions: set[Subscription] = set()
         self._replies: dict[int, tuple[str, Callable[[Msg | BaseException], None]]] = {}
         self._next_reply = 0
         self._inbox = ""
@@ -257,6 +258,10 @@ class Connection:
             ):
                 await self._client.publish(subject, data)
 
+    def send_soon(self, subject: str, data: bytes) -> None:
+        """Send from a message handler, which cannot wait."""
+        self._spawn(self.publish_core(subject, data))
+
     async def send(self, subject: str, data: bytes, reply: str = "") -> None:
         """Send a protocol message (ack, pull request) on the current connection."""
         try:
@@ -295,7 +300,7 @@ class Connection:
             timer.cancel()
             self._replies.pop(number, None)
         if not message.data and message.headers and message.headers.get(h.STATUS) == "503":
-            raise BusUnavailable(f"nobody answers on {subject}: is JetStream enabled?")
+            raise NoResponders(f"nobody answers on {subject}: is JetStream enabled?")
         return message
 
     async def request_many(
@@ -356,9 +361,9 @@ class Connection:
 
     # --- subscriptions -------------------------------------------------------------------------
 
-    async def subscribe(self, subject: str, handler: MessageHandler) -> _Subscription:
+    async def subscribe(self, subject: str, handler: MessageHandler) -> Subscription:
         """Core subscription; the handler is synchronous and must not block."""
-        subscription = _Subscription(self, subject, handler)
+        subscription = Subscription(self, subject, handler)
         await subscription.attach(self._client)
         self._subscriptions.add(subscription)
         return subscription
@@ -444,7 +449,7 @@ class Connection:
         connecting = False
         self._client = client
         self._inbox = client.new_inbox()
-        replies = _Subscription(self, self._inbox + ".*", self._on_reply)
+        replies = Subscription(self, self._inbox + ".*", self._on_reply)
         await replies.attach(client)
         if not first:
             for subscription in tuple(self._subscriptions):

@@ -54,6 +54,8 @@ CRASH_POINTS = (
     # callers
     "runner.before_start",
     "runner.after_start",
+    "runner.before_move",
+    "runner.after_move",
     "client.before_submit",
     "client.after_submit",
     "client.before_cancel",

@@ -3,6 +3,7 @@
 SandstreamError
 ├── BusError
 │   ├── BusUnavailable      the server cannot be reached (retryable)
+│   │   └── NoResponders    nobody listens on that subject
 │   ├── StoreFull           JetStream refuses to store: no space, or a limit is reached (retryable)
 │   ├── PermissionDenied    the server forbids a subject
 │   ├── PayloadTooLarge     a message is above the limit
@@ -36,6 +37,10 @@ class BusError(SandstreamError):
 class BusUnavailable(BusError):
     code = "bus.unavailable"
     retryable = True
+
+
+class NoResponders(BusUnavailable):
+    code = "bus.no_responders"
 
 
 class StoreFull(BusError):

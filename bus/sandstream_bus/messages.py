@@ -72,7 +72,7 @@ class AgentRegistered(Message, frozen=True, kw_only=True, tag="agent.registered"
 
     graph: GraphSpec
     options: RunOptions = RunOptions()
-    pool: str = "main"
+    pool: str
     """The harness pool that takes its turns."""
 
 
@@ -83,7 +83,7 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started"):
     graph: GraphSpec
     input: list[Raw]
     options: RunOptions = RunOptions()
-    pool: str = "main"
+    pool: str
     context: Raw = NO_JSON
     key: str | None = None
 
@@ -102,6 +102,16 @@ class RunReopened(Message, frozen=True, kw_only=True, tag="run.reopened"):
     reason: str
 
 
+class RunMoved(Message, frozen=True, kw_only=True, tag="run.moved"):
+    """The run's process is gone; another one takes its turns and hosts its callables from here.
+
+    What was asked of the old one and has no result is asked again.
+    """
+
+    pool: str
+    host: str
+
+
 class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
     turn: int
     agent: str
@@ -111,6 +121,8 @@ class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
     request_id: str | None = None
     model: str | None = None
     raw_usage: Raw = NO_JSON
+    disabled_tools: list[str] = []
+    """Tools that were not offered, where the tool host asked the model."""
     duration_ms: int = 0
 
 
@@ -145,7 +157,8 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     """The id that the model gave the call."""
     arguments: str = ""
     at_most_once: bool = False
-    reply_pool: str = "main"
+    reply_pool: str
+    """The harness pool that waits for the result."""
     usage: TokenUsage = TokenUsage()
     """What the run has used so far, for the tool's context."""
     error: ErrorInfo | None = None
@@ -197,6 +210,7 @@ RunEvent = (
     RunStarted
     | TurnRequested
     | RunReopened
+    | RunMoved
     | ModelAnswered
     | ModelDeferred
     | CallRequested
@@ -285,6 +299,7 @@ __all__ = [
     "RunDone",
     "RunEvent",
     "RunOptions",
+    "RunMoved",
     "RunReopened",
     "RunStarted",
     "StopDecision",

@@ -24,6 +24,7 @@ from sandstream_bus.messages import (
     ModelAnswered,
     ModelDeferred,
     RunDone,
+    RunMoved,
     RunReopened,
     RunStarted,
     TurnRequested,
@@ -39,6 +40,7 @@ _KINDS: dict[type[Any], tuple[str, ...]] = {
     RunStarted: ("start.*",),
     TurnRequested: ("turn.*",),
     RunReopened: ("turn.*",),
+    RunMoved: ("turn.*",),
     ModelAnswered: ("model", "result.*"),
     ModelDeferred: ("model",),
     CallRequested: ("call.*",),
@@ -73,9 +75,11 @@ class Worker:
         )
 
     async def start(self) -> None:
+        self._announced = await self._bus.presence.announce(self.spec.name)
         await self.loop.start()
 
     async def stop(self, grace_s: float = 10.0) -> None:
+        await self._announced.close()
         await self.loop.stop(grace_s)
 
     async def _on_delivery(self, delivery: Delivery) -> None:

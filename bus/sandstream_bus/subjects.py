@@ -12,6 +12,7 @@
     <p>.run.<run>.done                    the run's end
     <p>.timer.<run>.<name>                a scheduled message (see timers.py)
     <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
+    <p>.alive.<consumer>                  answered by whoever serves that consumer (core NATS)
     <p>.live.<run>.<kind>…                the run's stored events as they come (core NATS)
     <p>.live.<run>.delta                  model stream events, never stored (core NATS)
 
@@ -134,6 +135,9 @@ class Subjects(msgspec.Struct, frozen=True):
 
     def parked(self, consumer: str, sequence: int) -> str:
         return f"{self.prefix}.parked.{consumer}.{sequence}"
+
+    def alive(self, consumer: str) -> str:
+        return f"{self.prefix}.alive.{consumer}"
 
     def live_all(self, run: str = "*") -> str:
         return f"{self.prefix}.live.{run}.>"

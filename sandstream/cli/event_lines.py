@@ -16,6 +16,7 @@ from sandstream_bus.messages import (
     ModelDeferred,
     RunDone,
     RunEvent,
+    RunMoved,
     RunReopened,
     RunStarted,
     TokenUsage,
@@ -135,6 +136,8 @@ class EventLines:
             case CancelRequested():
                 when = "now" if event.mode == "immediate" else "after this turn"
                 return [Line("cancel", f"{when}{_because(event.reason)}", "yellow")]
+            case RunMoved():
+                return [Line("move", f"another process goes on (pool {event.host})", "yellow")]
             case RunReopened():
                 return [Line("reopen", event.reason, "yellow")]
             case RunDone():

@@ -166,7 +166,9 @@ def test_a_claim_cannot_stand_for_a_claim(nats_server: NatsServer) -> None:
 def test_a_big_registration_comes_back(nats_server: NatsServer) -> None:
     graph = started().graph
     agent = msgspec.structs.replace(graph.agents["a"], instructions="x" * 300_000)
-    offered = AgentRegistered(graph=msgspec.structs.replace(graph, agents={"a": agent}))
+    offered = AgentRegistered(
+        graph=msgspec.structs.replace(graph, agents={"a": agent}), pool="main"
+    )
 
     async def main() -> None:
         async with open_bus(nats_server) as bus:

@@ -221,7 +221,9 @@ def test_any_number_of_agents_is_listed(nats_server: NatsServer) -> None:
             await asyncio.gather(
                 *(
                     bus.agents.register(
-                        AgentRegistered(graph=msgspec.structs.replace(graph, start=name)),
+                        AgentRegistered(
+                            graph=msgspec.structs.replace(graph, start=name), pool="main"
+                        ),
                         instance="1",
                     )
                     for name in names

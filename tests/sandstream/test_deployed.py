@@ -133,7 +133,6 @@ def test_streamed_task_gives_deltas() -> None:
         (b'["input"]', "Expected `object`"),
         (b'{"input": "x", "max_turns": "many"}', "$.max_turns"),
         (b"\xff\xfe", "not valid JSON"),
-        prefix = f"bad{abs(hash(body)) % 10**8}"
     ],
 )
 def test_a_malformed_task_is_parked_and_its_run_says_so(body: bytes, complaint: str) -> None:
@@ -231,9 +230,22 @@ def test_cancel_a_deployed_run_in_its_model_call() -> None:
     asyncio.run(main())
 
 
+def test_a_cancel_that_is_quicker_than_the_harness_still_ends_the_run() -> None:
+    async def main() -> None:
+        async with deployed([], "dep12") as (client, _, _):
+            cancel = client.bus.subjects.cancel("early-1")
+            await client.bus.connection.publish(
+                cancel, b'{"type":"cancel.requested"}', msg_id="early"
+            )
+            run = await client.submit("Greeter Bot", "hi", key="early-1")
+            assert (await client.wait(run)).status == "cancelled"
+
+    asyncio.run(main())
+
+
 def test_cancel_works_without_any_harness() -> None:
     async def main() -> None:
-        async with deployed([error(429, retry_after=500)], "dep9") as (client, model, _):
+        async with deployed([error(429, retry_after=500)], "dep9") as (client, _model, _):
             run = await client.submit("Greeter Bot", "hi")
             async for event in client.follow(run):
                 if type(getattr(event, "event", None)).__name__ == "ModelDeferred":

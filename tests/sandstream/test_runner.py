@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 from pydantic import BaseModel
+from sandstream_bus.messages import RunDone
+
 from sandstream import (
     Agent,
     Client,
@@ -36,7 +38,6 @@ from sandstream.testing import (
     tool_call,
     tool_calls,
 )
-from sandstream_bus.messages import RunDone
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -24,6 +24,7 @@ def new_run() -> RunId:
 def started(text: str = "hello") -> RunStarted:
     agent = AgentSpec(name="a", host="h", model="m")
     return RunStarted(
+        pool="main",
         graph=GraphSpec(start="a", agents={"a": agent}),
         input=[Raw(b'{"role":"user","content":"%s"}' % text.encode())],
     )
@@ -31,7 +32,13 @@ def started(text: str = "hello") -> RunStarted:
 
 def call(number: int, *, arguments: str = "{}") -> CallRequested:
     return CallRequested(
-        call=f"t1-{number}", kind="tool", turn=1, agent="a", name="f", arguments=arguments
+        reply_pool="main",
+        call=f"t1-{number}",
+        kind="tool",
+        turn=1,
+        agent="a",
+        name="f",
+        arguments=arguments,
     )
 
 

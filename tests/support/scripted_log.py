@@ -42,6 +42,7 @@ def begin(
     spec = AgentSpec(**({"name": "a", "host": "h", "model": "m", "tools": specs} | agent))
     other = AgentSpec(name="b", host="h2", model="m2")
     return RunStarted(
+        pool="main",
         graph=GraphSpec(start="a", agents={"a": spec, "b": other}),
         input=[raw({"role": "user", "content": "hi"})],
         options=RunOptions(**(options or {})),
@@ -66,7 +67,7 @@ def answer(turn: int, *items: Raw, agent: str = "a", **more: Any) -> ModelAnswer
 
 
 def asks(call: str, kind: CallKind = "tool", turn: int = 1) -> CallRequested:
-    return CallRequested(call=call, kind=kind, turn=turn, agent="a")
+    return CallRequested(call=call, kind=kind, turn=turn, agent="a", reply_pool="main")
 
 
 def ends(

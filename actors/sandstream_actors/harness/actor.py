@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import assert_never
 
 from sandstream_bus.bus import Bus
@@ -17,7 +16,7 @@ from sandstream_bus.connection import CoreMessage
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import MessageError, ObjectMissing
-from sandstream_bus.headers import TRACEPARENT, caused_by
+from sandstream_bus.headers import EXPECTED_SEQUENCE, TRACEPARENT, caused_by
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import (
     CallRequested,
@@ -48,9 +47,6 @@ from sandstream_actors.state_cache import StateCache
 
 logger = logging.getLogger(__name__)
 
-Admission = Callable[[RunId], Awaitable[None] | None]
-"""Asked before a run is worked on: None to go on, else what to wait for."""
-
 
 class Harness:
     """One replica of one pool."""
@@ -62,7 +58,6 @@ class Harness:
         *,
         pool: str = "main",
         takes_tasks: bool = True,
-        admission: Admission | None = None,
         start_sequence: int | None = None,
         inactive_s: float | None = None,
         max_in_flight: int = 256,
@@ -70,7 +65,6 @@ class Harness:
         self.pool = check_token(pool, "the pool")
         self._bus = bus
         self._models = models
-        self._admission = admission
         self._states = StateCache(bus.log)
         self._tasks = TaskIntake(bus)
         self._model_calls: dict[RunId, asyncio.Task[object]] = {}
@@ -108,12 +102,6 @@ class Harness:
             await self._tasks.take(delivery)
             return
         where = self._bus.subjects.parse_run(delivery.subject)
-        if where.kind != "cancel" and self._admission is not None:
-            waiting = self._admission(where.run)
-            if waiting is not None:
-                self.worker.loop.hold(delivery)
-                await waiting
-                delivery.held = False
         async with self._states.exclusive(where.run):
             try:
                 await self._advance(where.run, delivery)
@@ -150,8 +138,9 @@ class Harness:
 
     async def _state(self, run: RunId, delivery: Delivery) -> RunState:
         is_start = self._bus.subjects.parse_run(delivery.subject).kind == "start"
-        if is_start and delivery.fresh:
-            # the run's first event, written under compare-and-set: nothing can be before it
+        is_first = delivery.headers.get(EXPECTED_SEQUENCE) == "0"
+        if is_start and is_first and delivery.fresh:
+            # written under compare-and-set: nothing can be before it
             event = await self._bus.codec.run_event(delivery.data)
             traceparent = delivery.headers.get(TRACEPARENT)
             return self._states.begin(run, delivery.sequence, event, traceparent)
@@ -205,7 +194,8 @@ class Harness:
                 )
             except Conflict as conflict:
                 state.fold(conflict.news)
-                outdated = state.turn != turn or state.dones != dones
+                moved = state.pool != self.pool
+                outdated = moved or state.turn != turn or state.dones != dones
                 stopped = state.cancel is not None and state.cancel.mode == "immediate"
                 if outdated or (stopped and not isinstance(message, RunDone)):
                     return
@@ -221,12 +211,15 @@ class Harness:
     async def _ask(self, state: RunState, calls: list[CallRequested], delivery: Delivery) -> None:
         """Send calls to their host, together. Their results will wake the run."""
         headers = caused_by(delivery.sequence, state.traceparent)
-        subject = self._bus.subjects.call(state.run, state.agent.host)
+        subject = self._bus.subjects.call(state.run, state.host)
         crashpoint("harness.before_dispatch")
         await asyncio.gather(
             *(
                 self._bus.work_log.send(
-                    subject, call, msg_id=f"{state.run}:{call.call}", headers=headers
+                    subject,
+                    call,
+                    msg_id=f"{state.run}:{call.call}{_move(state)}",
+                    headers=headers,
                 )
                 for call in calls
             )
@@ -243,7 +236,7 @@ class Harness:
             self._bus.subjects.turn(state.run, self.pool),
             TurnRequested(turn=deferred.turn, agent=state.agent_name),
             delay_s=deferred.delay_s,
-            msg_id=f"{state.run}:t{deferred.turn}:timer{deferred.attempt}",
+            msg_id=f"{state.run}:t{deferred.turn}:timer{deferred.attempt}{_move(state)}",
             headers=caused_by(delivery.sequence, state.traceparent),
         )
         crashpoint("harness.after_timer")
@@ -263,6 +256,11 @@ class Harness:
             return
         run = self._bus.subjects.parse_run(delivery.subject).run
         await end_parked_run(self._bus, run, reason)
+
+
+def _move(state: RunState) -> str:
+    """Part of message ids: what is asked again after a move is not the same message."""
+    return f":m{state.moves}" if state.moves else ""
 
 
 async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:

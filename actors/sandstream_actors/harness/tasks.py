@@ -77,17 +77,23 @@ class TaskIntake:
         name: str,
     ) -> None:
         trace = delivery.headers.get(TRACEPARENT) or new_traceparent()
-        try:
-            await self._bus.work_log.append(
-                run,
-                subject,
-                message,
-                after=0,
-                msg_id=f"{run}:{name}",
-                headers=caused_by(delivery.sequence, trace),
-            )
-        except Conflict:
-            return  # the same task again: its run exists
+        after = 0
+        while True:
+            try:
+                await self._bus.work_log.append(
+                    run,
+                    subject,
+                    message,
+                    after=after,
+                    msg_id=f"{run}:{name}",
+                    headers=caused_by(delivery.sequence, trace),
+                )
+            except Conflict as conflict:
+                if any(isinstance(it.event, RunStarted | RunDone) for it in conflict.news):
+                    return  # the same task again: its run exists
+                after = conflict.news[-1].sequence  # a cancel was quicker than we
+            else:
+                return
 
 
 def run_of_task(delivery: Delivery) -> RunId:
