@@ -19,7 +19,6 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.connection import CoreMessage
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage
@@ -36,6 +35,7 @@ from sandstream_bus.runtime import Worker
 from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
 
+from sandstream_actors.cancellations import Cancellations
 from sandstream_actors.harness.actor import end_parked_run
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
@@ -79,7 +79,7 @@ class ToolHost:
         self._bus = bus
         self._callables = callables
         self._states = StateCache(bus.log)
-        self._running: dict[RunId, set[asyncio.Task[object]]] = {}
+        self._cancellations = Cancellations(bus)
         self._name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         spec = ConsumerSpec(
             name=f"tools-{pool}",
@@ -92,13 +92,11 @@ class ToolHost:
         )
 
     async def start(self) -> None:
-        self._cancels = await self._bus.connection.subscribe(
-            self._bus.subjects.live("cancel"), self._on_live_cancel
-        )
+        await self._cancellations.start()
         await self.worker.start()
 
     async def stop(self, grace_s: float = 10.0) -> None:
-        await self._cancels.close()
+        await self._cancellations.stop()
         await self.worker.stop(grace_s)
 
     async def _on_delivery(self, delivery: Delivery) -> None:
@@ -139,22 +137,20 @@ class ToolHost:
     async def _run(self, run: RunId, call: CallRequested) -> Message | None:
         """Invoke; None if the run was cancelled meanwhile."""
         task = asyncio.ensure_future(self._callables.invoke(run, call, self._states))
-        self._running.setdefault(run, set()).add(task)
         began = time.monotonic()
         crashpoint("tools.before_invoke")
         try:
-            outcome = await task
+            with self._cancellations.watching(run, task):
+                outcome = await task
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
             return None
-        finally:
-            self._forget(run, task)
         crashpoint("tools.after_invoke")
         if isinstance(outcome, CallFinished):
             if outcome.error is not None and not outcome.output:
-                self._cancel_run(run)  # the run fails: its other calls are in vain
+                self._cancellations.stop_run(run)  # the run fails: its other calls are in vain
             duration_ms = round((time.monotonic() - began) * 1000)
             return msgspec.structs.replace(outcome, duration_ms=duration_ms)
         return outcome
@@ -171,20 +167,6 @@ class ToolHost:
             too_large = _finished(call, output=f"The result is too large: {error}", code=error.code)
             await self._bus.work_log.send(subject, too_large, msg_id=msg_id, headers=headers)
         crashpoint("tools.published")
-
-    def _on_live_cancel(self, message: CoreMessage) -> None:
-        if b'"after_turn"' not in message.data:
-            self._cancel_run(self._bus.subjects.parse_run(message.subject).run)
-
-    def _cancel_run(self, run: RunId) -> None:
-        for task in self._running.get(run, ()):
-            task.cancel()
-
-    def _forget(self, run: RunId, task: asyncio.Task[object]) -> None:
-        tasks = self._running[run]
-        tasks.discard(task)
-        if not tasks:
-            del self._running[run]
 
     async def _on_parked(self, delivery: Delivery, reason: str) -> None:
         await end_parked_run(self._bus, self._bus.subjects.parse_run(delivery.subject).run, reason)

@@ -12,7 +12,6 @@ import logging
 from typing import assert_never
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.connection import CoreMessage
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import MessageError, ObjectMissing
@@ -31,6 +30,7 @@ from sandstream_bus.runtime import Worker
 from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
 
+from sandstream_actors.cancellations import Cancellations
 from sandstream_actors.harness.model_turn import ModelCaller, take_turn
 from sandstream_actors.harness.steps import (
     Ask,
@@ -67,7 +67,7 @@ class Harness:
         self._models = models
         self._states = StateCache(bus.log)
         self._tasks = TaskIntake(bus)
-        self._model_calls: dict[RunId, asyncio.Task[object]] = {}
+        self._cancellations = Cancellations(bus)
         prefix = bus.subjects.prefix
         filters = [f"{prefix}.run.*.{kind}.{pool}" for kind in ("start", "turn", "result")]
         filters.append(f"{prefix}.run.*.cancel")
@@ -84,14 +84,12 @@ class Harness:
         )
 
     async def start(self) -> None:
-        # A cancel must reach whoever holds the run's model call, not only whoever gets the message.
-        self._cancels = await self._bus.connection.subscribe(
-            self._bus.subjects.live("cancel"), self._on_live_cancel
-        )
+        # a cancel must reach whoever holds the run's model call, not only whoever is woken by it
+        await self._cancellations.start()
         await self.worker.start()
 
     async def stop(self, grace_s: float = 10.0) -> None:
-        await self._cancels.close()
+        await self._cancellations.stop()
         await self.worker.stop(grace_s)
 
     # --- waking --------------------------------------------------------------------------------
@@ -152,17 +150,15 @@ class Harness:
         turn = state.turn + 1
         crashpoint("harness.before_model")
         task = asyncio.ensure_future(take_turn(self._bus, self._models, state, delivery.deliveries))
-        self._model_calls[state.run] = task
         try:
-            outcome = await task
+            with self._cancellations.watching(state.run, task):
+                outcome = await task
         except asyncio.CancelledError:
             if not task.cancelled() or _is_being_cancelled():
                 raise
             # a cancel request stopped the model call: its event is in the log
             state.fold(await self._bus.log.read(state.run, after=state.last_seq))
             return
-        finally:
-            self._model_calls.pop(state.run, None)
         match outcome:
             case ModelAnswered():
                 await self._append(state, "model", outcome, f"t{turn}:model", delivery)
@@ -241,13 +237,7 @@ class Harness:
         )
         crashpoint("harness.after_timer")
 
-    # --- cancellation and failure --------------------------------------------------------------
-
-    def _on_live_cancel(self, message: CoreMessage) -> None:
-        run = self._bus.subjects.parse_run(message.subject).run
-        task = self._model_calls.get(run)
-        if task is not None and b'"after_turn"' not in message.data:
-            task.cancel()
+    # --- failure -----------------------------------------------------------------------------
 
     async def _on_parked(self, delivery: Delivery, reason: str) -> None:
         """A message of a run could not be handled: the run ends and says so."""
