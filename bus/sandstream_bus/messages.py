@@ -72,7 +72,7 @@ class AgentRegistered(Message, frozen=True, kw_only=True, tag="agent.registered"
 
     graph: GraphSpec
     options: RunOptions = RunOptions()
-    pool: str
+    pool: str = "main"
     """The harness pool that takes its turns."""
 
 
