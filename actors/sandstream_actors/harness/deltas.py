@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 
 import msgspec
 from msgspec import Raw
@@ -14,38 +13,27 @@ from sandstream_bus.subjects import RunId
 _encode = msgspec.json.Encoder().encode
 
 
-class DeltaPump:
-    """A synchronous sink for stream events with one task that publishes them."""
+class DeltaSink:
+    """Takes the stream events of one model call, as JSON."""
 
-    def __init__(self, bus: Bus, run: RunId, turn: int, attempt: int) -> None:
+    def __init__(self, bus: Bus, run: RunId, turn: int, attempt: int = 1) -> None:
         self._connection = bus.connection
         self._subject = bus.subjects.delta(run)
         self._turn = turn
         self._attempt = attempt
-        self._waiting: deque[bytes] = deque()
-        self._wake = asyncio.Event()
         self._count = 0
-        self._task = asyncio.ensure_future(self._pump())
+        self._waiting: list[bytes] = []
 
     def __call__(self, event: bytes) -> None:
+        """Take an event. Those that come together are sent together."""
         self._count += 1
         live = LiveEvent(turn=self._turn, n=self._count, event=Raw(event), attempt=self._attempt)
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self.flush)
         self._waiting.append(_encode(live))
-        self._wake.set()
 
-    async def close(self) -> None:
-        """Publish what is left, then stop."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        await self._publish_waiting()
-
-    async def _pump(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            await self._publish_waiting()
-
-    async def _publish_waiting(self) -> None:
-        while self._waiting:
-            await self._connection.publish_core(self._subject, self._waiting[0])
-            self._waiting.popleft()
+    def flush(self) -> None:
+        """Send what is waiting; called before the answer is written, so that deltas precede it."""
+        if self._waiting:
+            self._connection.publish_now(self._subject, self._waiting)
+            self._waiting = []

@@ -14,7 +14,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.messages import ErrorInfo, ModelAnswered, ModelDeferred
 from sandstream_bus.specs import NO_JSON
 
-from sandstream_actors.harness.deltas import DeltaPump
+from sandstream_actors.harness.deltas import DeltaSink
 from sandstream_actors.model import ModelAnswer, ModelCallError, ModelRequest
 from sandstream_actors.model.client import OnEvent
 from sandstream_actors.model_request import build_request
@@ -42,9 +42,9 @@ async def take_turn(
     attempt = state.wait_attempts
     began = time.monotonic()
     while True:
-        pump = DeltaPump(bus, state.run, turn, deliveries) if request.stream else None
+        sink = DeltaSink(bus, state.run, turn, deliveries) if request.stream else None
         try:
-            answer = await models.call(request, pump)
+            answer = await models.call(request, sink)
         except ModelCallError as error:
             if error.kind != "rate_limited" or waited_s >= PATIENCE_S:
                 return error_info(error, timeout_s=request.settings.get("timeout"))
@@ -61,6 +61,8 @@ async def take_turn(
                 )
             await asyncio.sleep(delay_s)
         else:
+            if sink is not None:
+                sink.flush()
             return ModelAnswered(
                 turn=turn,
                 agent=state.agent_name,
@@ -72,9 +74,6 @@ async def take_turn(
                 raw_usage=answer.raw_usage or NO_JSON,
                 duration_ms=round((time.monotonic() - began) * 1000),
             )
-        finally:
-            if pump is not None:
-                await pump.close()
 
 
 _CODES = {

@@ -70,10 +70,13 @@ class Received:
         parser = SseParser()
         async with aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
+                is_complete = False
                 for data in parser.feed(chunk):
-                    if take(data):
-                        await _drain(chunks)
-                        return True
+                    is_complete = is_complete or take(data)
+                await asyncio.sleep(0)  # let whoever passes the events on do so before we read on
+                if is_complete:
+                    await _drain(chunks)
+                    return True
         return any(take(data) for data in parser.finish())
 
     async def _chunks(self) -> AsyncGenerator[bytes, None]:

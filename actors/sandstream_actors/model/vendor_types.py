@@ -53,7 +53,46 @@ def typed_item(raw: Any) -> Any:
 def typed_event(raw: dict[str, Any]) -> Any:
     """A stream event as the vendor's class; a dict for a type it does not know."""
     event_class = _event_classes().get(str(raw.get("type")))
-    return raw if event_class is None else event_class.construct(**raw)
+    if event_class is None:
+        return raw
+    if isinstance(raw.get("response"), dict):
+        return _lazy_class(event_class)._of(raw)
+    return event_class.construct(**raw)
+
+
+@cache
+def _lazy_class(event_class: Any) -> Any:
+    """A subclass whose ``response`` is built when somebody looks at it.
+
+    Such events carry the whole response, tools included, and come before the first token; most
+    programs only look at their type.
+    """
+
+    class LazyEvent(event_class):  # type: ignore[misc]
+        @classmethod
+        def _of(cls, raw: dict[str, Any]) -> Any:
+            event = cls.model_construct(**{k: v for k, v in raw.items() if k != "response"})
+            event.__dict__.pop("response", None)  # construct() fills what is missing with None
+            object.__setattr__(event, "__pydantic_private__", {"_raw": raw["response"]})
+            return event
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "response":
+                return super().__getattr__(name)
+            response_class = event_class.model_fields["response"].annotation
+            self.response = response_class.construct(**self.__pydantic_private__["_raw"])
+            return self.response
+
+        def model_dump(self, **options: Any) -> Any:
+            _ = self.response
+            return super().model_dump(**options)
+
+        def model_dump_json(self, **options: Any) -> str:
+            _ = self.response
+            return str(super().model_dump_json(**options))
+
+    LazyEvent.__name__ = LazyEvent.__qualname__ = event_class.__name__
+    return LazyEvent
 
 
 def plain(value: Any) -> Any:
