@@ -1,58 +1,17 @@
-"""``Runner``: publishes a run, hosts its callables, waits for its end.
-
-The loop itself is not here: the harness actor takes the turns. A run with a ``run_key`` outlives
-its caller: calling again with the key continues it. A run without one ends with its caller.
-"""
+"""``Runner``: the way into a run. The loop is not here: the harness actor takes the turns."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
-import uuid
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
-
-import msgspec
-from msgspec import Raw
-from sandstream_actors.model import preload
-from sandstream_actors.run_state import RunState
-from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.direct import Stored
-from sandstream_bus.errors import BusUnavailable, StoreFull
-from sandstream_bus.headers import TRACEPARENT, new_traceparent
-from sandstream_bus.log import Conflict, LogEvent
-from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunMoved, RunStarted
-from sandstream_bus.subjects import run_id_of_key
+from collections.abc import Mapping
+from typing import Any
 
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers, check_error_handlers
-from sandstream.exceptions import UserError
-from sandstream.graph import (
-    compile_graph,
-    compile_input,
-    compile_options,
-    hosted_by,
-    output_schema_of,
-)
-from sandstream.ids import new_run_id
 from sandstream.items import TResponseInputItem
-from sandstream.outcomes import attach_details, exception_of
-from sandstream.process import Process
-from sandstream.result import RunResult, RunResultBase, RunResultStreaming
+from sandstream.result import RunResult, RunResultStreaming
+from sandstream.run_call import RunCall
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
-from sandstream.run_context import RunContextWrapper
-from sandstream.run_view import RunView
-from sandstream.stream_events import RawResponsesStreamEvent
-from sandstream.user_code import HostedRun, final_value
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-OUTAGE_PATIENCE_S = 60.0
-"""How long a caller waits for a server that went away in mid-run."""
-FULL_PATIENCE_S = 10.0
-"""How long a caller waits for a full store to be freed."""
 
 
 class Runner:
@@ -73,7 +32,7 @@ class Runner:
         conversation_id: str | None = None,
     ) -> RunResult:
         """Run an agent to its final output."""
-        call = _Call(
+        call = RunCall(
             starting_agent,
             input,
             context=context,
@@ -147,7 +106,7 @@ class Runner:
         conversation_id: str | None = None,
     ) -> RunResultStreaming:
         """Start a run and return at once; its events come from ``stream_events()``."""
-        call = _Call(
+        call = RunCall(
             starting_agent,
             input,
             context=context,
@@ -160,279 +119,6 @@ class Runner:
             conversation_id=conversation_id,
         )
         return call.run_streamed()
-
-
-class _Call:
-    """One call of the runner: from its arguments to its result."""
-
-    def __init__(
-        self,
-        agent: Agent[Any],
-        input: str | list[TResponseInputItem],
-        *,
-        context: Any,
-        max_turns: int | None,
-        config: RunConfig,
-        error_handlers: RunErrorHandlers,
-        stream: bool,
-        **conversation: Any,
-    ) -> None:
-        self._agent = agent
-        self._input = input
-        self._max_turns = max_turns
-        self._config = config
-        self._items = compile_input(input)
-        self._options = compile_options(
-            config,
-            max_turns=max_turns,
-            stream=stream,
-            error_handlers=error_handlers,
-            **conversation,
-        )
-        self._graph = compile_graph(agent, config, host="")  # checks all, before any effect
-        self._context = RunContextWrapper(context=context)
-        self._hosted = HostedRun({agent.name: agent}, self._context, config, error_handlers)
-        self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
-        self._process: Process | None = None
-        self._is_elsewhere = False
-        """Another process works on the run; we wait with it, and take over if it dies."""
-
-    # --- the two ways to wait ------------------------------------------------------------------
-
-    async def run(self) -> RunResult:
-        result = RunResult(**self._result_arguments())
-        process = await self._open()
-        try:
-            work = process.bus.follow.done(self.run_id, begin=self._start)
-            await self._patiently(process, work)
-            view = self._view()
-            for event in await process.bus.log.read(self.run_id):
-                view.feed(event.event)
-        except asyncio.CancelledError:
-            await self._abandon(process)
-            raise
-        finally:
-            process.remove_run(self.run_id)
-        self._conclude(result, view)
-        return result
-
-    def run_streamed(self) -> RunResultStreaming:
-        result = RunResultStreaming(cancel_run=self._cancel, **self._result_arguments())
-        result.run_loop_task = asyncio.ensure_future(self._stream_into(result))
-        return result
-
-    async def _stream_into(self, result: RunResultStreaming) -> None:
-        error: BaseException | None = None
-        try:
-            process = await self._open()
-            try:
-                view = self._view()
-                await self._patiently(process, self._follow_into(result, view, process))
-            except asyncio.CancelledError:
-                await self._abandon(process)
-                raise
-            finally:
-                process.remove_run(self.run_id)
-            if view.done is None or view.done.status != "cancelled":
-                self._conclude(result, view)
-        except BaseException as raised:  # noqa: BLE001  handed to whoever iterates the events
-            error = raised
-        finally:
-            result.finish(error)
-
-    async def _follow_into(
-        self, result: RunResultStreaming, view: RunView, process: Process
-    ) -> None:
-        async for event in process.bus.follow.run(self.run_id, deltas=True, begin=self._start):
-            if isinstance(event, LiveEvent):
-                result.current_turn = max(result.current_turn, event.turn)
-                result.put(RawResponsesStreamEvent(bytes(event.event)))
-            elif isinstance(event, LogEvent):
-                new_events = view.feed(event.event)
-                result.take(view)
-                for new_event in new_events:
-                    result.put(new_event)
-
-    async def _patiently(self, process: Process, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for ``work``, but not for ever while the bus is in trouble: then the caller hears.
-
-        The run stays in the log; with a ``run_key`` it can be continued.
-        """
-        task = asyncio.ensure_future(work)
-        try:
-            while not task.done():
-                await asyncio.wait({task}, timeout=1.0)
-                trouble = process.bus.connection.trouble
-                if trouble is not None and not task.done():
-                    lasts_s = time.monotonic() - trouble.since
-                    is_full = isinstance(trouble.error, StoreFull)
-                    if lasts_s > (FULL_PATIENCE_S if is_full else OUTAGE_PATIENCE_S):
-                        raise trouble.error
-                elif self._is_elsewhere and not task.done():
-                    await self._adopt(process)
-            return task.result()
-        finally:
-            task.cancel()
-
-    # --- starting ------------------------------------------------------------------------------
-
-    async def _open(self) -> Process:
-        self._process = process = await Process.of_this_loop()
-        process.add_run(self.run_id, self._hosted)
-        return process
-
-    async def _start(self) -> Sequence[LogEvent]:
-        """Publish the run's first event, or find that it exists; its events so far."""
-        process = self._process
-        assert process is not None
-        pool = self._pool(process)
-        started = RunStarted(
-            graph=hosted_by(self._graph, process.pool),
-            input=self._items,
-            options=self._options,
-            pool=pool,
-            key=self._config.run_key,
-        )
-        subject = process.bus.subjects.start(self.run_id, pool)
-        crashpoint("runner.before_start")
-        try:
-            sequence = await process.bus.log.append(
-                self.run_id,
-                subject,
-                started,
-                after=0,
-                msg_id=f"{self.run_id}:start:{uuid.uuid4().hex}",  # another caller's is a conflict
-                headers={TRACEPARENT: new_traceparent()},
-            )
-        except Conflict as conflict:
-            await self._continue(process, started, conflict.news)
-            return conflict.news
-        crashpoint("runner.after_start")
-        return [LogEvent(sequence, subject, started, Stored(sequence, subject, b"", {}))]
-
-    async def _continue(
-        self, process: Process, wanted: RunStarted, events: Sequence[LogEvent]
-    ) -> None:
-        """The key's run exists: take it over if its process is gone, else wait with it."""
-        first = events[0]
-        if not isinstance(first.event, RunStarted):
-            raise UserError(
-                f"run_key {self._config.run_key!r} belongs to a run that could not start; "
-                "use another key"
-            )
-        earlier = first.event
-        if earlier.graph.start != self._agent.name:
-            raise UserError(
-                f"run_key {self._config.run_key!r} belongs to a run of agent "
-                f"{earlier.graph.start!r}, not {self._agent.name!r}; use another key"
-            )
-        if list(map(bytes, earlier.input)) != list(map(bytes, wanted.input)):
-            logger.warning(
-                "the run of this key was started with another input; its own input counts",
-                extra={"run_id": self.run_id, "run_key": self._config.run_key},
-            )
-        self._is_elsewhere = True
-        await self._adopt(process)
-
-    async def _adopt(self, process: Process) -> None:
-        """Take the run over if nobody serves it any more. One of many that try succeeds."""
-        while True:
-            state = RunState.of(self.run_id, await process.bus.log.read(self.run_id))
-            if state.done is not None or state.host == process.pool:
-                self._is_elsewhere = False
-                return
-            if not await self._is_orphan(process, state.host):
-                return
-            pool = self._pool(process)
-            crashpoint("runner.before_move")
-            try:
-                await process.bus.log.append(
-                    self.run_id,
-                    process.bus.subjects.turn(self.run_id, pool),
-                    RunMoved(pool=pool, host=process.pool),
-                    after=state.last_seq,
-                    msg_id=f"{self.run_id}:move{state.moves}:{process.pool}",
-                )
-            except Conflict:
-                continue
-            crashpoint("runner.after_move")
-            self._is_elsewhere = False
-            return
-
-    async def _is_orphan(self, process: Process, host: str) -> bool:
-        """Asked twice: after a restart of the server its clients are away for a moment."""
-        if await process.bus.presence.is_served(f"tools-{host}"):
-            return False
-        await asyncio.gather(preload(), asyncio.sleep(0.5))  # we may need the model client soon
-        return not await process.bus.presence.is_served(f"tools-{host}")
-
-    def _pool(self, process: Process) -> str:
-        return self._config.harness_pool or process.settings.harness_pool or process.pool
-
-    # --- ending --------------------------------------------------------------------------------
-
-    def _conclude(self, result: RunResultBase, view: RunView) -> None:
-        """Fill the result; raise if the run did not complete."""
-        result.take(view)
-        assert view.done is not None
-        error = exception_of(view.done, self.run_id)
-        if error is not None:
-            message = view.done.error.message if view.done.error else ""
-            original = self._hosted.exceptions.get(message)
-            raise attach_details(original or error, result.details())
-        result.final_output = self._final_output(view, view.done)
-
-    def _final_output(self, view: RunView, done: RunDone) -> Any:
-        if "final" in self._hosted.values:
-            return self._hosted.values["final"]
-        schema = output_schema_of(self._agent)
-        if done.output_from == "model" and schema is not None:
-            return schema.validate_json(view.last_text)
-        if done.output_from == "tool":
-            item = view.final_tool_output(self._agent.tool_use_behavior)
-            if item is not None:
-                return final_value(self._agent, item.output)
-        value = msgspec.json.decode(done.output) if done.output else None
-        if schema is None:
-            return value if isinstance(value, str) else _text(done.output)
-        return value
-
-    async def _abandon(self, process: Process) -> None:
-        """The caller stopped waiting. A run without a key has nobody else who wants it."""
-        if self._config.run_key is None:
-            await self._cancel("immediate", "its caller was cancelled")
-
-    async def _cancel(self, mode: Any, reason: str = "") -> None:
-        process = self._process
-        if process is None:
-            return
-        message = CancelRequested(mode=mode, reason=reason)
-        try:
-            await process.bus.connection.publish(
-                process.bus.subjects.cancel(self.run_id),
-                await process.bus.codec.encode(message),
-                msg_id=f"{self.run_id}:cancel:{mode}",
-                budget_s=2.0,
-            )
-        except BusUnavailable:
-            logger.warning("the run could not be cancelled", extra={"run_id": self.run_id})
-
-    def _view(self) -> RunView:
-        return RunView(self._hosted.agents, self._hosted.values)
-
-    def _result_arguments(self) -> dict[str, Any]:
-        return {
-            "input": self._input,
-            "context_wrapper": self._context,
-            "starting_agent": self._agent,
-            "max_turns": self._max_turns,
-            "run_id": self.run_id,
-            "omit_reasoning_ids": self._config.reasoning_item_id_policy == "omit",
-        }
-
-
-def _text(raw: Raw) -> str:
-    return bytes(raw).decode()
 
 
 def _loop_of_thread() -> asyncio.AbstractEventLoop:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.connection import CoreMessage
 from sandstream_bus.subjects import RunId
+from sandstream_bus.subscription import CoreMessage
 
 _REMEMBERED = 1000
 

@@ -37,8 +37,10 @@ from sandstream_bus.errors import (
     PayloadTooLarge,
     PermissionDenied,
     StoreFull,
-    WrongSequence,
 )
+from sandstream_bus.nats_client import MendedClient
+from sandstream_bus.publishing import Expect, PubAck, decode_ack, header_bytes, publish_error
+from sandstream_bus.subscription import MessageHandler, Subscription
 
 if TYPE_CHECKING:
     from sandstream_bus.connect_options import ConnectOptions, ServerReviver
@@ -49,20 +51,7 @@ ACK_TIMEOUT_S = 2.0
 REFUSED_PATIENCE_S = 2.0
 """How long a first connection waits for a server that is not there yet."""
 PUBLISH_BUDGET_S = 30.0
-_WRONG_SEQUENCE = {10071, 10164}
-_STORE_FULL = {10002, 10047, 10023, 10077, 10122}
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
-
-CoreMessage = Msg
-"""A message as the transport delivers it: subject, data, headers, reply."""
-MessageHandler = Callable[[CoreMessage], None]
-
-
-class Expect(NamedTuple):
-    """A compare-and-set: the last sequence below ``subject`` must be ``sequence``."""
-
-    sequence: int
-    subject: str
 
 
 class Trouble(NamedTuple):
@@ -73,79 +62,13 @@ class Trouble(NamedTuple):
     """By the monotonic clock."""
 
 
-class _ApiError(msgspec.Struct):
-    code: int = 0
-    err_code: int = 0
-    description: str = ""
-
-
-class PubAck(msgspec.Struct):
-    """The server's promise that a message is stored."""
-
-    seq: int = 0
-    stream: str = ""
-    duplicate: bool = False
-    error: _ApiError | None = None
-
-
-_decode_ack = msgspec.json.Decoder(PubAck).decode
-
-
-class _Client(NatsClient):
-    """Does not die of a subject that is not UTF-8: anybody may publish one. And parses headers
-    quicker: nats-py's own way took a tenth of a turn's CPU.
-    """
-
-    def _build_message(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
-    ) -> Msg:
-        readable = subject.decode("utf-8", "replace").encode()
-        message: Msg = super()._build_message(sid, readable, reply, data, headers)
-        return message
-
-    @staticmethod
-    def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        parsed: dict[str, str] = {}
-        for line in raw.decode("utf-8", "replace").split("\r\n"):
-            name, colon, value = line.partition(":")
-            if colon:
-                parsed[name] = value.strip()
-        return parsed
-
-
-class Subscription:
-    """A subscription that outlives the nats-py client it was made with."""
-
-    def __init__(self, connection: Connection, subject: str, handler: MessageHandler) -> None:
-        self._connection = connection
-        self.subject = subject
-        self._handler = handler
-        self._inner: Any = None
-
-    async def attach(self, client: NatsClient) -> None:
-        self._inner = await client.subscribe(
-            self.subject, cb=self._on_message, pending_msgs_limit=0, pending_bytes_limit=0
-        )
-
-    async def _on_message(self, message: Msg) -> None:
-        try:
-            self._handler(message)
-        except Exception:
-            logger.exception("a message handler failed", extra={"subject": message.subject})
-
-    async def close(self) -> None:
-        self._connection._subscriptions.discard(self)
-        with contextlib.suppress(Exception):  # the connection may be gone already
-            await self._inner.unsubscribe()
-
-
 class Connection:
     """One connection. Whoever opened it closes it."""
 
     def __init__(self, options: ConnectOptions, reviver: ServerReviver | None) -> None:
         self._options = options
         self._reviver = reviver
-        self._client: NatsClient = _Client()
+        self._client: NatsClient = MendedClient()
         self._subscriptions: set[Subscription] = set()
         self._replies: dict[int, tuple[str, Callable[[Msg | BaseException], None]]] = {}
         self._next_reply = 0
@@ -228,7 +151,7 @@ class Connection:
         while True:
             try:
                 reply = await self.request(subject, data, headers=head, timeout_s=ACK_TIMEOUT_S)
-                ack = _decode_ack(reply.data)
+                ack = decode_ack(reply.data)
             except (TimeoutError, BusUnavailable, msgspec.DecodeError) as error:
                 failure: BaseException = error
             else:
@@ -236,7 +159,7 @@ class Connection:
                     crashpoint("bus.after_publish")
                     self._trouble_over()
                     return ack
-                failure = _publish_error(ack.error, subject)
+                failure = publish_error(ack.error, subject)
                 if isinstance(failure, StoreFull) and budget_s is None:
                     self.report_trouble(failure)
                     await asyncio.sleep(0.5)
@@ -344,7 +267,7 @@ class Connection:
     ) -> None:
         if not self.is_connected:
             raise BusUnavailable(f"not connected to {self.url}")
-        size = len(data) + _header_bytes(headers)
+        size = len(data) + header_bytes(headers)
         if size > self.max_payload_bytes:  # beyond it the server would hang up
             raise PayloadTooLarge(f"the message for {subject}", size, self.max_payload_bytes)
         try:
@@ -372,7 +295,7 @@ class Connection:
 
     async def subscribe(self, subject: str, handler: MessageHandler) -> Subscription:
         """Core subscription; the handler is synchronous and must not block."""
-        subscription = Subscription(self, subject, handler)
+        subscription = Subscription(subject, handler, self._subscriptions.discard)
         await subscription.attach(self._client)
         self._subscriptions.add(subscription)
         return subscription
@@ -417,7 +340,7 @@ class Connection:
     # --- supervision ---------------------------------------------------------------------------
 
     async def _build_client(self, *, first: bool) -> None:
-        client = _Client()
+        client = MendedClient()
         began = time.monotonic()
         connecting = True
 
@@ -458,7 +381,7 @@ class Connection:
         connecting = False
         self._client = client
         self._inbox = client.new_inbox()
-        replies = Subscription(self, self._inbox + ".*", self._on_reply)
+        replies = Subscription(self._inbox + ".*", self._on_reply)
         await replies.attach(client)
         if not first:
             for subscription in tuple(self._subscriptions):
@@ -570,23 +493,3 @@ async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
         await callback()
     except Exception:
         logger.exception("a reconnect callback failed")
-
-
-def _header_bytes(headers: dict[str, str] | None) -> int:
-    """The size of headers on the wire, which counts towards the payload."""
-    if not headers:
-        return 0
-    return 14 + sum(4 + len(key.encode()) + len(value.encode()) for key, value in headers.items())
-
-
-def _publish_error(error: _ApiError, subject: str) -> BusError:
-    text = f"{error.description} (JetStream error {error.err_code}) on {subject}"
-    if error.err_code in _WRONG_SEQUENCE:
-        return WrongSequence(text)
-    if error.err_code in _STORE_FULL or "no space" in error.description:
-        return StoreFull(
-            f"JetStream cannot store the message: {text}. Free disk space or raise the limit."
-        )
-    if error.code == 503:
-        return BusUnavailable(text)
-    return BusError(text)

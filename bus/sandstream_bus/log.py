@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sandstream_bus.codec import Codec
-from sandstream_bus.connection import PUBLISH_BUDGET_S, Connection, Expect, PubAck
+from sandstream_bus.connection import PUBLISH_BUDGET_S, Connection
 from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each, direct_get_many
 from sandstream_bus.errors import BusUnavailable, StoreFull, UnknownMessage, WrongSequence
 from sandstream_bus.messages import Message, RunEvent
+from sandstream_bus.publishing import Expect, PubAck
 from sandstream_bus.subjects import RunId, Subjects
 
 

@@ -5,9 +5,10 @@ The server knows at once when a process is gone, however it went, and says that 
 
 from __future__ import annotations
 
-from sandstream_bus.connection import Connection, CoreMessage, Subscription
+from sandstream_bus.connection import Connection
 from sandstream_bus.errors import BusUnavailable, NoResponders
 from sandstream_bus.subjects import Subjects
+from sandstream_bus.subscription import CoreMessage, Subscription
 
 
 class Presence:

@@ -9,11 +9,11 @@ import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
-from sandstream_bus.connection import CoreMessage
 from sandstream_bus.errors import BusError
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import RunDone, RunStarted
 from sandstream_bus.subjects import RunId, run_id_of_key
+from sandstream_bus.subscription import CoreMessage
 
 from sandstream.agent import Agent
 from sandstream.cli.apps import App, choose_agent, load_app, split_target

@@ -15,7 +15,7 @@ import pytest
 from sandstream_bus import connection as connection_module
 from sandstream_bus.bus import Bus
 from sandstream_bus.connect_options import ConnectOptions
-from sandstream_bus.connection import Connection, CoreMessage
+from sandstream_bus.connection import Connection
 from sandstream_bus.errors import (
     BusError,
     BusUnavailable,
@@ -23,6 +23,7 @@ from sandstream_bus.errors import (
     PermissionDenied,
     StoreFull,
 )
+from sandstream_bus.subscription import CoreMessage
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, new_run
 from support.waiting import eventually, until

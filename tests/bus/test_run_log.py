@@ -6,11 +6,11 @@ import asyncio
 
 import msgspec
 import pytest
-from sandstream_bus.connection import Expect
 from sandstream_bus.direct import direct_get_many
 from sandstream_bus.errors import WrongSequence
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import AgentRegistered
+from sandstream_bus.publishing import Expect
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, done, finished, new_run, started
 

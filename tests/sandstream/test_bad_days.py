@@ -11,7 +11,7 @@ import pytest
 from sandstream_bus.errors import BusUnavailable, StoreFull
 from support.nats_server import NatsServer
 
-import sandstream.runner as runner_module
+import sandstream.run_call as run_call
 from sandstream import Agent, RunConfig, Runner, function_tool
 from sandstream.testing import ScriptedModel, text, tool_call
 
@@ -43,7 +43,7 @@ def test_no_server_at_start_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_full_store_is_told_to_the_caller_and_the_run_goes_on_when_there_is_room(
     small_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_module, "FULL_PATIENCE_S", 0.5)
+    monkeypatch.setattr(run_call, "FULL_PATIENCE_S", 0.5)
     runs: list[str] = []
 
     @function_tool
@@ -80,7 +80,7 @@ def test_a_server_that_stays_away_is_told_to_the_caller(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NATS_URL", nats_server.url)
-    monkeypatch.setattr(runner_module, "OUTAGE_PATIENCE_S", 0.5)
+    monkeypatch.setattr(run_call, "OUTAGE_PATIENCE_S", 0.5)
     killed = asyncio.Event()
 
     @function_tool

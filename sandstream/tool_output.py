@@ -1,0 +1,123 @@
+"""What a tool may return besides text, and the form of any result on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+@dataclass(kw_only=True)
+class ToolOutputText:
+    """A text as the result of a tool."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+    def __post_init__(self) -> None:
+        _require(isinstance(self.text, str), self, "text must be a str")
+
+
+@dataclass(kw_only=True)
+class ToolOutputImage:
+    """An image as the result of a tool: a URL (also ``data:``) or an uploaded file."""
+
+    type: Literal["image"] = "image"
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: Literal["low", "high", "auto"] | None = None
+
+    def __post_init__(self) -> None:
+        has_source = self.image_url is not None or self.file_id is not None
+        _require(has_source, self, "give image_url or file_id")
+        detail_known = self.detail in (None, "low", "high", "auto")
+        _require(detail_known, self, "detail is 'low', 'high' or 'auto'")
+
+
+@dataclass(kw_only=True)
+class ToolOutputFileContent:
+    """A file as the result of a tool: base64 data, a URL or an uploaded file."""
+
+    type: Literal["file"] = "file"
+    file_data: str | None = None
+    file_url: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+
+    def __post_init__(self) -> None:
+        has_source = any(v is not None for v in (self.file_data, self.file_url, self.file_id))
+        _require(has_source, self, "give file_data, file_url or file_id")
+
+
+class ToolOutputTextDict(TypedDict):
+    type: Literal["text"]
+    text: str
+
+
+class ToolOutputImageDict(TypedDict):
+    type: Literal["image"]
+    image_url: NotRequired[str]
+    file_id: NotRequired[str]
+    detail: NotRequired[Literal["low", "high", "auto"]]
+
+
+class ToolOutputFileContentDict(TypedDict):
+    type: Literal["file"]
+    file_data: NotRequired[str]
+    file_url: NotRequired[str]
+    file_id: NotRequired[str]
+    filename: NotRequired[str]
+
+
+_OUTPUT_FIELDS: dict[type[Any], tuple[str, ...]] = {
+    ToolOutputText: ("text",),
+    ToolOutputImage: ("image_url", "file_id", "detail"),
+    ToolOutputFileContent: ("file_data", "file_url", "file_id", "filename"),
+}
+_OUTPUT_TYPES: dict[Any, type[Any]] = {
+    "text": ToolOutputText,
+    "image": ToolOutputImage,
+    "file": ToolOutputFileContent,
+}
+
+
+def _require(condition: bool, output: object, problem: str) -> None:
+    if not condition:
+        raise ValueError(f"{type(output).__name__}: {problem}.")
+
+
+def tool_output_to_wire(value: Any) -> str | list[dict[str, Any]]:
+    """A tool's return value as the output of a function call in the Responses API.
+
+    Texts stay, the ``ToolOutput...`` forms (one or a list of them, also as dicts) become input
+    parts, anything else is its ``str``.
+    """
+    if isinstance(value, str):
+        return value
+    values = value if isinstance(value, list | tuple) else [value]
+    parts = [_part(each) for each in values]
+    if not parts or not all(parts):
+        return str(value)
+    return [part for part in parts if part is not None]
+
+
+def _part(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, dict):
+        value = _from_dict(value)
+    names = _OUTPUT_FIELDS.get(type(value))
+    if names is None:
+        return None
+    present = {name: v for name in names if (v := getattr(value, name)) is not None}
+    return {"type": f"input_{value.type}", **present}
+
+
+def _from_dict(value: dict[str, Any]) -> Any | None:
+    cls = _OUTPUT_TYPES.get(value.get("type")) if isinstance(value.get("type"), str) else None
+    if cls is None:
+        return None
+    known = {name: value[name] for name in _OUTPUT_FIELDS[cls] if name in value}
+    if any(v is not None and not isinstance(v, str) for v in known.values()):
+        return None
+    try:
+        return cls(**known)
+    except (TypeError, ValueError):
+        return None
