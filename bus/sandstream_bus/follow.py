@@ -21,7 +21,7 @@ from sandstream_bus.connection import Connection
 from sandstream_bus.direct import Stored
 from sandstream_bus.errors import MessageError, ObjectMissing, UnknownMessage
 from sandstream_bus.log import LogEvent, RunLog
-from sandstream_bus.messages import LiveEvent, RunDone
+from sandstream_bus.messages import LiveEvent, RunDone, RunReopened
 from sandstream_bus.subjects import RunId, Subjects
 
 logger = logging.getLogger(__name__)
@@ -59,11 +59,15 @@ class Follower:
             while True:
                 if news is None:
                     news = await self._log.read(run, after=last, skip_unknown=True)
+                ended = False
                 for event in news:
                     last = event.sequence
                     yield event
-                    if type(event.event) is RunDone:
-                        return
+                    ended = type(event.event) is RunDone or (
+                        ended and type(event.event) is not RunReopened
+                    )
+                if ended:
+                    return
                 news = ()
                 message = await _next(inbox)
                 if message is None:
@@ -94,7 +98,9 @@ class Follower:
                 found = None if is_known else await self._log.last(subject)
                 is_known = False
                 if found is not None and isinstance(found.event, RunDone):
-                    return found.event
+                    later = await self._log.read(run, after=found.sequence, skip_unknown=True)
+                    if not any(isinstance(it.event, RunReopened) for it in later):
+                        return found.event
                 message = await _next(inbox)
                 if message is not None:
                     event = await self._codec.run_event(message.data)

@@ -130,7 +130,7 @@ def _tool_turn(state: RunState, answer: AnswerView) -> Step:
         running = sum(call.id in state.asked for call in missing)
         new = [call for call in missing if call.id not in state.asked]
         if limit is not None:
-            new = new[: max(0, limit - running)]
+            new = new[: max(0, max(1, limit) - running)]  # a limit of none would wait for ever
         return Ask([_tool_request(state, call) for call in new]) if new else Wait()
     return _after_tools(state, answer)
 
