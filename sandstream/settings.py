@@ -38,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             prefix=env.get("SANDSTREAM_PREFIX", "sandstream"),
             sync=env.get("SANDSTREAM_SYNC", "1s"),
             retention=Retention(
-                replicas=int(_number(env, "SANDSTREAM_REPLICAS", 1)),
+                replicas=_whole(env, "SANDSTREAM_REPLICAS", 1),
                 max_age_days=_number(env, "SANDSTREAM_MAX_AGE_DAYS", 30),
             ),
             harness_pool=env.get("SANDSTREAM_HARNESS_POOL") or None,
@@ -71,3 +71,10 @@ def _number(env: Mapping[str, str], name: str, default: float) -> float:
         return float(text)
     except ValueError:
         raise UserError(f"{name}={text!r} is not a number") from None
+
+
+def _whole(env: Mapping[str, str], name: str, default: int) -> int:
+    number = _number(env, name, default)
+    if number != int(number) or number < 1:
+        raise UserError(f"{name}={env.get(name)!r} must be a whole number, at least 1")
+    return int(number)
