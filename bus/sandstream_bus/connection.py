@@ -89,7 +89,14 @@ class Connection:
     ) -> Connection:
         """Connect, or raise :class:`BusUnavailable` with what to do about it."""
         self = cls(options, reviver)
-        await self._build_client(first=True)
+        for tries_left in (2, 1, 0):
+            try:
+                await self._build_client(first=True)
+                break
+            except BusUnavailable as error:
+                # A server that refuses hangs up at once, and its reason may get lost on the way.
+                if tries_left == 0 or not isinstance(error.__cause__, ConnectionResetError):
+                    raise
         return self
 
     @property
@@ -344,7 +351,10 @@ class Connection:
         began = time.monotonic()
         connecting = True
 
+        said: list[Exception] = []  # a server that refuses says why, then hangs up: two errors
+
         async def on_error(error: Exception) -> None:
+            said.append(error)
             await self._on_error(error)
             if connecting and _is_hopeless(error, time.monotonic() - began):
                 raise error  # nats-py would try for ever; once it is connected nothing may raise
@@ -374,8 +384,9 @@ class Connection:
         except (OSError, TimeoutError, nats.errors.Error) as error:
             with contextlib.suppress(Exception):  # half-open client; only its sockets matter
                 await client.close()
+            reason = next(filter(_is_refusal, [error, *said]), said[-1] if said else error)
             raise BusUnavailable(
-                f"cannot connect to NATS at {self.url}: {self.last_error or error!r}. "
+                f"cannot connect to NATS at {self.url}: {type(reason).__name__}: {reason}. "
                 "Start the server, or check NATS_URL and the credentials (see `sandstream doctor`)."
             ) from error
         connecting = False
@@ -480,9 +491,14 @@ class Connection:
         task.add_done_callback(self._tasks.discard)
 
 
+def _is_refusal(error: Exception) -> bool:
+    text = str(error).lower()
+    return "authorization" in text or "authentication" in text
+
+
 def _is_hopeless(error: Exception, after_s: float) -> bool:
     """Is it in vain to try to connect once more?"""
-    if "authorization" in str(error).lower() or "authentication" in str(error).lower():
+    if _is_refusal(error):
         return True
     refused = isinstance(error, OSError) and not isinstance(error, TimeoutError)
     return refused and after_s > REFUSED_PATIENCE_S
