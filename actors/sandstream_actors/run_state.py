@@ -140,8 +140,8 @@ class RunState:
     def apply(self, sequence: int, event: RunEvent, subject: str = "") -> None:
         """Take in the next event of the log. Events must come in order and without a gap."""
         self.last_seq = sequence
-        if self.moved is not None and _is_result_for_another(subject, self.pool):
-            return  # of a process that the run was taken from: it is asked anew
+        if self.moved is not None and _is_for_another(subject, event, self.moved):
+            return  # of or for a process that the run was taken from: it is asked anew
         match event:
             case RunStarted():
                 self._started(sequence, event)
@@ -246,8 +246,15 @@ class RunState:
                 self.items.append(call_output_item(call.call_id, output))
 
 
-def _is_result_for_another(subject: str, pool: str) -> bool:
-    return ".result." in subject and not subject.endswith(f".result.{pool}")
+def _is_for_another(subject: str, event: RunEvent, moved: RunMoved) -> bool:
+    """Does it address the process that the run was taken from? Nobody there will act on it."""
+    if ".result." in subject:
+        return not subject.endswith(f".result.{moved.pool}")
+    if isinstance(event, CallRequested):  # decided before the move, sent after it
+        return bool(subject) and not subject.endswith(f".call.{moved.host}")
+    if isinstance(event, TurnRequested):  # a timer that was armed before the move
+        return bool(subject) and not subject.endswith(f".turn.{moved.pool}")
+    return False
 
 
 def _checked(event: CallFinished, kind: CallKind) -> CallFinished:
@@ -256,6 +263,9 @@ def _checked(event: CallFinished, kind: CallKind) -> CallFinished:
     """
     if event.kind != kind:
         event = msgspec.structs.replace(event, kind=kind)
+    if kind == "model":  # an answer is an event of its own: this can only be a failure
+        info = ErrorInfo(code="bad_result", message=f"{event.call} ended without an answer")
+        return msgspec.structs.replace(event, output=NO_JSON, error=event.error or info)
     try:
         if event.output and kind == "prepare":
             _prepared(event.output)

@@ -33,7 +33,9 @@ class StateCache:
         elif upto and state.last_seq >= upto:
             self._states.move_to_end(run)
             return state
-        state.fold(await self.log.read(run, after=state.last_seq))
+        news = await self.log.read(run, after=state.last_seq)
+        # somebody else may have folded some of it meanwhile
+        state.fold(event for event in news if event.sequence > state.last_seq)
         self._keep(state)
         return state
 

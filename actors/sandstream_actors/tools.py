@@ -146,7 +146,12 @@ class ToolHost:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
-            return None
+            if task.cancelling():
+                return None
+            # nobody cancelled it: the user's code raised this by itself, and the run waits
+            message = "the call cancelled itself"
+            error = ErrorInfo(code="tool_error", message=message)
+            return CallFinished(call=call.call, kind=call.kind, turn=call.turn, error=error)
         crashpoint("tools.after_invoke")
         if isinstance(outcome, CallFinished):
             if outcome.error is not None and not outcome.output:
@@ -159,7 +164,9 @@ class ToolHost:
         self, run: RunId, call: CallRequested, outcome: Message, delivery: Delivery
     ) -> None:
         subject = self._bus.subjects.result(run, call.reply_pool)
-        msg_id = f"{run}:{call.call}:result:{call.reply_pool}"
+        # one per request: after a move the call is asked for again, and an earlier result, which
+        # does not count then, must not pass for this one
+        msg_id = f"{run}:{call.call}:result:{delivery.sequence}"
         headers = caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT))
         try:
             await self._bus.work_log.send(subject, outcome, msg_id=msg_id, headers=headers)

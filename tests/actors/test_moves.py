@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandstream_actors.harness.steps import Ask, AskModel, RearmTimer, Wait, next_step
 from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import ErrorInfo, ModelDeferred, RunEvent, RunMoved
+from sandstream_bus.messages import ErrorInfo, ModelDeferred, RunEvent, RunMoved, TurnRequested
 from sandstream_bus.subjects import RunId
 from support.scripted_log import answer, asks, begin, calls, ends
 
@@ -66,3 +66,23 @@ def test_moving_again_asks_again() -> None:
     step = next_step(state)
     assert isinstance(step, Ask) and step.calls[0].reply_pool == "p3"
     assert state.moves == 2
+
+
+def test_an_old_timer_that_fires_after_the_move_does_not_take_the_turn_away() -> None:
+    error = ErrorInfo(code="model_http", message="slow down")
+    wait = ModelDeferred(turn=1, attempt=1, delay_s=60, waited_s=60, error=error)
+    due = TurnRequested(turn=1, agent="a")
+    state = fold(begin(), wait, MOVE, (due, "s.run.r.turn.main"))
+    assert (next_step(state), state.trigger) == (RearmTimer(), 3)
+    state = fold(begin(), wait, MOVE, (due, "s.run.r.turn.main"), (due, "s.run.r.turn.p2"))
+    assert (next_step(state), state.trigger) == (AskModel(1), 5)
+
+
+def test_a_call_that_is_sent_to_the_old_host_after_the_move_is_asked_of_the_new_one() -> None:
+    late = (asks("t1-0"), "s.run.r.call.h1")
+    state = fold(begin("f"), answer(1, calls("f", "c0")), MOVE, late)
+    assert isinstance(next_step(state), Ask)
+    state = fold(
+        begin("f"), answer(1, calls("f", "c0")), MOVE, late, (asks("t1-0"), "s.run.r.call.h2")
+    )
+    assert next_step(state) == Wait()

@@ -471,6 +471,13 @@ def test_a_preparation_that_fails_ends_the_run() -> None:
     assert failure(after(begin(dynamic=True), asks("t1-prepare", "prepare"), bad)) == BOOM
 
 
+def test_a_hosted_model_without_an_answer_ends_the_run() -> None:
+    start, ask = begin(hosted_model=True), asks("t1-model", "model")
+    told = ends("t1-model", "The result is too large", kind="model", error=BOOM)
+    assert failure(after(start, ask, told)) == BOOM
+    assert failure(after(start, ask, ends("t1-model", "?", kind="model"))).code == "bad_result"
+
+
 def test_a_hosted_model_is_asked_through_the_host() -> None:
     start = begin(hosted_model=True)
     assert asked(after(start)) == ["t1-model"]

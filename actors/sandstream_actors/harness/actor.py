@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from typing import assert_never
 
 from sandstream_bus.bus import Bus
@@ -177,6 +178,9 @@ class Harness:
         subject = subjects.done(state.run) if kind == "done" else subjects.model(state.run)
         headers = caused_by(delivery.sequence, state.traceparent)
         turn, dones = state.turn, state.dones
+        # a new one for each decision: another replica's answer under the same id would be
+        # acknowledged as if it were ours
+        msg_id = f"{state.run}:{name}:{uuid.uuid4().hex}"
         crashpoint("harness.before_done" if kind == "done" else "harness.before_commit")
         while True:
             try:
@@ -185,7 +189,7 @@ class Harness:
                     subject,
                     message,
                     after=state.last_seq,
-                    msg_id=f"{state.run}:{name}",
+                    msg_id=msg_id,
                     headers=headers,
                 )
             except Conflict as conflict:

@@ -1,0 +1,120 @@
+"""Two that work on the same thing: what the log says counts, for both."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from msgspec import Raw
+from sandstream_actors.harness.actor import Harness
+from sandstream_actors.model import ModelAnswer, ModelRequest
+from sandstream_actors.model.client import OnEvent
+from sandstream_actors.run_state import RunState
+from sandstream_actors.state_cache import StateCache
+from sandstream_actors.tools import ToolHost
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, ModelDeferred
+from sandstream_bus.subjects import RunId
+from support.nats_server import NatsServer, open_bus
+from support.runs import call, new_run, started
+from support.scripted_log import RUN, answer, begin, log, says
+from support.waiting import eventually
+
+
+class NoModel:
+    async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
+        raise AssertionError("not asked here")
+
+
+def test_of_two_answers_to_one_turn_both_replicas_go_on_with_the_stored_one(
+    nats_server: NatsServer,
+) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            run = new_run()
+            subject = bus.subjects.start(run, "main")
+            await bus.log.append(run, subject, started(), after=0, msg_id="start")
+            events = await bus.log.read(run)
+            delivery: Any = SimpleNamespace(sequence=events[0].sequence)
+            states = [RunState.of(run, events) for _ in range(2)]
+            for state, words in zip(states, ("first", "second"), strict=True):
+                harness = Harness(bus, NoModel())
+                message = answer(1, says(words))
+                await harness._append(state, "model", message, "t1:model", delivery)
+            texts = [state.answer.text if state.answer else None for state in states]
+            assert texts == ["first", "first"]
+            assert len(await bus.log.read(run)) == 2
+
+    asyncio.run(main())
+
+
+class Host:
+    """User code that answers with how often it was asked; a ``stop`` call cancels itself."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def admit(self, run: RunId, states: StateCache) -> None:
+        return
+
+    async def invoke(self, run: RunId, call: CallRequested, states: StateCache) -> CallFinished:
+        self.asked += 1
+        if call.kind == "stop":
+            raise asyncio.CancelledError
+        output = Raw(b"%d" % self.asked)
+        return CallFinished(call=call.call, kind=call.kind, turn=call.turn, output=output)
+
+
+async def results_of(host: Host, nats_server: NatsServer, *asked: CallRequested) -> list[Any]:
+    """What a tool host writes for these requests of one run."""
+    async with open_bus(nats_server) as bus:
+        tools = ToolHost(bus, host, pool="h")
+        await tools.start()
+        run, s = new_run(), bus.subjects
+        for number, request in enumerate(asked):
+            await bus.log.send(s.call(run, "h"), request, msg_id=f"{number}")
+
+        async def read() -> list[LogEvent]:
+            return await bus.log.read_subject(s.result(run, "main"))
+
+        async def complete() -> bool:
+            return len(await read()) == len(asked)
+
+        await eventually(complete, what="a result for each request")
+        await tools.stop()
+        return [it.event for it in await read()]
+
+
+def test_a_call_that_is_asked_again_after_a_move_gets_a_result_again(
+    nats_server: NatsServer,
+) -> None:
+    """The first result does not count any more; the second must not be taken for a repetition."""
+    results = asyncio.run(results_of(Host(), nats_server, call(0), call(0)))
+    assert sorted(bytes(result.output) for result in results) == [b"1", b"2"]
+
+
+def test_user_code_that_cancels_itself_has_an_outcome(nats_server: NatsServer) -> None:
+    asked = CallRequested(call="t1-stop", kind="stop", turn=1, agent="a", reply_pool="main")
+    (result,) = asyncio.run(results_of(Host(), nats_server, asked))
+    assert result.error is not None
+    assert "cancelled itself" in result.error.message
+
+
+def test_two_that_load_a_state_at_once_fold_each_event_once() -> None:
+    error = ErrorInfo(code="model_http", message="slow down")
+    wait = ModelDeferred(turn=1, attempt=1, delay_s=60, waited_s=60, error=error)
+
+    class SlowLog:
+        async def read(self, run: RunId, *, after: int = 0) -> list[LogEvent]:
+            await asyncio.sleep(0)
+            return [event for event in log(begin(), wait) if event.sequence > after]
+
+    async def main() -> None:
+        slow: Any = SlowLog()
+        states = StateCache(slow)
+        states.begin(RUN, 1, begin(), None)
+        await asyncio.gather(states.load(RUN), states.load(RUN))
+        assert (await states.load(RUN)).usage.requests == 1
+
+    asyncio.run(main())
