@@ -45,7 +45,8 @@ class Process:
         self.pool = f"p-{uuid.uuid4().hex[:16]}"
         self._opened = opened
         self._models = DefaultModels()
-        self._runs: dict[RunId, HostedRun] = {}
+        self._runs: dict[RunId, list[HostedRun]] = {}
+        """Callers of one key may wait for the same run; the last that came hosts it."""
         self._actors: tuple[Harness, ToolHost] | None = None
         self._hosted_models = HostedModels(self._publish_delta)
         self._user_code = UserCode(self._find_run, self._hosted_models.ask)
@@ -92,7 +93,10 @@ class Process:
         try:
             yield
         finally:
-            await self.close()
+            try:
+                await self.close()
+            finally:  # the entry keeps its own loop alive: nobody else would remove it
+                _processes.pop(asyncio.get_running_loop(), None)
 
     async def close(self) -> None:
         """Stop working. What is unfinished stays in the log."""
@@ -108,16 +112,18 @@ class Process:
     # --- the runs of this process --------------------------------------------------------------
 
     def add_run(self, run: RunId, hosted: HostedRun) -> None:
-        self._runs[run] = hosted
+        self._runs.setdefault(run, []).append(hosted)
 
-    def remove_run(self, run: RunId) -> None:
-        self._runs.pop(run, None)
+    def remove_run(self, run: RunId, hosted: HostedRun) -> None:
+        left = [it for it in self._runs.pop(run, ()) if it is not hosted]
+        if left:
+            self._runs[run] = left
 
     async def _find_run(self, run: RunId, states: StateCache) -> HostedRun:
-        hosted = self._runs.get(run)
-        if hosted is None:  # its caller has gone, but may call again with the run's key
+        callers = self._runs.get(run)
+        if not callers:  # its caller has gone, but may call again with the run's key
             raise Retry("no caller hosts this run now", delay_s=1.0, counts=False)
-        return hosted
+        return callers[-1]
 
     async def _publish_delta(self, run: RunId, turn: int, number: int, event: bytes) -> None:
         live = LiveEvent(turn=turn, n=number, event=Raw(event))

@@ -19,7 +19,7 @@ from sandstream_actors.model import preload
 from sandstream_actors.run_state import RunState
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import Stored
-from sandstream_bus.errors import BusUnavailable, StoreFull
+from sandstream_bus.errors import BusError, StoreFull
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunMoved, RunStarted
@@ -53,6 +53,8 @@ OUTAGE_PATIENCE_S = 60.0
 """How long a caller waits for a server that went away in mid-run."""
 FULL_PATIENCE_S = 10.0
 """How long a caller waits for a full store to be freed."""
+LOOK_EVERY_S = 10.0
+"""How often the caller of a keyed run looks whether it is still this process's."""
 
 
 class RunCall:
@@ -89,6 +91,7 @@ class RunCall:
         self._process: Process | None = None
         self._is_elsewhere = False
         """Another process works on the run; we wait with it, and take over if it dies."""
+        self._looked_at = time.monotonic()
 
     # --- the two ways to wait ------------------------------------------------------------------
 
@@ -105,7 +108,7 @@ class RunCall:
             await self._abandon(process)
             raise
         finally:
-            process.remove_run(self.run_id)
+            process.remove_run(self.run_id, self._hosted)
         self._conclude(result, view)
         return result
 
@@ -125,7 +128,7 @@ class RunCall:
                 await self._abandon(process)
                 raise
             finally:
-                process.remove_run(self.run_id)
+                process.remove_run(self.run_id, self._hosted)
             if view.done is None or view.done.status != "cancelled":
                 self._conclude(result, view)
         except BaseException as raised:  # noqa: BLE001  handed to whoever iterates the events
@@ -161,7 +164,7 @@ class RunCall:
                     is_full = isinstance(trouble.error, StoreFull)
                     if lasts_s > (FULL_PATIENCE_S if is_full else OUTAGE_PATIENCE_S):
                         raise trouble.error
-                elif self._is_elsewhere and not task.done():
+                elif self._must_look(time.monotonic()) and not task.done():
                     await self._adopt(process)
             return task.result()
         finally:
@@ -231,9 +234,12 @@ class RunCall:
         """Take the run over if nobody serves it any more. One of many that try succeeds."""
         while True:
             state = RunState.of(self.run_id, await process.bus.log.read(self.run_id))
+            if state.started is None:
+                return
             if state.done is not None or state.host == process.pool:
                 self._is_elsewhere = False
                 return
+            self._is_elsewhere = True
             if not await self._is_orphan(process, state.host):
                 return
             pool = self._pool(process)
@@ -251,6 +257,15 @@ class RunCall:
             crashpoint("runner.after_move")
             self._is_elsewhere = False
             return
+
+    def _must_look(self, now: float) -> bool:
+        """Is it time to see who works on the run? A keyed one may be taken from us, too."""
+        if self._config.run_key is None:
+            return False
+        if not self._is_elsewhere and now < self._looked_at + LOOK_EVERY_S:
+            return False
+        self._looked_at = now
+        return True
 
     async def _is_orphan(self, process: Process, host: str) -> bool:
         """Asked twice: after a restart of the server its clients are away for a moment."""
@@ -307,7 +322,7 @@ class RunCall:
                 msg_id=f"{self.run_id}:cancel:{mode}",
                 budget_s=2.0,
             )
-        except BusUnavailable:
+        except BusError:
             logger.warning("the run could not be cancelled", extra={"run_id": self.run_id})
 
     def _view(self) -> RunView:

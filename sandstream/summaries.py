@@ -51,7 +51,7 @@ def summarize(run: RunId, events: list[LogEvent]) -> RunSummary:
 def summary_of_state(state: RunState) -> RunSummary:
     done = state.done
     if done is not None:
-        return _of_done(state.run, done, state.started)
+        return _of_done(state.run, done, state.started, state.pool if state.started else "")
     return RunSummary(
         run_id=state.run,
         agent=state.agent_name,
@@ -65,7 +65,7 @@ def summary_of_state(state: RunState) -> RunSummary:
     )
 
 
-def _of_done(run: RunId, done: RunDone, started: RunStarted | None) -> RunSummary:
+def _of_done(run: RunId, done: RunDone, started: RunStarted | None, pool: str) -> RunSummary:
     output: Any = None
     if done.output:
         try:
@@ -79,7 +79,7 @@ def _of_done(run: RunId, done: RunDone, started: RunStarted | None) -> RunSummar
         step="",
         turns=done.turns,
         usage=done.usage,
-        pool=started.pool if started else "",
+        pool=pool,
         key=started.key if started else None,
         error=done.error,
         output=output,
@@ -117,7 +117,7 @@ async def list_runs(bus: Bus, *, limit: int) -> list[RunSummary]:
         done = ended.get(run)
         if done is not None and isinstance(done.event, RunDone):
             started = first.event if isinstance(first.event, RunStarted) else None
-            summary = _of_done(run, done.event, started)
+            summary = _of_done(run, done.event, started, started.pool if started else "")
             summary.started_at = first.stored.time
             summary.ended_at = done.stored.time
             summary.last_sequence = done.sequence

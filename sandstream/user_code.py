@@ -100,10 +100,11 @@ class UserCode:
         self, run: RunId, call: CallRequested, states: StateCache
     ) -> CallFinished | ModelAnswered:
         hosted = await self._find_run(run, states)
+        # outside of the try: that the log cannot be read now is no outcome of the user's code
+        state = None if call.kind == "tool" else await states.load(run)
         try:
-            if call.kind == "tool":
+            if state is None:
                 return await _call_tool(hosted, call, run, states)
-            state = await states.load(run)
             if call.kind == "model":
                 hosted.context.usage = usage_of(call.usage)
                 if state.prepared is None:

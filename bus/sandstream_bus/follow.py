@@ -90,9 +90,14 @@ class Follower:
         subject = self._subjects.done(run)
         listening = self._subscribed(self._subjects.live("done", run), settle=begin is None)
         async with listening as inbox:
+            ended: RunDone | None = None
             for known in await begin() if begin else ():
                 if isinstance(known.event, RunDone):
-                    return known.event
+                    ended = known.event
+                elif isinstance(known.event, RunReopened):
+                    ended = None
+            if ended is not None:
+                return ended
             is_known = begin is not None
             while True:
                 found = None if is_known else await self._log.last(subject)

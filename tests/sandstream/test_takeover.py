@@ -9,8 +9,21 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+from sandstream_bus.errors import BusUnavailable
+from sandstream_bus.messages import CallRequested, RunDone, RunMoved, RunReopened, TokenUsage
+from sandstream_bus.subjects import RunId
+from support.nats_server import NatsServer, open_bus
+from support.runs import new_run, started
+from support.scripted_log import RUN, begin, log
+
+from sandstream import Agent, RunConfig, RunContextWrapper, Runner, function_tool, run_call
+from sandstream.process import Process, _processes
+from sandstream.summaries import summarize
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
+from sandstream.user_code import HostedRun, UserCode
 
 SCRIPT = '''
 import asyncio, os, sys
@@ -156,3 +169,126 @@ def test_a_finished_run_is_returned_at_once(tmp_path: Path) -> None:
         assert len(scripts.wait_for_lines(2)) == 2
 
     run_with(tmp_path, play)
+
+
+# --- within one process ---------------------------------------------------------------------------
+
+
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Callable[[], Any]) -> None:
+    """Run a program in this process against a model that calls ``slow`` and then ends."""
+    monkeypatch.setenv("SANDSTREAM_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("NATS_URL", raising=False)
+
+    async def main() -> None:
+        async with ScriptedModel([tool_call("slow", {}), text("finished")]) as model:
+            monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+            async with asyncio.timeout(30):
+                await program()
+
+    asyncio.run(main())
+    assert not [loop for loop in _processes if loop.is_closed()]
+
+
+class SlowAgent:
+    """An agent whose tool waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.go = asyncio.Event()
+
+        @function_tool
+        async def slow() -> str:
+            """Wait."""
+            self.entered.set()
+            await self.go.wait()
+            return "ok"
+
+        self.agent: Agent[Any] = Agent(name="slow", tools=[slow], model="m")
+
+    def run(self) -> asyncio.Task[Any]:
+        config = RunConfig(run_key="k")
+        return asyncio.ensure_future(Runner.run(self.agent, "work", run_config=config))
+
+
+def test_a_caller_that_leaves_takes_nothing_from_another_of_the_same_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def program() -> None:
+        process = await Process.of_this_loop()
+        slow = SlowAgent()
+        callers = [slow.run(), slow.run()]
+        await slow.entered.wait()
+        callers[1].cancel()
+        await asyncio.wait({callers[1]})
+        assert await process._find_run(RunId("k"), None) is not None  # type: ignore[arg-type]
+        slow.go.set()
+        assert (await callers[0]).final_output == "finished"
+
+    play(tmp_path, monkeypatch, program)
+
+
+def test_a_run_that_was_taken_away_by_one_that_died_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_call, "LOOK_EVERY_S", 0.5)
+
+    async def program() -> None:
+        bus = (await Process.of_this_loop()).bus
+        slow = SlowAgent()
+        caller = slow.run()
+        await slow.entered.wait()
+        run = RunId("k")
+        await bus.log.append(
+            run,
+            bus.subjects.turn(run, "gone"),
+            RunMoved(pool="gone", host="gone"),
+            after=await bus.log.last_sequence(run),
+            msg_id="move",
+        )
+        slow.go.set()
+        assert (await caller).final_output == "finished"
+
+    play(tmp_path, monkeypatch, program)
+
+
+def test_a_reopened_run_is_not_over_for_a_caller_that_comes_then(nats_server: NatsServer) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            run, s = new_run(), bus.subjects
+            end = RunDone(status="failed", agent="a", turns=0, usage=TokenUsage())
+            await bus.log.send(s.start(run, "p"), started(), msg_id="1")
+            await bus.log.send(s.done(run), end, msg_id="2")
+            await bus.log.send(s.turn(run, "p"), RunReopened(reason="again"), msg_id="3")
+
+            async def known() -> Any:
+                return await bus.log.read(run)
+
+            waiting = asyncio.ensure_future(bus.follow.done(run, begin=known))
+            await asyncio.wait({waiting}, timeout=0.3)
+            assert not waiting.done()
+            real = RunDone(status="completed", agent="a", turns=1, usage=TokenUsage())
+            await bus.log.send(s.done(run), real, msg_id="4")
+            async with asyncio.timeout(5):
+                assert (await waiting).status == "completed"
+
+    asyncio.run(main())
+
+
+def test_the_summary_of_an_ended_run_names_the_pool_that_it_moved_to() -> None:
+    """Where a re-driven message reopens the run."""
+    end = RunDone(status="failed", agent="a", turns=0, usage=TokenUsage())
+    assert summarize(RUN, log(begin(), RunMoved(pool="p2", host="h2"), end)).pool == "p2"
+
+
+def test_a_log_that_cannot_be_read_now_is_no_outcome_of_a_call() -> None:
+    class Unreadable:
+        async def load(self, run: RunId) -> None:
+            raise BusUnavailable("the log cannot be read")
+
+    async def find(run: RunId, states: Any) -> HostedRun:
+        return HostedRun({}, RunContextWrapper(context=None), RunConfig())
+
+    call = CallRequested(call="t1-prepare", kind="prepare", turn=1, agent="a", reply_pool="p")
+    states: Any = Unreadable()
+    with pytest.raises(BusUnavailable):
+        asyncio.run(UserCode(find, None).invoke(RUN, call, states))  # type: ignore[arg-type]
