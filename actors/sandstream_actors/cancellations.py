@@ -8,11 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.subjects import RunId
 from sandstream_bus.subscription import CoreMessage
 
 _REMEMBERED = 1000
+
+
+class _Mode(msgspec.Struct):
+    mode: str = ""
+
+
+_decode = msgspec.json.Decoder(_Mode).decode
 
 
 class Cancellations:
@@ -51,10 +59,20 @@ class Cancellations:
             task.cancel()
 
     def _on_request(self, message: CoreMessage) -> None:
-        if b'"after_turn"' in message.data:
+        self.take(self._bus.subjects.parse_run(message.subject).run, message.data)
+
+    def take(self, run: RunId, request: bytes) -> None:
+        """A cancel request, however it came. One for later stops nothing now."""
+        if _mode(request) == "after_turn":
             return
-        run = self._bus.subjects.parse_run(message.subject).run
         self._lately[run] = None
         while len(self._lately) > _REMEMBERED:
             self._lately.popitem(last=False)
         self.stop_run(run)
+
+
+def _mode(request: bytes) -> str:
+    try:
+        return _decode(request).mode
+    except msgspec.DecodeError:
+        return ""

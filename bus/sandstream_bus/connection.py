@@ -51,6 +51,7 @@ ACK_TIMEOUT_S = 2.0
 REFUSED_PATIENCE_S = 2.0
 """How long a first connection waits for a server that is not there yet."""
 PUBLISH_BUDGET_S = 30.0
+_CREDENTIALS = re.compile(r"(?<=://)[^/]*@|^[^/]*@")
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 
@@ -113,7 +114,8 @@ class Connection:
 
     @property
     def url(self) -> str:
-        return self._options.servers[0]
+        """Where the server is, for messages and logs: without the credentials that it may carry."""
+        return _CREDENTIALS.sub("", self._options.servers[0])
 
     @property
     def trouble(self) -> Trouble | None:

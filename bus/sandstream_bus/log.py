@@ -85,7 +85,7 @@ class RunLog:
                 budget_s=self._budget_s,
             )
         except WrongSequence:
-            news = await self.read(run, after=after)
+            news = await self._read_news(run, after)
             for event in news:
                 if event.stored.msg_id == msg_id:
                     return event.sequence
@@ -119,6 +119,17 @@ class RunLog:
             first = await self.last(subject)
             return first.sequence if first and first.stored.msg_id == msg_id else None
         return ack.seq
+
+    async def _read_news(self, run: RunId, after: int) -> list[LogEvent]:
+        """What made a decision fail. Whoever must not lose what it holds waits for it."""
+        while True:
+            try:
+                return await self.read(run, after=after)
+            except BusUnavailable as error:
+                if self._budget_s is not None:
+                    raise
+                self._connection.report_trouble(error)
+                await asyncio.sleep(0.5)
 
     async def _encode(self, message: Message) -> bytes:
         """Big messages are stored as objects on the way: as insistently as the rest."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -35,6 +36,7 @@ from sandstream_bus.topology import ConsumerSpec
 logger = logging.getLogger(__name__)
 
 MAX_DELIVERIES = 10
+_KEPT_ERRORS = 1000
 
 _KINDS: dict[type[Any], tuple[str, ...]] = {
     RunStarted: ("start.*",),
@@ -69,7 +71,7 @@ class Worker:
         self._handle = handle
         self._max_deliveries = max_deliveries
         self._on_parked = on_parked
-        self._errors: dict[int, str] = {}
+        self._errors: OrderedDict[int, str] = OrderedDict()
         self.loop = PullLoop(
             bus.connection, bus.topology, spec, self._on_delivery, max_in_flight=max_in_flight
         )
@@ -90,17 +92,23 @@ class Worker:
         try:
             await self._handle_patiently(delivery)
         except Retry as retry:
-            self._errors[delivery.sequence] = str(retry)
+            self._remember(delivery, str(retry))
             await self.loop.nak(delivery, retry.delay_s)
         except MessageError as error:
             await self._park(delivery, f"{error.code}: {error}")
         except Exception as error:
             logger.exception("handling failed", extra={"subject": delivery.subject})
-            self._errors[delivery.sequence] = f"{type(error).__name__}: {error}"
+            self._remember(delivery, f"{type(error).__name__}: {error}")
             await self.loop.nak(delivery, min(0.1 * 2**delivery.deliveries, 30.0))
         else:
             self._errors.pop(delivery.sequence, None)
             await self.loop.ack(delivery)
+
+    def _remember(self, delivery: Delivery, error: str) -> None:
+        """For the reason of a parking. Bounded: another replica may get the message next."""
+        self._errors[delivery.sequence] = error
+        while len(self._errors) > _KEPT_ERRORS:
+            self._errors.popitem(last=False)
 
     async def _handle_patiently(self, delivery: Delivery) -> None:
         """A wait that does not count is spent here: the server counts every delivery.

@@ -6,7 +6,9 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from msgspec import Raw
+from sandstream_actors.cancellations import Cancellations
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import ModelAnswer, ModelRequest
 from sandstream_actors.model.client import OnEvent
@@ -14,7 +16,13 @@ from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
 from sandstream_actors.tools import ToolHost
 from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, ModelDeferred
+from sandstream_bus.messages import (
+    CallFinished,
+    CallRequested,
+    CancelRequested,
+    ErrorInfo,
+    ModelDeferred,
+)
 from sandstream_bus.subjects import RunId
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, new_run, started
@@ -116,5 +124,37 @@ def test_two_that_load_a_state_at_once_fold_each_event_once() -> None:
         states.begin(RUN, 1, begin(), None)
         await asyncio.gather(states.load(RUN), states.load(RUN))
         assert (await states.load(RUN)).usage.requests == 1
+
+    asyncio.run(main())
+
+
+def test_a_cancel_whose_live_copy_got_lost_still_stops_the_model_call(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cancellations, "_on_request", lambda *_: None)
+    asked = asyncio.Event()
+
+    class Endless:
+        async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
+            asked.set()
+            return await asyncio.Future()
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            mine, other = Harness(bus, Endless()), Harness(bus, Endless(), pool="other")
+            await mine.start()
+            await other.start()
+            run, s = new_run(), bus.subjects
+            await bus.log.append(run, s.start(run, "main"), started(), after=0, msg_id="start")
+            await asked.wait()
+            later = CancelRequested(mode="after_turn")
+            await bus.log.send(s.cancel(run), later, msg_id="later")
+            now = CancelRequested(mode="immediate", reason="after_turn")
+            await bus.log.send(s.cancel(run), now, msg_id="now")
+            async with asyncio.timeout(5):
+                assert (await bus.follow.done(run)).status == "cancelled"
+            await mine.stop()
+            await other.stop()
+            assert not other._states._states
 
     asyncio.run(main())

@@ -432,3 +432,15 @@ def test_reconnect_callbacks_run_and_can_be_taken_back(nats_server: NatsServer) 
             assert "note" not in calls
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("server", "shown"),
+    [
+        ("nats://me:s3cret@127.0.0.1:1", "nats://127.0.0.1:1"),
+        ("s3cret@127.0.0.1:1", "127.0.0.1:1"),
+        ("nats://127.0.0.1:1", "nats://127.0.0.1:1"),
+    ],
+)
+def test_credentials_of_the_url_are_not_shown(server: str, shown: str) -> None:
+    assert Connection(ConnectOptions(servers=[server]), None).url == shown

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 from sandstream_bus.direct import direct_get_many
-from sandstream_bus.errors import WrongSequence
+from sandstream_bus.errors import BusUnavailable, WrongSequence
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import AgentRegistered
 from sandstream_bus.publishing import Expect
@@ -230,5 +231,28 @@ def test_any_number_of_agents_is_listed(nats_server: NatsServer) -> None:
                 )
             )
             assert await bus.agents.names() == sorted(names)
+
+    asyncio.run(main())
+
+
+def test_a_decision_in_hand_outlives_a_log_that_cannot_be_read(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An actor holds an answer that cost money: it waits until it knows what made it fail."""
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            run, s = new_run(), bus.subjects
+            await bus.log.append(run, s.start(run, "p"), started(), after=0, msg_id="1")
+            read, failures = bus.work_log.read, [BusUnavailable("no answer")]
+
+            async def flaky(*args: Any, **options: Any) -> Any:
+                if failures:
+                    raise failures.pop()
+                return await read(*args, **options)
+
+            monkeypatch.setattr(bus.work_log, "read", flaky)
+            with pytest.raises(Conflict):
+                await bus.work_log.append(run, s.done(run), done(), after=0, msg_id="2")
 
     asyncio.run(main())

@@ -101,6 +101,8 @@ class Harness:
             await self._tasks.take(delivery)
             return
         where = self._bus.subjects.parse_run(delivery.subject)
+        if where.kind == "cancel":  # the live copy may have been lost, and a model call may be long
+            self._cancellations.take(where.run, delivery.data)
         async with self._states.exclusive(where.run):
             try:
                 await self._advance(where.run, delivery)
@@ -134,6 +136,7 @@ class Harness:
                     return
                 case _:
                     assert_never(step)
+        self._states.drop(run)  # another pool's run: a cancel goes to all pools
 
     async def _state(self, run: RunId, delivery: Delivery) -> RunState:
         is_start = self._bus.subjects.parse_run(delivery.subject).kind == "start"
