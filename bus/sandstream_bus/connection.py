@@ -15,7 +15,7 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import nats
@@ -38,6 +38,7 @@ from sandstream_bus.errors import (
     PermissionDenied,
     StoreFull,
 )
+from sandstream_bus.faults import Trouble, is_hopeless, is_refusal
 from sandstream_bus.nats_client import MendedClient
 from sandstream_bus.publishing import Expect, PubAck, decode_ack, header_bytes, publish_error
 from sandstream_bus.subscription import MessageHandler, Subscription
@@ -48,19 +49,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ACK_TIMEOUT_S = 2.0
-REFUSED_PATIENCE_S = 2.0
-"""How long a first connection waits for a server that is not there yet."""
 PUBLISH_BUDGET_S = 30.0
 _CREDENTIALS = re.compile(r"(?<=://)[^/]*@|^[^/]*@")
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
-
-
-class Trouble(NamedTuple):
-    """A fault outside that this process waits out."""
-
-    error: BusError
-    since: float
-    """By the monotonic clock."""
 
 
 class Connection:
@@ -358,7 +349,7 @@ class Connection:
         async def on_error(error: Exception) -> None:
             said.append(error)
             await self._on_error(error)
-            if connecting and _is_hopeless(error, time.monotonic() - began):
+            if connecting and is_hopeless(error, time.monotonic() - began):
                 raise error  # nats-py would try for ever; once it is connected nothing may raise
 
         def if_current(callback: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
@@ -386,7 +377,7 @@ class Connection:
         except (OSError, TimeoutError, nats.errors.Error) as error:
             with contextlib.suppress(Exception):  # half-open client; only its sockets matter
                 await client.close()
-            reason = next(filter(_is_refusal, [error, *said]), said[-1] if said else error)
+            reason = next(filter(is_refusal, [error, *said]), said[-1] if said else error)
             raise BusUnavailable(
                 f"cannot connect to NATS at {self.url}: {type(reason).__name__}: {reason}. "
                 "Start the server, or check NATS_URL and the credentials (see `sandstream doctor`)."
@@ -491,19 +482,6 @@ class Connection:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _is_refusal(error: Exception) -> bool:
-    text = str(error).lower()
-    return "authorization" in text or "authentication" in text
-
-
-def _is_hopeless(error: Exception, after_s: float) -> bool:
-    """Is it in vain to try to connect once more?"""
-    if _is_refusal(error):
-        return True
-    refused = isinstance(error, OSError) and not isinstance(error, TimeoutError)
-    return refused and after_s > REFUSED_PATIENCE_S
 
 
 async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:

@@ -108,9 +108,10 @@ def test_what_came_while_it_was_away_is_handled(nats_server: NatsServer) -> None
             await asyncio.to_thread(nats_server.restart)
             second = webhook()
             await second.start(bus)
-            await until(lambda: len(got) == 6)
+            # a killed server forgets the acknowledgements of its last moments: at least once
+            await until(lambda: set(got) == set(runs))
             await second.stop()
-            assert sorted(got) == sorted(runs)
+            assert set(got[3:]) >= set(runs[3:])
 
     asyncio.run(main())
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from sandstream_bus import connection as connection_module
+from sandstream_bus import faults
 from sandstream_bus.bus import Bus
 from sandstream_bus.connect_options import ConnectOptions
 from sandstream_bus.connection import Connection
@@ -193,7 +194,7 @@ def test_a_failed_open_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_one_client_at_a_time_is_built_however_long_the_server_is_away(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "REFUSED_PATIENCE_S", 0)
+    monkeypatch.setattr(faults, "REFUSED_PATIENCE_S", 0)
 
     async def main() -> None:
         async with open_bus(nats_server) as bus:

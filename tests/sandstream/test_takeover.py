@@ -17,10 +17,11 @@ from sandstream_bus.messages import CallRequested, RunDone, RunMoved, RunReopene
 from sandstream_bus.subjects import RunId
 from support.nats_server import NatsServer, open_bus
 from support.runs import new_run, started
-from support.scripted_log import RUN, begin, log
+from support.scripted_log import RUN, answer, begin, log, says
 
 from sandstream import Agent, RunConfig, RunContextWrapper, Runner, function_tool, run_call
 from sandstream.process import Process, _processes
+from sandstream.run_view import RunView
 from sandstream.summaries import summarize
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
 from sandstream.user_code import HostedRun, UserCode
@@ -292,3 +293,13 @@ def test_a_log_that_cannot_be_read_now_is_no_outcome_of_a_call() -> None:
     states: Any = Unreadable()
     with pytest.raises(BusUnavailable):
         asyncio.run(UserCode(find, None).invoke(RUN, call, states))  # type: ignore[arg-type]
+
+
+def test_the_caller_sees_the_answers_that_count() -> None:
+    """A process that lost its run may still answer; the harness and the result agree on it."""
+    view = RunView({"a": Agent(name="a")}, {})
+    view.feed(begin())
+    view.feed(RunMoved(pool="p2", host="h2"), "s.run.r.turn.p2")
+    view.feed(answer(1, says("of the old one")), "s.run.r.result.main")
+    view.feed(answer(1, says("of the new one")), "s.run.r.result.p2")
+    assert view.last_text == "of the new one"
