@@ -103,7 +103,7 @@ class RunCall:
             await self._patiently(process, work)
             view = self._view()
             for event in await process.bus.log.read(self.run_id):
-                view.feed(event.event)
+                view.feed(event.event, event.subject)
         except asyncio.CancelledError:
             await self._abandon(process)
             raise
@@ -144,7 +144,7 @@ class RunCall:
                 result.current_turn = max(result.current_turn, event.turn)
                 result.put(RawResponsesStreamEvent(bytes(event.event)))
             elif isinstance(event, LogEvent):
-                new_events = view.feed(event.event)
+                new_events = view.feed(event.event, event.subject)
                 result.take(view)
                 for new_event in new_events:
                     result.put(new_event)

@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 from sandstream_actors.output_items import ToolCall, assistant_message, read_answer
+from sandstream_actors.run_state import is_for_another
 from sandstream_bus.messages import (
     CallFinished,
     CallRequested,
     ModelAnswered,
     RunDone,
     RunEvent,
+    RunMoved,
     RunStarted,
     StopDecision,
     TokenUsage,
@@ -78,10 +80,16 @@ class RunView:
         self.turn = 0
         self.agent: Agent[Any] | None = None
         self.done: RunDone | None = None
+        self._moved: RunMoved | None = None
 
-    def feed(self, event: RunEvent) -> list[StreamEvent]:
+    def feed(self, event: RunEvent, subject: str = "") -> list[StreamEvent]:
         """Take in the next event of the log; the stream events that follow from it."""
+        if self._moved is not None and is_for_another(subject, event, self._moved):
+            return []  # the harness does not count it either
         match event:
+            case RunMoved():
+                self._moved = event
+                return []
             case RunStarted():
                 self.input = [msgspec.json.decode(item) for item in event.input]
                 return self._became(event.graph.start)

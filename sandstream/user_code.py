@@ -336,7 +336,7 @@ async def _ask_handler(
     handler: Any = hosted.error_handlers.get(kind)
     view = RunView(hosted.agents, hosted.values)
     for event in await states.log.read(state.run):
-        view.feed(event.event)
+        view.feed(event.event, event.subject)
     history = view.input + [item.to_input_item() for item in view.items]
     data = RunErrorData(
         input=view.input,

@@ -140,7 +140,7 @@ class RunState:
     def apply(self, sequence: int, event: RunEvent, subject: str = "") -> None:
         """Take in the next event of the log. Events must come in order and without a gap."""
         self.last_seq = sequence
-        if self.moved is not None and _is_for_another(subject, event, self.moved):
+        if self.moved is not None and is_for_another(subject, event, self.moved):
             return  # of or for a process that the run was taken from: it is asked anew
         match event:
             case RunStarted():
@@ -246,7 +246,7 @@ class RunState:
                 self.items.append(call_output_item(call.call_id, output))
 
 
-def _is_for_another(subject: str, event: RunEvent, moved: RunMoved) -> bool:
+def is_for_another(subject: str, event: RunEvent, moved: RunMoved) -> bool:
     """Does it address the process that the run was taken from? Nobody there will act on it."""
     if ".result." in subject:
         return not subject.endswith(f".result.{moved.pool}")
