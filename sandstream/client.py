@@ -191,13 +191,19 @@ class Client:
         return await self.bus.parking.list()
 
     async def redrive(self, entry_id: str) -> int:
-        """Publish a parked message again; its run, if it ended because of it, goes on."""
+        """Have a parked message handled after all: its run, if it ended because of it, goes on.
+
+        A run that goes on asks for all that it misses, so only other messages are published again.
+        """
         entry = await self.bus.parking.get(entry_id)
         if entry is None:
             raise UserError(f"nothing is parked under {entry_id!r}; `sandstream parked` lists all")
         if ".run." in entry.parked.subject:
             run = self.bus.subjects.parse_run(entry.parked.subject).run
-            await self._reopen(run, f"re-driven: {entry.parked.reason}")
+            reopened = await self._reopen(run, f"re-driven: {entry.parked.reason}")
+            if reopened is not None:
+                await self.bus.parking.drop(entry)
+                return reopened
         return await self.bus.parking.redrive(entry)
 
     async def drop_parked(self, entry_id: str) -> None:
@@ -207,12 +213,12 @@ class Client:
             raise UserError(f"nothing is parked under {entry_id!r}; `sandstream parked` lists all")
         await self.bus.parking.drop(entry)
 
-    async def _reopen(self, run: RunId, reason: str) -> None:
+    async def _reopen(self, run: RunId, reason: str) -> int | None:
         events = await self.bus.log.read(run)
         summary = summarize(run, events)
         if summary.error is None or summary.error.code != "parked":
-            return
-        await self.bus.log.append(
+            return None
+        return await self.bus.log.append(
             run,
             self.bus.subjects.turn(run, summary.pool),
             RunReopened(reason=reason),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -51,6 +51,7 @@ class Process:
         self._hosted_models = HostedModels(self._publish_delta)
         self._user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._lifetime: AsyncIterator[None] | None = None
+        self._background: set[asyncio.Future[None]] = set()
         self._closed = False
 
     @classmethod
@@ -108,6 +109,12 @@ class Process:
         await self._models.aclose()
         await self._hosted_models.aclose()
         await self._opened.close()
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that nobody waits for; it ends with the process."""
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     # --- the runs of this process --------------------------------------------------------------
 

@@ -163,6 +163,10 @@ class RunCall:
                     lasts_s = time.monotonic() - trouble.since
                     is_full = isinstance(trouble.error, StoreFull)
                     if lasts_s > (FULL_PATIENCE_S if is_full else OUTAGE_PATIENCE_S):
+                        if self._config.run_key is None:  # nobody else will ever want it
+                            process.in_background(
+                                self._cancel("immediate", "its caller gave up", None)
+                            )
                         raise trouble.error
                 elif self._must_look(time.monotonic()) and not task.done():
                     await self._adopt(process)
@@ -310,7 +314,7 @@ class RunCall:
         if self._config.run_key is None:
             await self._cancel("immediate", "its caller was cancelled")
 
-    async def _cancel(self, mode: Any, reason: str = "") -> None:
+    async def _cancel(self, mode: Any, reason: str = "", budget_s: float | None = 2.0) -> None:
         process = self._process
         if process is None:
             return
@@ -320,7 +324,7 @@ class RunCall:
                 process.bus.subjects.cancel(self.run_id),
                 await process.bus.codec.encode(message),
                 msg_id=f"{self.run_id}:cancel:{mode}",
-                budget_s=2.0,
+                budget_s=budget_s,
             )
         except BusError:
             logger.warning("the run could not be cancelled", extra={"run_id": self.run_id})

@@ -81,6 +81,7 @@ class RunState:
         """The model's call ids so far, with what was called."""
         self.moved: RunMoved | None = None
         self.moves = 0
+        self.reopens = 0
         self.cancel: CancelRequested | None = None
         self.done: RunDone | None = None
         self.dones = 0
@@ -152,11 +153,13 @@ class RunState:
                     self.trigger = sequence
             case RunReopened():
                 self.done = None
+                self.reopens += 1
+                self._ask_again()
                 self.trigger = sequence
             case RunMoved():
                 self.moved = event
                 self.moves += 1
-                self.asked = {call: it for call, it in self.asked.items() if call in self.results}
+                self._ask_again()
                 self.trigger = sequence
             case ModelAnswered():
                 self._answered(sequence, event)
@@ -229,6 +232,10 @@ class RunState:
         calls = self.answer.tool_calls if self.answer else []
         if any(call.id == event.call for call in calls) and not self.open_tool_calls():
             self._close_tool_calls()
+
+    def _ask_again(self) -> None:
+        """Whoever was asked and has not answered may be gone, or have given up: ask anew."""
+        self.asked = {call: it for call, it in self.asked.items() if call in self.results}
 
     def open_tool_calls(self) -> list[ToolCall]:
         """Tool calls of the last answer that have no result yet."""

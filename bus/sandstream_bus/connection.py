@@ -119,7 +119,8 @@ class Connection:
             self._trouble = Trouble(error, time.monotonic())
             logger.warning("work cannot go on", extra={"why": str(error)})
 
-    def _trouble_over(self) -> None:
+    def trouble_over(self) -> None:
+        """Something went through: work goes on."""
         self._trouble = None
 
     # --- publishing ----------------------------------------------------------------------------
@@ -157,7 +158,7 @@ class Connection:
             else:
                 if ack.error is None:
                     crashpoint("bus.after_publish")
-                    self._trouble_over()
+                    self.trouble_over()
                     return ack
                 failure = publish_error(ack.error, subject)
                 if isinstance(failure, StoreFull) and budget_s is None:
@@ -421,7 +422,7 @@ class Connection:
 
     async def _on_reconnected(self) -> None:
         self._connected.set()
-        self._trouble_over()
+        self.trouble_over()
         self._watch_reader()
         self.reconnects += 1
         for callback in tuple(self._on_reconnect):

@@ -171,6 +171,11 @@ class RunLog:
                     raise
         return events
 
+    async def first_subject(self, subject: str) -> str | None:
+        """The subject of the first event that matches, without decoding it."""
+        found = await direct_get_many(self._connection, self._stream, subject, after=0, limit=1)
+        return found[0].subject if found else None
+
     async def last_sequence(self, run: RunId) -> int:
         """The sequence of the run's last event, without decoding any."""
         found = await direct_get_many(

@@ -81,8 +81,8 @@ class Worker:
         await self.loop.start()
 
     async def stop(self, grace_s: float = 10.0) -> None:
-        await self._announced.close()
         await self.loop.stop(grace_s)
+        await self._announced.close()
 
     async def _on_delivery(self, delivery: Delivery) -> None:
         if delivery.deliveries > self._max_deliveries:
@@ -115,9 +115,10 @@ class Worker:
 
         A fault of the bus is such a wait: it says nothing about the message.
         """
+        in_trouble = False
         while True:
             try:
-                return await self._handle(delivery)
+                await self._handle(delivery)
             except Retry as retry:
                 if retry.counts:
                     raise
@@ -126,7 +127,12 @@ class Worker:
                 if not error.retryable:
                     raise
                 self._bus.connection.report_trouble(error)
+                in_trouble = True
                 delay_s = 1.0
+            else:
+                if in_trouble:
+                    self._bus.connection.trouble_over()
+                return
             self.loop.hold(delivery)
             await asyncio.sleep(delay_s)
             delivery.held = False

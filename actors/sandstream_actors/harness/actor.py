@@ -15,7 +15,7 @@ from typing import assert_never
 from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import MessageError, ObjectMissing
+from sandstream_bus.errors import MessageError, ObjectMissing, PayloadTooLarge
 from sandstream_bus.headers import EXPECTED_SEQUENCE, TRACEPARENT, caused_by
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import (
@@ -165,7 +165,12 @@ class Harness:
             return
         match outcome:
             case ModelAnswered():
-                await self._append(state, "model", outcome, f"t{turn}:model", delivery)
+                try:
+                    await self._append(state, "model", outcome, f"t{turn}:model", delivery)
+                except PayloadTooLarge as error:
+                    too_large = ErrorInfo(code="model_behavior", message=f"The answer: {error}")
+                    done = failed(state, too_large).done
+                    await self._append(state, "done", done, f"done{state.dones}", delivery)
             case ModelDeferred():
                 msg_id = f"t{turn}:wait{outcome.attempt}"
                 await self._append(state, "model", outcome, msg_id, delivery)
@@ -221,7 +226,7 @@ class Harness:
                 self._bus.work_log.send(
                     subject,
                     call,
-                    msg_id=f"{state.run}:{call.call}{_move(state)}",
+                    msg_id=f"{state.run}:{call.call}{_again(state)}",
                     headers=headers,
                 )
                 for call in calls
@@ -239,7 +244,7 @@ class Harness:
             self._bus.subjects.turn(state.run, self.pool),
             TurnRequested(turn=deferred.turn, agent=state.agent_name),
             delay_s=deferred.delay_s,
-            msg_id=f"{state.run}:t{deferred.turn}:timer{deferred.attempt}{_move(state)}",
+            msg_id=f"{state.run}:t{deferred.turn}:timer{deferred.attempt}{_again(state)}",
             headers=caused_by(delivery.sequence, state.traceparent),
         )
         crashpoint("harness.after_timer")
@@ -251,13 +256,19 @@ class Harness:
         if delivery.subject.startswith(f"{self._bus.subjects.prefix}.task."):
             await self._tasks.refuse(delivery, ErrorInfo(code="parked", message=reason))
             return
-        run = self._bus.subjects.parse_run(delivery.subject).run
-        await end_parked_run(self._bus, run, reason)
+        where = self._bus.subjects.parse_run(delivery.subject)
+        if where.kind != "cancel" or await self._is_ours(where.run):
+            await end_parked_run(self._bus, where.run, reason)
+
+    async def _is_ours(self, run: RunId) -> bool:
+        """Every pool gets every cancel. Asked of the subject, as the log may be unreadable here."""
+        start = await self._bus.log.first_subject(self._bus.subjects.start(run, "*"))
+        return start is None or start == self._bus.subjects.start(run, self.pool)
 
 
-def _move(state: RunState) -> str:
-    """Part of message ids: what is asked again after a move is not the same message."""
-    return f":m{state.moves}" if state.moves else ""
+def _again(state: RunState) -> str:
+    """Part of message ids: what is asked again after a move or a reopening is another message."""
+    return f":m{state.moves}r{state.reopens}" if state.moves or state.reopens else ""
 
 
 async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
@@ -270,7 +281,7 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
             state = RunState(run)
             state.last_seq = await bus.log.last_sequence(run)
             ended = await bus.log.last(bus.subjects.done(run))
-            if ended is not None and ended.sequence == state.last_seq:
+            if ended is not None:
                 return
         if state.done is not None:
             return

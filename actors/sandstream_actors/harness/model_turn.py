@@ -49,7 +49,8 @@ async def take_turn(
             if error.kind != "rate_limited" or waited_s >= PATIENCE_S:
                 return error_info(error, timeout_s=request.settings.get("timeout"))
             attempt += 1
-            delay_s = error.retry_after_s or min(0.5 * 2**attempt, 60.0)
+            wanted_s = error.retry_after_s or min(0.5 * 2**attempt, 60.0)
+            delay_s = min(wanted_s, PATIENCE_S - waited_s)
             waited_s += delay_s
             if delay_s > SHORT_WAIT_S:
                 return ModelDeferred(
