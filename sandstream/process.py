@@ -56,9 +56,14 @@ class Process:
 
     @classmethod
     async def open(cls, settings: Settings) -> Process:
-        self = cls(await open_bus(settings, name="sandstream-runner"), settings)
-        state = await self.bus.topology.stream_state(self.bus.connection, self.bus.topology.log)
-        await self._start_actors(state["last_seq"] + 1)
+        opened = await open_bus(settings, name="sandstream-runner")
+        try:
+            self = cls(opened, settings)
+            state = await self.bus.topology.stream_state(self.bus.connection, self.bus.topology.log)
+            await self._start_actors(state["last_seq"] + 1)
+        except BaseException:
+            await opened.close()
+            raise
         return self
 
     async def _start_actors(self, start_sequence: int) -> None:
@@ -84,7 +89,11 @@ class Process:
 
     @classmethod
     async def _open_for_loop(cls) -> Process:
-        self = await cls.open(Settings.from_env())
+        try:
+            self = await cls.open(Settings.from_env())
+        except BaseException:
+            _processes.pop(asyncio.get_running_loop(), None)
+            raise
         # asyncio.run() closes asynchronous generators last of all: that is when the loop ends.
         self._lifetime = self._until_loop_closes()
         await anext(self._lifetime)
@@ -104,6 +113,8 @@ class Process:
         if self._closed:
             return
         self._closed = True
+        for task in self._background:
+            task.cancel()
         if self._actors is not None:
             await asyncio.gather(*(actor.stop(0.0) for actor in self._actors))
         await self._models.aclose()
