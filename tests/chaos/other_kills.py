@@ -50,7 +50,7 @@ async def kill_parker(fleet: Fleet, cell: Cell) -> Outcome:
         await fleet.replicas["harness"].pop().kill()
     armed = await fleet.replica("harness", crash_at=f"{cell.point}:{cell.count}")
     keys: list[str] = []
-    while armed.is_running and len(keys) < 24:
+    while armed.is_running and len(keys) < 240:
         batch = [f"{cell.slug}-{len(keys) + n}" for n in range(2)]  # two: the replicas take turns
         keys += batch
         if cell.where == "ender":

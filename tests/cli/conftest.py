@@ -46,9 +46,9 @@ def cli(tmp_path: Path, model_url: str) -> Cli:
     return Cli(tmp_path / "home", model_url)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def finished(served: Cli) -> str:
-    """The id of a completed run."""
+    """The id of a run that has just completed: lists of what is going on forget old ones."""
     done = served("submit", "assistant", "How is the weather?", "--wait", "--json")
     assert done.code == 0, done
     run_id: str = done.one["run_id"]
