@@ -19,7 +19,7 @@ from chaos.script_home import ScriptHome
 from sandstream.testing import ScriptedModel
 
 RUNS_AT_ONCE = 3
-MAX_BATCHES = 8
+MAX_BATCHES = 24
 DONE_WITHIN_S = 60.0
 
 RunCell = Callable[[Cell], Awaitable[Outcome]]
