@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 from msgspec import Raw
+from sandstream_actors.harness.deltas import DeltaSink
 from sandstream_actors.model.responses_answer import PRELUDE
 from sandstream_actors.model.vendor_types import plain
 from sandstream_actors.model_request import build_request
 from sandstream_actors.run_state import RunState
+from sandstream_bus.bus import Bus
 from sandstream_bus.messages import CallRequested, ModelAnswered, TokenUsage
 from sandstream_bus.specs import NO_JSON
-from sandstream_bus.subjects import RunId
 
 from sandstream.agent import Agent
 from sandstream.exceptions import ModelBehaviorError, ModelTimeoutError
@@ -43,15 +44,12 @@ _POSITIONAL = (
 )
 """What users' ``stream_response`` has always been called with by position."""
 
-PublishDelta = Callable[[RunId, int, int, bytes], Awaitable[None]]
-"""(run, turn, number, stream event as JSON)"""
-
 
 class HostedModels:
     """Calls model objects; passes their stream events on. Who makes it closes it."""
 
-    def __init__(self, publish_delta: PublishDelta) -> None:
-        self._publish_delta = publish_delta
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
         self._by_name = NamedModels()
 
     async def aclose(self) -> None:
@@ -89,7 +87,7 @@ class HostedModels:
             "prompt": msgspec.json.decode(request.prompt) if request.prompt else None,
         }
         began = time.monotonic()
-        asking = _Asking(self._publish_delta, model, arguments, state.run, call.turn)
+        asking = _Asking(DeltaSink(self._bus, state.run, call.turn), model, arguments)
         ask = asking.stream if request.stream else asking.whole
         failures = 0
         if retry is not None and has_policy:
@@ -129,19 +127,14 @@ class _Asking:
 
     def __init__(
         self,
-        publish_delta: PublishDelta,
+        sink: DeltaSink,
         model: Model,
         arguments: dict[str, Any],
-        run: RunId,
-        turn: int,
     ) -> None:
-        self._publish_delta = publish_delta
+        self._sink = sink
         self._model = model
         self._arguments = arguments
-        self._run = run
-        self._turn = turn
         self._timeout_s: float | None = arguments["model_settings"].timeout
-        self._events = 0
         self.has_shown = False
 
     async def whole(self) -> ModelResponse:
@@ -170,11 +163,11 @@ class _Asking:
         leading = [arguments.pop(name) for name in _POSITIONAL]
         async for event in model.stream_response(*leading, **arguments):
             raw = plain(event)
-            self._events += 1
             self.has_shown = self.has_shown or raw.get("type") not in PRELUDE
-            await self._publish_delta(self._run, self._turn, self._events, msgspec.json.encode(raw))
+            self._sink(msgspec.json.encode(raw))
             if raw.get("type") == "response.completed":
                 final = plain(raw["response"])
+        self._sink.flush()
         if final is None:
             raise ModelBehaviorError(
                 f"{type(model).__name__}.stream_response ended without response.completed"

@@ -14,14 +14,11 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import msgspec
-from msgspec import Raw
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.state_cache import StateCache
 from sandstream_actors.tools import ToolHost
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import Retry
-from sandstream_bus.messages import LiveEvent
 from sandstream_bus.subjects import RunId
 
 from sandstream.connect import OpenBus, open_bus
@@ -48,7 +45,7 @@ class Process:
         self._runs: dict[RunId, list[HostedRun]] = {}
         """Callers of one key may wait for the same run; the last that came hosts it."""
         self._actors: tuple[Harness, ToolHost] | None = None
-        self._hosted_models = HostedModels(self._publish_delta)
+        self._hosted_models = HostedModels(self.bus)
         self._user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._lifetime: AsyncIterator[None] | None = None
         self._background: set[asyncio.Future[None]] = set()
@@ -142,12 +139,6 @@ class Process:
         if not callers:  # its caller has gone, but may call again with the run's key
             raise Retry("no caller hosts this run now", delay_s=1.0, counts=False)
         return callers[-1]
-
-    async def _publish_delta(self, run: RunId, turn: int, number: int, event: bytes) -> None:
-        live = LiveEvent(turn=turn, n=number, event=Raw(event))
-        await self.bus.connection.publish_core(
-            self.bus.subjects.delta(run), msgspec.json.encode(live)
-        )
 
 
 def _is_over(opening: asyncio.Future[Process]) -> bool:

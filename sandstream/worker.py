@@ -12,12 +12,11 @@ from types import ModuleType
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 from sandstream_actors.state_cache import StateCache
 from sandstream_actors.tools import ToolHost
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.messages import AgentRegistered, LiveEvent
+from sandstream_bus.messages import AgentRegistered
 from sandstream_bus.subjects import RunId, token_of
 
 from sandstream.agent import Agent
@@ -85,7 +84,7 @@ class AgentWorker:
         self._config = config or RunConfig()
         self._harness_pool = harness_pool
         self._runs: OrderedDict[RunId, HostedRun] = OrderedDict()
-        self._hosted_models = HostedModels(self._publish_delta)
+        self._hosted_models = HostedModels(bus)
         user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._host = ToolHost(bus, user_code, pool=self.pool, max_in_flight=max_in_flight)
 
@@ -122,9 +121,3 @@ class AgentWorker:
                 self._runs.popitem(last=False)
         self._runs.move_to_end(run)
         return hosted
-
-    async def _publish_delta(self, run: RunId, turn: int, number: int, event: bytes) -> None:
-        live = LiveEvent(turn=turn, n=number, event=Raw(event))
-        await self._bus.connection.publish_core(
-            self._bus.subjects.delta(run), msgspec.json.encode(live)
-        )
