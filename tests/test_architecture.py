@@ -14,12 +14,27 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {
     "sandstream_bus": ROOT / "bus" / "sandstream_bus",
     "sandstream_actors": ROOT / "actors" / "sandstream_actors",
+    "sandstream_providers": ROOT / "providers" / "sandstream_providers",
+    "sandstream_workspaces": ROOT / "workspaces" / "sandstream_workspaces",
     "sandstream": ROOT / "sandstream",
 }
 ARROWS = {
     "sandstream_bus": {"sandstream_bus"},
-    "sandstream_actors": {"sandstream_bus", "sandstream_actors"},
-    "sandstream": {"sandstream_bus", "sandstream_actors", "sandstream"},
+    "sandstream_providers": {"sandstream_providers"},
+    "sandstream_workspaces": {"sandstream_bus", "sandstream_providers", "sandstream_workspaces"},
+    "sandstream_actors": {
+        "sandstream_bus",
+        "sandstream_providers",
+        "sandstream_workspaces",
+        "sandstream_actors",
+    },
+    "sandstream": {
+        "sandstream_bus",
+        "sandstream_providers",
+        "sandstream_workspaces",
+        "sandstream_actors",
+        "sandstream",
+    },
 }
 KEPT_TO = {
     "nats": "sandstream_bus.",
@@ -39,7 +54,17 @@ MAX_LINES_OF_TESTS = 700  # lists of cases, read one at a time
 LONG_FOR_A_REASON: dict[str, str] = {}
 """Files over the limit, each with its reason."""
 
-ROOMS = ["bus", "actors", "sandstream", "sandstream/testing", "tests", "examples", "benchmarks"]
+ROOMS = [
+    "bus",
+    "actors",
+    "providers",
+    "workspaces",
+    "sandstream",
+    "sandstream/testing",
+    "tests",
+    "examples",
+    "benchmarks",
+]
 SCREEN_LINES = 60
 
 

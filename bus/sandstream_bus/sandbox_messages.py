@@ -1,0 +1,496 @@
+"""What crosses the bus about sandboxes: what one is made of, its own log, and operations on it.
+
+A sandbox has a log of its own, ``<p>.sandbox.<sandbox>.state``: intent, ready, checkpoints, end.
+An operation from a run is a ``call.requested`` on the run's log; one from a session object is a
+:class:`SandboxRequest`, answered by one :class:`SandboxReply`. Secrets are named, never carried.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from sandstream_bus.specs import NO_JSON, Spec
+
+_SURROGATE = re.compile("[\udc80-\udcff]")
+_ESCAPED = re.compile("\0([0-9a-f]{2})")
+
+
+def wire_path(path: str) -> str:
+    """A path for a message. JSON has no lone surrogates: a byte that is not UTF-8 travels as NUL
+    and two hex digits, which no path can hold by itself.
+    """
+    return _SURROGATE.sub(lambda match: f"\0{ord(match.group()) & 0xFF:02x}", path)
+
+
+def real_path(path: str) -> str:
+    """The inverse of :func:`wire_path`: with surrogate escapes, as Python names such files."""
+    return _ESCAPED.sub(lambda match: chr(0xDC00 + int(match.group(1), 16)), path)
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Base of the tagged messages here."""
+
+
+# --- what a sandbox is made of --------------------------------------------------------------------
+
+
+class PlanFile(Spec, frozen=True, kw_only=True):
+    """A file, directory or link of a manifest, small enough to travel in the message."""
+
+    path: str
+    """Relative to the root."""
+    kind: Literal["file", "dir", "link"] = "file"
+    data: bytes = b""
+    mode: int | None = None
+    target: str = ""
+    ephemeral: bool = False
+
+
+class PlanTree(Spec, frozen=True, kw_only=True):
+    """A snapshot in the object store that is laid out below ``path``."""
+
+    path: str = ""
+    tree: str
+    """The digest of the snapshot."""
+    ephemeral: bool = False
+
+
+class PlanRepo(Spec, frozen=True, kw_only=True):
+    """A git repository that the sandbox actor fetches."""
+
+    path: str
+    url: str
+    ref: str
+    subpath: str = ""
+    ephemeral: bool = False
+
+
+class WorkspacePlan(Spec, frozen=True, kw_only=True):
+    """A manifest with everything of the caller's machine already in the object store."""
+
+    files: list[PlanFile] = []
+    trees: list[PlanTree] = []
+    repos: list[PlanRepo] = []
+    exclude: list[str] = []
+    """Relative paths that no snapshot holds: ephemeral entries, mounts, skipped paths."""
+
+
+class EnvironmentValue(Spec, frozen=True, kw_only=True):
+    """A value, or the name of a secret that only the actor can resolve."""
+
+    value: str | None = None
+    secret: str | None = None
+    """The name of a variable in the sandbox actor's own environment."""
+
+
+class GrantSpec(Spec, frozen=True, kw_only=True):
+    path: str
+    host_path: str = ""
+    read_only: bool = False
+
+
+class LimitSpec(Spec, frozen=True, kw_only=True):
+    """None: no limit. A field that is not given has the provider's default."""
+
+    cpus: float | None | msgspec.UnsetType = msgspec.UNSET
+    memory_mb: int | None | msgspec.UnsetType = msgspec.UNSET
+    processes: int | None | msgspec.UnsetType = msgspec.UNSET
+    disk_mb: int | None | msgspec.UnsetType = msgspec.UNSET
+    file_mb: int | None | msgspec.UnsetType = msgspec.UNSET
+    wall_s: float | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class SandboxSpec(Spec, frozen=True, kw_only=True):
+    """All that is needed to make the sandbox, on any node, any number of times."""
+
+    provider: str = "local"
+    node: str = ""
+    """Only this node may have it; empty: any node of the provider."""
+    root: str = "/workspace"
+    plan: WorkspacePlan = WorkspacePlan()
+    base: str = ""
+    """The snapshot to start from, instead of the plan's lasting entries."""
+    environment: dict[str, EnvironmentValue] = {}
+    ports: list[int] = []
+    network: Literal["none", "host"] = "none"
+    limits: LimitSpec = LimitSpec()
+    grants: list[GrantSpec] = []
+    options: dict[str, Any] = {}
+    run: str = ""
+    """The run that it belongs to, if any: it is cleaned up with it."""
+    agent: str = ""
+    idle_s: float | None = None
+    """Pause after so long without an operation; None: never."""
+
+
+CheckpointPolicy = Literal["end", "turn", "never"]
+
+
+class SandboxUse(Spec, frozen=True, kw_only=True):
+    """How an agent of a run comes to its sandbox."""
+
+    spec: SandboxSpec = SandboxSpec()
+    id: str = ""
+    """A sandbox that exists; empty: one of the run's own, made on the agent's first turn."""
+    owned: bool = True
+    """The run makes it and closes it; else its session belongs to the caller."""
+    checkpoint: CheckpointPolicy = "end"
+    cwd: str = ""
+    """Relative to the root."""
+    keep: bool = False
+    """Leave it running at the end of the run."""
+
+
+# --- its log --------------------------------------------------------------------------------------
+
+
+class SandboxIntended(Message, frozen=True, kw_only=True, tag="sandbox.intended"):
+    """Written before anything is made, so that whatever is made can be found and removed."""
+
+    spec: SandboxSpec
+    generation: int
+    provider: str
+    node: str
+    key: str
+    """The provider's name of the box, used for this generation only."""
+
+
+class SandboxReady(Message, frozen=True, kw_only=True, tag="sandbox.ready"):
+    generation: int
+    node: str
+    key: str
+    root: str
+    restored: str = ""
+    """The snapshot that it was restored from."""
+    duration_ms: int = 0
+
+
+class SandboxCheckpointed(Message, frozen=True, kw_only=True, tag="sandbox.checkpointed"):
+    generation: int
+    tree: str
+    files: int
+    size_bytes: int
+    new_bytes: int
+    """What had to be stored."""
+    exclude: list[str] = []
+    reason: str = ""
+    duration_ms: int = 0
+
+
+class SandboxStopped(Message, frozen=True, kw_only=True, tag="sandbox.stopped"):
+    """Its box is gone; what it held is in the last checkpoint."""
+
+    generation: int
+    reason: str = ""
+
+
+class SandboxPaused(Message, frozen=True, kw_only=True, tag="sandbox.paused"):
+    """Frozen; the next operation wakes it."""
+
+    generation: int
+    reason: str = ""
+
+
+class SandboxLost(Message, frozen=True, kw_only=True, tag="sandbox.lost"):
+    """Its node or box died. ``restorable``: there is a checkpoint to go on from."""
+
+    generation: int
+    reason: str
+    restorable: bool = False
+
+
+class SandboxDeleted(Message, frozen=True, kw_only=True, tag="sandbox.deleted"):
+    generation: int
+    reason: str = ""
+
+
+SandboxEvent = (
+    SandboxIntended
+    | SandboxReady
+    | SandboxCheckpointed
+    | SandboxStopped
+    | SandboxPaused
+    | SandboxLost
+    | SandboxDeleted
+)
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", omit_defaults=True):
+    """Base of what can be asked of a sandbox."""
+
+
+class Open(Action, frozen=True, kw_only=True, tag="open"):
+    """Make it, or wake it up. Answers :class:`Opened`."""
+
+    spec: SandboxSpec | None = None
+    """None: it exists, as its log says."""
+
+
+class Exec(Action, frozen=True, kw_only=True, tag="exec"):
+    """Answers :class:`Executed`; its output streams live."""
+
+    argv: list[str]
+    cwd: str = ""
+    """Absolute, or relative to the root."""
+    env: dict[str, str] = {}
+    timeout_s: float | None = None
+    wait_s: float | None = None
+    """Answer after so long even if the command runs on."""
+    tty: bool = False
+    keep_stdin: bool = False
+    user: str = ""
+
+
+class Interact(Action, frozen=True, kw_only=True, tag="interact"):
+    session: int
+    data: bytes = b""
+    wait_s: float = 0.25
+
+
+class KillAll(Action, frozen=True, kw_only=True, tag="kill_all"):
+    """End all commands."""
+
+
+class ReadFile(Action, frozen=True, kw_only=True, tag="read"):
+    """Answers :class:`Content`."""
+
+    path: str
+    offset: int = 0
+    limit: int | None = None
+    user: str = ""
+
+
+class WriteFile(Action, frozen=True, kw_only=True, tag="write"):
+    """A whole file; ``append_at``: the next part of one that is too big for a message."""
+
+    path: str
+    data: bytes = b""
+    append_at: int | None = None
+    mode: int | None = None
+    user: str = ""
+
+
+class StatPath(Action, frozen=True, kw_only=True, tag="stat"):
+    """Answers a list of one entry."""
+
+    path: str
+
+
+class ListDir(Action, frozen=True, kw_only=True, tag="list"):
+    """Answers :class:`Listing`."""
+
+    path: str
+    user: str = ""
+
+
+class MakeDir(Action, frozen=True, kw_only=True, tag="make_dir"):
+    path: str
+    parents: bool = False
+    user: str = ""
+
+
+class RemovePath(Action, frozen=True, kw_only=True, tag="remove"):
+    path: str
+    recursive: bool = False
+    user: str = ""
+
+
+class MovePath(Action, frozen=True, kw_only=True, tag="move"):
+    path: str
+    target: str
+    user: str = ""
+
+
+class PatchOperation(Spec, frozen=True, kw_only=True):
+    kind: Literal["create_file", "update_file", "delete_file"]
+    path: str
+    diff: str = ""
+    move_to: str = ""
+
+
+class ApplyPatch(Action, frozen=True, kw_only=True, tag="apply_patch"):
+    """All or nothing. Answers :class:`Patched`."""
+
+    operations: list[PatchOperation]
+    user: str = ""
+
+
+class ApplyPlan(Action, frozen=True, kw_only=True, tag="apply_plan"):
+    """Lay these entries out in the live workspace."""
+
+    plan: WorkspacePlan
+    only_ephemeral: bool = False
+
+
+class Checkpoint(Action, frozen=True, kw_only=True, tag="checkpoint"):
+    """Answers :class:`Checkpointed`."""
+
+    exclude: list[str] = []
+    """In addition to the plan's."""
+
+
+class Restore(Action, frozen=True, kw_only=True, tag="restore"):
+    """Make the workspace (or a directory in it) what a snapshot says."""
+
+    tree: str
+    into: str = ""
+    clear: bool = True
+
+
+class ResolvePort(Action, frozen=True, kw_only=True, tag="port"):
+    """Answers :class:`Endpoint`."""
+
+    port: int
+
+
+class Probe(Action, frozen=True, kw_only=True, tag="probe"):
+    """Is it running? Answers :class:`Running`. Starts nothing."""
+
+
+class Pause(Action, frozen=True, kw_only=True, tag="pause"):
+    """Freeze it until the next operation."""
+
+
+class Close(Action, frozen=True, kw_only=True, tag="close"):
+    """Checkpoint (unless told not to) and let the box go. Answers :class:`Checkpointed`."""
+
+    checkpoint: bool = True
+    delete: bool = False
+    """Its record ends here: it cannot be opened again."""
+    exclude: list[str] = []
+
+
+SandboxAction = (
+    Open
+    | Exec
+    | Interact
+    | KillAll
+    | ReadFile
+    | WriteFile
+    | StatPath
+    | ListDir
+    | MakeDir
+    | RemovePath
+    | MovePath
+    | ApplyPatch
+    | ApplyPlan
+    | Checkpoint
+    | Restore
+    | ResolvePort
+    | Probe
+    | Pause
+    | Close
+)
+
+
+class SandboxRequest(Message, frozen=True, kw_only=True, tag="sandbox.request"):
+    """Do this. The same ``op`` again does nothing and gives the same reply."""
+
+    op: str
+    action: SandboxAction
+    run: str = ""
+    """Whose live subject the output goes to; empty: the sandbox's own."""
+
+
+class SandboxFailure(Spec, frozen=True, kw_only=True):
+    """A failure as data; ``code`` is one of the stable codes of the public errors."""
+
+    code: str
+    message: str
+    op: str = ""
+    context: dict[str, Any] = {}
+    retryable: bool = False
+
+
+class SandboxReply(Message, frozen=True, kw_only=True, tag="sandbox.reply"):
+    op: str
+    result: Raw = NO_JSON
+    """The action's own result struct."""
+    error: SandboxFailure | None = None
+    duration_ms: int = 0
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class Opened(Spec, frozen=True, kw_only=True):
+    sandbox: str
+    provider: str
+    node: str
+    generation: int
+    root: str
+    created: bool = False
+    """Made by this operation, not found."""
+    restored: str = ""
+    notice: str = ""
+    """What a person or a model must know: the workspace came from an older checkpoint."""
+
+
+class Executed(Spec, frozen=True, kw_only=True):
+    state: Literal["running", "exited", "lost"]
+    stdout: bytes = b""
+    stderr: bytes = b""
+    exit_code: int | None = None
+    session: int = 0
+    killed: str = ""
+    dropped: int = 0
+
+
+class Content(Spec, frozen=True, kw_only=True):
+    data: bytes
+    size: int
+    """Of the whole file."""
+
+
+class PathEntry(Spec, frozen=True, kw_only=True):
+    path: str
+    kind: str
+    mode: int = 0
+    size: int = 0
+    uid: int = 0
+    gid: int = 0
+    mtime_ns: int = 0
+    target: str = ""
+
+
+class Listing(Spec, frozen=True, kw_only=True):
+    entries: list[PathEntry]
+
+
+class Patched(Spec, frozen=True, kw_only=True):
+    output: str
+
+
+class Checkpointed(Spec, frozen=True, kw_only=True):
+    tree: str = ""
+    files: int = 0
+    size_bytes: int = 0
+    new_bytes: int = 0
+
+
+class Endpoint(Spec, frozen=True, kw_only=True):
+    host: str
+    port: int
+    tls: bool = False
+    query: str = ""
+
+
+class Running(Spec, frozen=True, kw_only=True):
+    running: bool
+    state: str = ""
+
+
+class LiveOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of a command's output as it comes, on the live subject; never stored."""
+
+    call: str
+    stream: Literal["stdout", "stderr"]
+    offset: int
+    data: bytes

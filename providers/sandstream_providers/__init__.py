@@ -1,0 +1,1 @@
+"""Providers: where sandboxes come from. They know processes and files, never the bus."""

@@ -1,0 +1,1 @@
+"""Sandboxes on this machine: bubblewrap namespaces where they can be had."""
