@@ -13,6 +13,7 @@ from sandstream_bus.objects import Objects
 from sandstream_bus.parking import ParkingLot
 from sandstream_bus.presence import Presence
 from sandstream_bus.registry import AgentRegistry
+from sandstream_bus.sandboxes import Sandboxes
 from sandstream_bus.subjects import DEFAULT_PREFIX, Subjects
 from sandstream_bus.timers import Timers
 from sandstream_bus.topology import Retention, Topology
@@ -40,6 +41,7 @@ class Bus:
         self.presence = Presence(connection, subjects)
         self.parking = ParkingLot(connection, subjects, topology, objects)
         self.timers = Timers(connection, self.codec, subjects)
+        self.sandboxes = Sandboxes(connection, self.codec, subjects, topology.log)
         self.agents = AgentRegistry(connection, self.codec, subjects, topology)
 
     @classmethod

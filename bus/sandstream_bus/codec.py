@@ -13,6 +13,8 @@ import msgspec
 from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage, UnknownMessage
 from sandstream_bus.messages import AgentRegistered, Claim, Message, Parked, RunEvent, Task
 from sandstream_bus.objects import Objects
+from sandstream_bus.sandbox_messages import Message as SandboxMessage
+from sandstream_bus.sandbox_messages import SandboxEvent, SandboxReply, SandboxRequest
 
 INLINE_LIMIT_BYTES = 128 * 1024
 MESSAGE_LIMIT_BYTES = 32 * 1024 * 1024
@@ -27,6 +29,9 @@ class _Peek(msgspec.Struct):
 _encode = msgspec.json.Encoder().encode
 _run_event = msgspec.json.Decoder[RunEvent | Claim](RunEvent | Claim)
 _registered = msgspec.json.Decoder[AgentRegistered | Claim](AgentRegistered | Claim)
+_sandbox_event = msgspec.json.Decoder[SandboxEvent | Claim](SandboxEvent | Claim)
+_sandbox_request = msgspec.json.Decoder[SandboxRequest | Claim](SandboxRequest | Claim)
+_sandbox_reply = msgspec.json.Decoder[SandboxReply | Claim](SandboxReply | Claim)
 _task = msgspec.json.Decoder(Task)
 _claim = msgspec.json.Decoder(Claim)
 _parked = msgspec.json.Decoder(Parked)
@@ -47,7 +52,7 @@ class Codec:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    async def encode(self, message: Message) -> bytes:
+    async def encode(self, message: Message | SandboxMessage) -> bytes:
         return await self._claim_if_big(_encode(message), str(message.__struct_config__.tag))
 
     async def _claim_if_big(self, data: bytes, kind: str) -> bytes:
@@ -74,6 +79,18 @@ class Codec:
     async def registration(self, data: bytes) -> AgentRegistered:
         message: AgentRegistered = await self._decode(_registered, data)
         return message
+
+    async def sandbox_event(self, data: bytes) -> SandboxEvent:
+        event: SandboxEvent = await self._decode(_sandbox_event, data)
+        return event
+
+    async def sandbox_request(self, data: bytes) -> SandboxRequest:
+        request: SandboxRequest = await self._decode(_sandbox_request, data)
+        return request
+
+    async def sandbox_reply(self, data: bytes) -> SandboxReply:
+        reply: SandboxReply = await self._decode(_sandbox_reply, data)
+        return reply
 
     async def _decode(self, decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
         message = decode(decoder, data)

@@ -136,11 +136,14 @@ class ModelDeferred(Message, frozen=True, kw_only=True, tag="model.deferred"):
     error: ErrorInfo
 
 
-CallKind = Literal["tool", "prepare", "model", "stop", "output", "error"]
+CallKind = Literal[
+    "tool", "prepare", "model", "stop", "output", "error", "open", "checkpoint", "close"
+]
 
 
 class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
-    """Ask the tool host for one thing that only the user's code can do.
+    """Ask for one thing: of the tool host what only the user's code can do, of the sandbox actor
+    what happens in a sandbox. The subject says whom.
 
     ``tool``: call a function tool; ``prepare``: compute instructions, enabled tools and filtered
     input of a turn; ``model``: ask a model object of the user; ``stop``: a callable
@@ -162,6 +165,10 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     usage: TokenUsage = TokenUsage()
     """What the run has used so far, for the tool's context."""
     error: ErrorInfo | None = None
+    sandbox: str = ""
+    """The sandbox that it is for."""
+    cwd: str = ""
+    """Where relative paths start, below the sandbox's root."""
 
 
 class CallStarted(Message, frozen=True, kw_only=True, tag="call.started"):
@@ -186,6 +193,9 @@ class CallFinished(Message, frozen=True, kw_only=True, tag="call.finished"):
     custom_data: Raw = NO_JSON
     error: ErrorInfo | None = None
     duration_ms: int = 0
+    full_output: str = ""
+    """The digest of the object that holds the whole output, where ``output`` is shortened."""
+    full_output_bytes: int = 0
 
 
 class CancelRequested(Message, frozen=True, kw_only=True, tag="cancel.requested"):

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Raw
 
-NO_JSON = Raw()
-"""Absent JSON: msgspec cannot decode ``Raw | None``. It is falsy."""
-
-
-class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of everything that describes a run: immutable, tolerant of unknown fields."""
+from sandstream_bus.sandbox_specs import SandboxUse
+from sandstream_bus.spec_base import NO_JSON as NO_JSON
+from sandstream_bus.spec_base import Spec
 
 
 class ToolSpec(Spec, frozen=True, kw_only=True):
@@ -28,6 +24,8 @@ class ToolSpec(Spec, frozen=True, kw_only=True):
     conditional: bool = False
     """``is_enabled`` is a callable: ask the tool host each turn."""
     at_most_once: bool = False
+    sandbox: bool = False
+    """A built-in of the agent's sandbox: its actor does it, nobody's code is needed."""
 
 
 class OutputSpec(Spec, frozen=True, kw_only=True):
@@ -61,6 +59,8 @@ class AgentSpec(Spec, frozen=True, kw_only=True):
     """Instructions or prompt are computed: ask the tool host each turn."""
     hosted_model: bool = False
     """The model is an object in the tool host's process."""
+    sandbox: SandboxUse | None = None
+    """The agent works in a sandbox."""
 
 
 class GraphSpec(Spec, frozen=True, kw_only=True):

@@ -6,15 +6,21 @@
     <p>.run.<run>.turn.<pool>             take the next turn (handoff, after a wait, reopened)
     <p>.run.<run>.model                   the model's answer, or why it must be waited for
     <p>.run.<run>.call.<pool>             call the user's code in the tool host of that pool
+    <p>.run.<run>.sandbox.<provider>      do this in a sandbox; any node of that provider
+    <p>.run.<run>.sandbox.<provider>.<node>  the same, for the node that has the sandbox
     <p>.run.<run>.started.<call>          an at-most-once call is about to run
     <p>.run.<run>.result.<pool>           the outcome of a call; wakes the harness of that pool
     <p>.run.<run>.cancel                  stop the run
     <p>.run.<run>.done                    the run's end
+    <p>.sandbox.<sandbox>.state           a sandbox's own log: intent, ready, checkpoints, end
+    <p>.sandbox.<sandbox>.op.<provider>[.<node>]  do this, asked by a session object
+    <p>.sandbox.<sandbox>.reply.<op>      the one outcome of that
     <p>.timer.<run>.<name>                a scheduled message (see timers.py)
     <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
     <p>.alive.<consumer>                  answered by whoever serves that consumer (core NATS)
     <p>.live.<run>.<kind>…                the run's stored events as they come (core NATS)
     <p>.live.<run>.delta                  model stream events, never stored (core NATS)
+    <p>.live.<run or sandbox>.output      output of commands as it comes, never stored (core NATS)
 
 ``<p>`` is the installation's prefix. A token is 1 to 128 characters of ``A-Z a-z 0-9 _ - =``.
 Foreign text (agent names) is escaped with :func:`token_of`; ids are checked with
@@ -74,6 +80,22 @@ def run_id_of_key(key: str) -> RunId:
     return RunId("key-" + hashlib.sha256(key.encode()).hexdigest()[:32])
 
 
+def sandbox_of(run: str, agent: str) -> str:
+    """The sandbox that an agent has for itself in a run."""
+    name = f"{run}_{hashlib.sha256(agent.encode()).hexdigest()[:8]}"
+    if len(name) > 100:
+        name = "sandbox-" + hashlib.sha256(name.encode()).hexdigest()[:32]
+    return name
+
+
+class SandboxSubject(NamedTuple):
+    """A subject below ``<p>.sandbox.``, taken apart."""
+
+    sandbox: str
+    kind: str
+    detail: str
+
+
 class RunSubject(NamedTuple):
     """A subject below ``<p>.run.``, taken apart."""
 
@@ -118,6 +140,23 @@ class Subjects(msgspec.Struct, frozen=True):
     def call(self, run: str, pool: str) -> str:
         return f"{self.prefix}.run.{run}.call.{pool}"
 
+    def run_sandbox(self, run: str, provider: str, node: str = "") -> str:
+        subject = f"{self.prefix}.run.{run}.sandbox.{provider}"
+        return f"{subject}.{node}" if node else subject
+
+    def sandbox_state(self, sandbox: str) -> str:
+        return f"{self.prefix}.sandbox.{sandbox}.state"
+
+    def sandbox_op(self, sandbox: str, provider: str, node: str = "") -> str:
+        subject = f"{self.prefix}.sandbox.{sandbox}.op.{provider}"
+        return f"{subject}.{node}" if node else subject
+
+    def sandbox_reply(self, sandbox: str, op: str) -> str:
+        return f"{self.prefix}.sandbox.{sandbox}.reply.{op}"
+
+    def output(self, run: str) -> str:
+        return f"{self.prefix}.live.{run}.output"
+
     def started(self, run: str, call: str) -> str:
         return f"{self.prefix}.run.{run}.started.{call}"
 
@@ -157,6 +196,15 @@ class Subjects(msgspec.Struct, frozen=True):
         if rest == "" or family not in ("run", "live"):
             raise InvalidSubject(f"{subject!r} is not the subject of a run event")
         return RunSubject(RunId(run), kind, detail)
+
+    def parse_sandbox(self, subject: str) -> SandboxSubject:
+        """Take a ``sandbox`` subject apart."""
+        rest = subject.removeprefix(f"{self.prefix}.sandbox.")
+        sandbox, _, rest = rest.partition(".")
+        kind, _, detail = rest.partition(".")
+        if rest == "" or len(rest) + len(sandbox) + 1 == len(subject):
+            raise InvalidSubject(f"{subject!r} is not a subject of a sandbox")
+        return SandboxSubject(sandbox, kind, detail)
 
     def parse_task(self, subject: str) -> str:
         """The agent's name in a task subject."""

@@ -1,6 +1,6 @@
 """Streams, buckets and consumers as data, and the one function that makes the server agree.
 
-<STEM>_LOG      tasks, run events, timers: the one log
+<STEM>_LOG      tasks, run events, sandboxes, timers: the one log
 <STEM>_AGENTS   registrations of deployed agents; the last of a name counts, no age limit
 <STEM>_PARKED   messages that could not be handled
 OBJ_<stem>…     the object bucket for big payloads
@@ -72,7 +72,7 @@ class Topology:
                 **keep,
                 **age,
                 "name": self.log,
-                "subjects": [f"{p}.task.*", f"{p}.run.>", f"{p}.timer.>"],
+                "subjects": [f"{p}.task.*", f"{p}.run.>", f"{p}.sandbox.>", f"{p}.timer.>"],
                 "max_bytes": self.retention.max_bytes,
                 "max_consumers": 10_000,
                 "duplicate_window": 600 * _NS,

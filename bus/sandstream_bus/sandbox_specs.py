@@ -1,0 +1,116 @@
+"""What a sandbox is made of, as data that any node can make it from, any number of times."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from sandstream_bus.spec_base import Spec
+
+
+class PlanFile(Spec, frozen=True, kw_only=True):
+    """A file, directory or link of a manifest, small enough to travel in the message."""
+
+    path: str
+    """Relative to the root."""
+    kind: Literal["file", "dir", "link"] = "file"
+    data: bytes = b""
+    mode: int | None = None
+    target: str = ""
+    ephemeral: bool = False
+
+
+class PlanTree(Spec, frozen=True, kw_only=True):
+    """A snapshot in the object store that is laid out below ``path``."""
+
+    path: str = ""
+    tree: str
+    """The digest of the snapshot."""
+    ephemeral: bool = False
+
+
+class PlanRepo(Spec, frozen=True, kw_only=True):
+    """A git repository that the sandbox actor fetches."""
+
+    path: str
+    url: str
+    ref: str
+    subpath: str = ""
+    ephemeral: bool = False
+
+
+class WorkspacePlan(Spec, frozen=True, kw_only=True):
+    """A manifest with everything of the caller's machine already in the object store."""
+
+    files: list[PlanFile] = []
+    trees: list[PlanTree] = []
+    repos: list[PlanRepo] = []
+    exclude: list[str] = []
+    """Relative paths that no snapshot holds: ephemeral entries, mounts, skipped paths."""
+
+
+class EnvironmentValue(Spec, frozen=True, kw_only=True):
+    """A value, or the name of a secret that only the actor can resolve."""
+
+    value: str | None = None
+    secret: str | None = None
+    """The name of a variable in the sandbox actor's own environment."""
+
+
+class GrantSpec(Spec, frozen=True, kw_only=True):
+    path: str
+    host_path: str = ""
+    read_only: bool = False
+
+
+class LimitSpec(Spec, frozen=True, kw_only=True):
+    """None: no limit. A field that is not given has the provider's default."""
+
+    cpus: float | None | msgspec.UnsetType = msgspec.UNSET
+    memory_mb: int | None | msgspec.UnsetType = msgspec.UNSET
+    processes: int | None | msgspec.UnsetType = msgspec.UNSET
+    disk_mb: int | None | msgspec.UnsetType = msgspec.UNSET
+    file_mb: int | None | msgspec.UnsetType = msgspec.UNSET
+    wall_s: float | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class SandboxSpec(Spec, frozen=True, kw_only=True):
+    """All that is needed to make the sandbox, on any node, any number of times."""
+
+    provider: str = "local"
+    node: str = ""
+    """Only this node may have it; empty: any node of the provider."""
+    root: str = "/workspace"
+    plan: WorkspacePlan = WorkspacePlan()
+    base: str = ""
+    """The snapshot to start from, instead of the plan's lasting entries."""
+    environment: dict[str, EnvironmentValue] = {}
+    ports: list[int] = []
+    network: Literal["none", "host"] = "none"
+    limits: LimitSpec = LimitSpec()
+    grants: list[GrantSpec] = []
+    options: dict[str, Any] = {}
+    run: str = ""
+    """The run that it belongs to, if any: it is cleaned up with it."""
+    agent: str = ""
+    idle_s: float | None = None
+    """Pause after so long without an operation; None: never."""
+
+
+CheckpointPolicy = Literal["end", "turn", "never"]
+
+
+class SandboxUse(Spec, frozen=True, kw_only=True):
+    """How an agent of a run comes to its sandbox."""
+
+    spec: SandboxSpec = SandboxSpec()
+    id: str = ""
+    """A sandbox that exists; empty: one of the run's own, made on the agent's first turn."""
+    owned: bool = True
+    """The run makes it and closes it; else its session belongs to the caller."""
+    checkpoint: CheckpointPolicy = "end"
+    cwd: str = ""
+    """Relative to the root."""
+    keep: bool = False
+    """Leave it running at the end of the run."""

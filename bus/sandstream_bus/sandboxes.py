@@ -1,0 +1,157 @@
+"""The logs of sandboxes, and operations on them by message.
+
+A sandbox's state is a fold over its log, written by whichever node has it, under compare-and-set:
+of two nodes that both think it is theirs one fails. An operation is published once and its one
+reply is awaited; whoever lost the answer reads it from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import NamedTuple
+
+from sandstream_bus.codec import Codec
+from sandstream_bus.connection import Connection
+from sandstream_bus.direct import direct_get_last, direct_get_last_each, direct_get_many
+from sandstream_bus.errors import BusError, BusUnavailable, WrongSequence
+from sandstream_bus.headers import TTL
+from sandstream_bus.publishing import Expect
+from sandstream_bus.sandbox_messages import SandboxEvent, SandboxReply, SandboxRequest
+from sandstream_bus.subjects import Subjects
+from sandstream_bus.subscription import CoreMessage
+
+OPERATION_TTL_S = 3600
+"""Requests and replies of session objects are not kept longer: they carry whole files."""
+_LOOK_EVERY_S = 2.0
+
+
+class SandboxLogEvent(NamedTuple):
+    sequence: int
+    event: SandboxEvent
+    time: str
+
+
+class SandboxMovedOn(WrongSequence):
+    """Somebody else wrote to the sandbox's log first: read it and decide again."""
+
+
+class Sandboxes:
+    """All sandboxes of one installation."""
+
+    def __init__(
+        self, connection: Connection, codec: Codec, subjects: Subjects, stream: str
+    ) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._subjects = subjects
+        self._stream = stream
+
+    async def read(self, sandbox: str) -> list[SandboxLogEvent]:
+        """The sandbox's whole log."""
+        found = await direct_get_many(
+            self._connection, self._stream, self._subjects.sandbox_state(sandbox), after=0
+        )
+        return [
+            SandboxLogEvent(it.sequence, await self._codec.sandbox_event(it.data), it.time)
+            for it in found
+        ]
+
+    async def append(self, sandbox: str, event: SandboxEvent, *, after: int) -> int:
+        """Write a decision if the log still ends at ``after``; its sequence."""
+        subject = self._subjects.sandbox_state(sandbox)
+        msg_id = f"{sandbox}:{uuid.uuid4().hex}"
+        try:
+            ack = await self._connection.publish(
+                subject,
+                await self._codec.encode(event),
+                msg_id=msg_id,
+                expect=Expect(after, subject),
+                budget_s=None,
+            )
+        except WrongSequence:
+            last = await direct_get_last(self._connection, self._stream, subject)
+            if last is not None and last.msg_id == msg_id:
+                return last.sequence  # our own, whose acknowledgement was lost
+            raise SandboxMovedOn(f"sandbox {sandbox}: its log went on") from None
+        return ack.seq
+
+    async def names(self) -> list[str]:
+        """All sandboxes that the log knows."""
+        subject = self._subjects.sandbox_state("*")
+        found = await direct_get_last_each(self._connection, self._stream, [subject])
+        return [self._subjects.parse_sandbox(it.subject).sandbox for it in found]
+
+    # --- operations ----------------------------------------------------------------------------
+
+    async def request(
+        self, sandbox: str, request: SandboxRequest, *, provider: str, node: str = ""
+    ) -> SandboxReply:
+        """Ask the sandbox's actor and wait for its reply, however long that takes.
+
+        Raises :class:`NoSandboxActor` if nobody serves the provider (or node) at all.
+        """
+        subject = self._subjects.sandbox_reply(sandbox, request.op)
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def receive(message: CoreMessage) -> None:
+            if not answered.done():
+                answered.set_result(message.data)
+
+        # a stored message is also an ordinary one: whoever listens gets it as it is published
+        listening = await self._connection.subscribe(subject, receive)
+        try:
+            await self._connection.publish(
+                self._subjects.sandbox_op(sandbox, provider, node),
+                await self._codec.encode(request),
+                msg_id=f"{sandbox}:{request.op}",
+                headers={TTL: f"{OPERATION_TTL_S}s"},
+            )
+            return await self._codec.sandbox_reply(await self._answer(subject, answered))
+        finally:
+            await listening.close()
+
+    async def _answer(self, subject: str, answered: asyncio.Future[bytes]) -> bytes:
+        """The reply as it comes; after a silence also as it is stored: a break may have hidden it."""
+        breaks = self._connection.breaks
+        while True:
+            await asyncio.wait({answered}, timeout=_LOOK_EVERY_S)
+            if answered.done():
+                return answered.result()
+            if breaks == self._connection.breaks:
+                continue
+            breaks = self._connection.breaks
+            try:
+                stored = await direct_get_last(self._connection, self._stream, subject)
+            except BusUnavailable:
+                breaks = -1  # look again
+                continue
+            if stored is not None:
+                return stored.data
+
+    async def reply(self, sandbox: str, reply: SandboxReply) -> None:
+        """Answer an operation, once."""
+        await self._connection.publish(
+            self._subjects.sandbox_reply(sandbox, reply.op),
+            await self._codec.encode(reply),
+            msg_id=f"{sandbox}:{reply.op}:reply",
+            headers={TTL: f"{OPERATION_TTL_S}s"},
+            budget_s=None,
+        )
+
+    async def replied(self, sandbox: str, op: str) -> bool:
+        """Has the operation its reply?"""
+        subject = self._subjects.sandbox_reply(sandbox, op)
+        return await direct_get_last(self._connection, self._stream, subject) is not None
+
+
+class NoSandboxActor(BusError):
+    """Nobody serves this provider."""
+
+    code = "no_sandbox_actor"
+
+
+def new_op() -> str:
+    """An id for an operation that nobody else has."""
+    return f"{int(time.time()):x}-{uuid.uuid4().hex[:16]}"
