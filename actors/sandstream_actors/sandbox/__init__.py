@@ -1,0 +1,1 @@
+"""The sandbox actor: everything that happens inside sandboxes."""

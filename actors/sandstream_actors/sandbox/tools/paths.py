@@ -1,0 +1,72 @@
+"""How a path that a model wrote becomes a path in the box, and back into what the model reads.
+
+These rules are about spelling only. Where links lead is decided inside the box, by the
+``ResolveRule`` that goes with every access.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import PurePosixPath
+
+from sandstream_providers.interface import ResolveRule
+
+_WINDOWS_DRIVE = re.compile(r"[A-Za-z]:/")
+
+
+class PathNotAllowed(ValueError):
+    """The path is outside of what the model may name, or is no path at all."""
+
+
+def in_workspace(path: str, root: str, cwd: str) -> str:
+    """The absolute path, which must lie below the root. Relative paths start at ``cwd``."""
+    absolute = _absolute(path, root, cwd)
+    if not _is_below(absolute, root):
+        raise PathNotAllowed(path)
+    return absolute
+
+
+def in_workspace_or_grant(path: str, root: str, cwd: str, rule: ResolveRule) -> str:
+    """As :func:`in_workspace`; an absolute path may lie below a grant as well."""
+    absolute = _absolute(path, root, cwd)
+    grants = [*rule.roots, *rule.read_only_roots] if is_absolute(path) else []
+    if not any(_is_below(absolute, allowed) for allowed in [root, *grants]):
+        raise PathNotAllowed(path)
+    return absolute
+
+
+def shown(path: str, absolute: str, root: str, cwd: str) -> str:
+    """How to name the path to the model: relative to where its own relative paths start."""
+    if not _is_below(absolute, root):
+        return absolute
+    relative = posixpath.relpath(absolute, posixpath.normpath(root))
+    if cwd and not is_absolute(path):
+        return posixpath.relpath(relative, posixpath.normpath(cwd))
+    return relative
+
+
+def is_absolute(path: str) -> bool:
+    path = _with_slashes(path)
+    return path.startswith("/") or bool(_WINDOWS_DRIVE.match(path))
+
+
+def tidy(path: str) -> str:
+    """Without doubled slashes and single dots, as paths are written in messages."""
+    return str(PurePosixPath(path))
+
+
+def _absolute(path: str, root: str, cwd: str) -> str:
+    spelled = _with_slashes(path)
+    if "\0" in spelled or _WINDOWS_DRIVE.match(spelled):
+        raise PathNotAllowed(path)
+    return posixpath.normpath(posixpath.join(root, cwd, spelled))
+
+
+def _with_slashes(path: str) -> str:
+    return path.replace("\\", "/")
+
+
+def _is_below(path: str, root: str) -> bool:
+    root = posixpath.normpath(root)
+    return path == root or path.startswith(root.rstrip("/") + "/")
