@@ -26,6 +26,7 @@ class _Item(msgspec.Struct):
     name: str = ""
     call_id: str = ""
     arguments: str = ""
+    input: str = ""
     content: list[_Part] | None = None
 
 
@@ -46,12 +47,14 @@ _QUIET = frozenset({"message", "reasoning", "compaction"})
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A function call of the model; ``id`` is ours, ``call_id`` the model's."""
+    """A call of the model; ``id`` is ours, ``call_id`` the model's."""
 
     id: str
     name: str
     call_id: str
     arguments: str
+    is_custom: bool = False
+    """A freeform tool: ``arguments`` is plain text."""
 
     @property
     def fingerprint(self) -> str:
@@ -105,8 +108,15 @@ def read_answer(event: ModelAnswered, seen_calls: Mapping[str, str]) -> AnswerVi
         except msgspec.DecodeError:
             misuse = "The model answered with an item that has not the shape of its type"
             continue
-        if item.type == "function_call":
-            call = ToolCall(f"t{event.turn}-{len(calls)}", item.name, item.call_id, item.arguments)
+        if item.type in ("function_call", "custom_tool_call"):
+            custom = item.type == "custom_tool_call"
+            call = ToolCall(
+                f"t{event.turn}-{len(calls)}",
+                item.name,
+                item.call_id,
+                item.input if custom else item.arguments,
+                custom,
+            )
             if not call.call_id:
                 misuse = f"The model called {call.name or 'a tool'} without a call id"
             elif call.call_id not in seen:
@@ -150,8 +160,9 @@ def assistant_message(value: Raw) -> Raw:
     return Raw(_encode(message))
 
 
-def call_output_item(call_id: str, output: Raw) -> Raw:
-    return Raw(_encode({"call_id": call_id, "output": output, "type": "function_call_output"}))
+def call_output_item(call: ToolCall, output: Raw) -> Raw:
+    kind = "custom_tool_call_output" if call.is_custom else "function_call_output"
+    return Raw(_encode({"call_id": call.call_id, "output": output, "type": kind}))
 
 
 def _without_reasoning_id(raw: Raw) -> Raw:

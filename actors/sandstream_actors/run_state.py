@@ -31,8 +31,9 @@ from sandstream_bus.messages import (
     TokenUsage,
     TurnRequested,
 )
+from sandstream_bus.sandbox_messages import Opened, SandboxUse
 from sandstream_bus.specs import NO_JSON, AgentSpec, RunOptions
-from sandstream_bus.subjects import RunId
+from sandstream_bus.subjects import RunId, sandbox_of
 
 from sandstream_actors.output_items import (
     AnswerView,
@@ -44,6 +45,7 @@ from sandstream_actors.output_items import (
 
 _prepared = msgspec.json.Decoder(Prepared).decode
 _stop = msgspec.json.Decoder(StopDecision).decode
+_opened = msgspec.json.Decoder(Opened).decode
 
 
 class RunState:
@@ -79,6 +81,8 @@ class RunState:
         self.agents_with_tool_use: set[str] = set()
         self.seen_calls: dict[str, str] = {}
         """The model's call ids so far, with what was called."""
+        self.sandboxes: dict[str, Opened] = {}
+        """The open sandboxes, by the agent that works in them."""
         self.moved: RunMoved | None = None
         self.moves = 0
         self.reopens = 0
@@ -119,6 +123,21 @@ class RunState:
     def host(self) -> str:
         """The pool that hosts the current agent's callables."""
         return self.moved.host if self.moved else self.agent.host
+
+    def sandbox_id(self, agent: AgentSpec) -> str:
+        """The sandbox of an agent: the caller's, or one of the run's own."""
+        assert agent.sandbox is not None
+        return agent.sandbox.id or sandbox_of(self.run, agent.name)
+
+    def to_close(self) -> list[tuple[str, SandboxUse, Opened]]:
+        """Sandboxes that are the run's own and still open."""
+        agents = self.started.graph.agents if self.started else {}
+        found = []
+        for name, opened in self.sandboxes.items():
+            use = agents[name].sandbox
+            if use is not None and use.owned and not use.keep:
+                found.append((name, use, opened))
+        return found
 
     @property
     def is_server_managed(self) -> bool:
@@ -224,6 +243,10 @@ class RunState:
         self.results[event.call] = event
         if event.kind == "prepare" and event.output:
             self.prepared = _prepared(event.output)
+        elif event.kind == "open" and event.output:
+            self.sandboxes[asked.agent] = _opened(event.output)
+        elif event.kind == "close":
+            self.sandboxes.pop(asked.agent, None)
         elif event.kind in ("error", "output") and event.output:
             decision = _stop(event.output)
             if decision.final and decision.include_in_history and decision.value:
@@ -250,7 +273,7 @@ class RunState:
             self.seen_calls[call.call_id] = call.fingerprint
             output = self.results[call.id].output
             if output:
-                self.items.append(call_output_item(call.call_id, output))
+                self.items.append(call_output_item(call, output))
 
 
 def is_for_another(subject: str, event: RunEvent, moved: RunMoved) -> bool:
@@ -258,6 +281,8 @@ def is_for_another(subject: str, event: RunEvent, moved: RunMoved) -> bool:
     if ".result." in subject:
         return not subject.endswith(f".result.{moved.pool}")
     if isinstance(event, CallRequested):  # decided before the move, sent after it
+        if event.sandbox:  # its actor serves all; only the answer would go to the old pool
+            return event.reply_pool != moved.pool
         return bool(subject) and not subject.endswith(f".call.{moved.host}")
     if isinstance(event, TurnRequested):  # a timer that was armed before the move
         return bool(subject) and not subject.endswith(f".turn.{moved.pool}")
@@ -278,6 +303,8 @@ def _checked(event: CallFinished, kind: CallKind) -> CallFinished:
             _prepared(event.output)
         elif event.output and kind in ("stop", "output", "error"):
             _stop(event.output)
+        elif event.output and kind == "open":
+            _opened(event.output)
     except msgspec.DecodeError as error:
         message = f"the tool host's result of {event.call} has the wrong shape: {error}"
         info = ErrorInfo(code="bad_result", message=message)

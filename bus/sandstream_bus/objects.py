@@ -12,14 +12,14 @@ import base64
 import hashlib
 import re
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from sandstream_bus.connection import Connection
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.direct import direct_get_last, direct_get_many
+from sandstream_bus.direct import direct_get_last, direct_get_last_each, direct_get_many
 from sandstream_bus.errors import ObjectMissing, UndecodableMessage
 
 CHUNK_BYTES = 512 * 1024
@@ -59,10 +59,15 @@ class Objects:
     async def put(self, data: bytes) -> str:
         """Store ``data`` unless it is there and young enough; return its digest."""
         digest = hashlib.sha256(data).hexdigest()
+        await self.put_new(data, digest)
+        return digest
+
+    async def put_new(self, data: bytes, digest: str) -> bool:
+        """Like :meth:`put`, for whoever has the digest already; was there anything to store?"""
         connection = await self._open()
         known = await direct_get_last(connection, self._stream, self._meta_subject(digest))
         if known is not None and _age(known.time) < timedelta(seconds=REFRESH_AFTER_S):
-            return digest
+            return False
         crashpoint("objects.before_chunks")
         while (nuid := await self._put_chunks(connection, data)) is None:
             pass
@@ -82,7 +87,7 @@ class Objects:
             headers={"Nats-Rollup": "sub"},
         )
         crashpoint("objects.after_meta")
-        return digest
+        return True
 
     async def _put_chunks(self, connection: Connection, data: bytes) -> str | None:
         """Write all chunks under a new id; None if a repeated publish changed their order."""
@@ -120,6 +125,13 @@ class Objects:
         if hashlib.sha256(data).hexdigest() != digest:
             raise UndecodableMessage(f"object {digest} is damaged: its bytes do not fit its digest")
         return data
+
+    async def ages(self, digests: Iterable[str]) -> dict[str, float]:
+        """How long ago each was stored, in seconds; one that is not there is left out."""
+        names = {self._meta_subject(digest): digest for digest in digests}
+        connection = await self._open()
+        found = await direct_get_last_each(connection, self._stream, list(names))
+        return {names[it.subject]: _age(it.time).total_seconds() for it in found}
 
     async def close(self) -> None:
         if self._connection is not None:

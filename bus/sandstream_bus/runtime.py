@@ -31,6 +31,7 @@ from sandstream_bus.messages import (
     TurnRequested,
 )
 from sandstream_bus.subjects import RunId, check_token
+from sandstream_bus.subscription import Subscription
 from sandstream_bus.topology import ConsumerSpec
 
 logger = logging.getLogger(__name__)
@@ -65,24 +66,29 @@ class Worker:
         max_in_flight: int = 64,
         max_deliveries: int = MAX_DELIVERIES,
         on_parked: Callable[[Delivery, str], Awaitable[None]] | None = None,
+        announce: bool = True,
     ) -> None:
         self._bus = bus
         self.spec = spec
         self._handle = handle
         self._max_deliveries = max_deliveries
         self._on_parked = on_parked
+        self._announce = announce
+        self._announced: Subscription | None = None
         self._errors: OrderedDict[int, str] = OrderedDict()
         self.loop = PullLoop(
             bus.connection, bus.topology, spec, self._on_delivery, max_in_flight=max_in_flight
         )
 
     async def start(self) -> None:
-        self._announced = await self._bus.presence.announce(self.spec.name)
+        if self._announce:
+            self._announced = await self._bus.presence.announce(self.spec.name)
         await self.loop.start()
 
     async def stop(self, grace_s: float = 10.0) -> None:
         await self.loop.stop(grace_s)
-        await self._announced.close()
+        if self._announced is not None:
+            await self._announced.close()
 
     async def _on_delivery(self, delivery: Delivery) -> None:
         if delivery.deliveries > self._max_deliveries:

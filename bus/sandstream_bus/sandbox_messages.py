@@ -15,14 +15,32 @@ from msgspec import Raw
 
 from sandstream_bus.sandbox_specs import (
     CheckpointPolicy as CheckpointPolicy,
+)
+from sandstream_bus.sandbox_specs import (
     EnvironmentValue as EnvironmentValue,
+)
+from sandstream_bus.sandbox_specs import (
     GrantSpec as GrantSpec,
+)
+from sandstream_bus.sandbox_specs import (
     LimitSpec as LimitSpec,
+)
+from sandstream_bus.sandbox_specs import (
     PlanFile as PlanFile,
+)
+from sandstream_bus.sandbox_specs import (
     PlanRepo as PlanRepo,
+)
+from sandstream_bus.sandbox_specs import (
     PlanTree as PlanTree,
+)
+from sandstream_bus.sandbox_specs import (
     SandboxSpec as SandboxSpec,
+)
+from sandstream_bus.sandbox_specs import (
     SandboxUse as SandboxUse,
+)
+from sandstream_bus.sandbox_specs import (
     WorkspacePlan as WorkspacePlan,
 )
 from sandstream_bus.spec_base import NO_JSON, Spec

@@ -67,12 +67,12 @@ class GrantSpec(Spec, frozen=True, kw_only=True):
 class LimitSpec(Spec, frozen=True, kw_only=True):
     """None: no limit. A field that is not given has the provider's default."""
 
-    cpus: float | None | msgspec.UnsetType = msgspec.UNSET
-    memory_mb: int | None | msgspec.UnsetType = msgspec.UNSET
-    processes: int | None | msgspec.UnsetType = msgspec.UNSET
-    disk_mb: int | None | msgspec.UnsetType = msgspec.UNSET
-    file_mb: int | None | msgspec.UnsetType = msgspec.UNSET
-    wall_s: float | None | msgspec.UnsetType = msgspec.UNSET
+    cpus: float | msgspec.UnsetType | None = msgspec.UNSET
+    memory_mb: int | msgspec.UnsetType | None = msgspec.UNSET
+    processes: int | msgspec.UnsetType | None = msgspec.UNSET
+    disk_mb: int | msgspec.UnsetType | None = msgspec.UNSET
+    file_mb: int | msgspec.UnsetType | None = msgspec.UNSET
+    wall_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SandboxSpec(Spec, frozen=True, kw_only=True):

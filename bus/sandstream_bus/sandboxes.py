@@ -113,7 +113,7 @@ class Sandboxes:
             await listening.close()
 
     async def _answer(self, subject: str, answered: asyncio.Future[bytes]) -> bytes:
-        """The reply as it comes; after a silence also as it is stored: a break may have hidden it."""
+        """The reply as it comes; after a break also as it is stored."""
         breaks = self._connection.breaks
         while True:
             await asyncio.wait({answered}, timeout=_LOOK_EVERY_S)

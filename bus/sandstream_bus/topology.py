@@ -137,6 +137,29 @@ class Topology:
     async def delete_consumer(self, connection: Connection, name: str) -> None:
         await _api(connection, f"CONSUMER.DELETE.{self.log}.{name}", {}, missing_ok=True)
 
+    async def waiting(self, connection: Connection, prefix: str) -> dict[str, int]:
+        """For each consumer whose name begins so: how many messages wait in it or are being worked
+        on.
+        """
+        found: dict[str, int] = {}
+        offset = 0
+        while True:
+            page = await _api(connection, f"CONSUMER.LIST.{self.log}", {"offset": offset})
+            assert page is not None
+            consumers: list[dict[str, Any]] = page.get("consumers") or []
+            for info in consumers:
+                if info["name"].startswith(prefix):
+                    found[info["name"]] = info["num_pending"] + info["num_ack_pending"]
+            offset += len(consumers)
+            if not consumers or offset >= page["total"]:
+                return found
+
+    async def created(self, connection: Connection, stream: str) -> str:
+        """When the stream was made: no two installations have the same."""
+        info = await _api(connection, f"STREAM.INFO.{stream}", {})
+        assert info is not None
+        return str(info["created"])
+
     async def stream_state(self, connection: Connection, stream: str) -> dict[str, Any]:
         info = await _api(connection, f"STREAM.INFO.{stream}", {})
         assert info is not None

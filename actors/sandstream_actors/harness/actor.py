@@ -39,6 +39,7 @@ from sandstream_actors.harness.steps import (
     Finish,
     RearmTimer,
     Wait,
+    closing_calls,
     failed,
     next_step,
 )
@@ -118,6 +119,8 @@ class Harness:
             match step:
                 case Wait():
                     if state.done is not None:
+                        if not delivery.fresh:  # whoever wrote the end may have died after it
+                            await self._release_sandboxes(state, delivery)
                         self._states.drop(run)
                     return
                 case Finish():
@@ -214,17 +217,18 @@ class Harness:
             else:
                 state.apply(sequence, message)  # type: ignore[arg-type]
                 crashpoint("harness.after_done" if kind == "done" else "harness.after_commit")
+                if kind == "done":
+                    await self._release_sandboxes(state, delivery)
                 return
 
     async def _ask(self, state: RunState, calls: list[CallRequested], delivery: Delivery) -> None:
-        """Send calls to their host, together. Their results will wake the run."""
+        """Send calls to who does them, together. Their results will wake the run."""
         headers = caused_by(delivery.sequence, state.traceparent)
-        subject = self._bus.subjects.call(state.run, state.host)
         crashpoint("harness.before_dispatch")
         await asyncio.gather(
             *(
                 self._bus.work_log.send(
-                    subject,
+                    self._subject_of(state, call),
                     call,
                     msg_id=f"{state.run}:{call.call}{_again(state)}",
                     headers=headers,
@@ -233,6 +237,23 @@ class Harness:
             )
         )
         crashpoint("harness.after_dispatch")
+
+    def _subject_of(self, state: RunState, call: CallRequested) -> str:
+        if not call.sandbox:
+            return self._bus.subjects.call(state.run, state.host)
+        assert state.started is not None
+        opened = state.sandboxes.get(call.agent)
+        if opened is not None:
+            return self._bus.subjects.run_sandbox(state.run, opened.provider, opened.node)
+        use = state.started.graph.agents[call.agent].sandbox
+        assert use is not None
+        return self._bus.subjects.run_sandbox(state.run, use.spec.provider, use.spec.node)
+
+    async def _release_sandboxes(self, state: RunState, delivery: Delivery) -> None:
+        """Close what a run that ended at once (cancelled, failed in a turn) has left open."""
+        calls = closing_calls(state)
+        if calls:
+            await self._ask(state, calls, delivery)
 
     async def _arm_retry(self, state: RunState, delivery: Delivery) -> None:
         deferred = state.deferred

@@ -18,6 +18,7 @@ from sandstream_bus.messages import (
     RunDone,
     StopDecision,
 )
+from sandstream_bus.sandbox_messages import SandboxUse
 from sandstream_bus.specs import AgentSpec
 
 from sandstream_actors.output_items import AnswerView, ToolCall
@@ -25,6 +26,7 @@ from sandstream_actors.run_state import RunState
 
 _stop = msgspec.json.Decoder(StopDecision).decode
 _encode = msgspec.json.encode
+_SIDE_KINDS = ("checkpoint", "close")
 
 
 class Wait(msgspec.Struct, frozen=True, tag=True):
@@ -38,7 +40,9 @@ class AskModel(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):
-    """Send these calls to the tool host; those that are in the log already are left out."""
+    """Send these calls to the tool host or the sandbox actor; those that are in the log already are
+    left out.
+    """
 
     calls: list[CallRequested]
 
@@ -57,9 +61,21 @@ Step = Wait | AskModel | Ask | RearmTimer | Finish
 
 
 def next_step(state: RunState) -> Step:
-    """Decide. Total: every state has a step."""
+    """Decide. Total: every state has a step.
+
+    A run ends only after its sandboxes are closed, so that whoever sees the end finds the last
+    checkpoint. A cancelled one does not wait: its sandboxes are closed after it.
+    """
     if state.done is not None or state.started is None:
         return Wait()
+    step = _decide(state)
+    if isinstance(step, Finish) and step.done.status != "cancelled" and state.to_close():
+        return _close_sandboxes(state)
+    return step
+
+
+def _decide(state: RunState) -> Step:
+    assert state.started is not None
     if state.cancel is not None and state.cancel.mode == "immediate":
         return cancelled(state)
     if state.agent_name not in state.started.graph.agents:
@@ -87,11 +103,63 @@ def _before_model(state: RunState) -> Step:
     if state.deferred is not None:
         return RearmTimer()
     agent = state.agent
+    if agent.sandbox is not None:
+        step = _before_sandbox_turn(state, agent.sandbox, turn)
+        if step is not None:
+            return step
     if agent.hosted_model:
         return _host_call(state, "model", turn)
     if state.prepared is None and needs_preparation(state, agent):
         return _host_call(state, "prepare", turn)
     return AskModel(turn)
+
+
+def _before_sandbox_turn(state: RunState, use: SandboxUse, turn: int) -> Step | None:
+    """An agent's first turn opens its sandbox; if so chosen, each tool turn ends in a
+    checkpoint.
+    """
+    if state.agent_name not in state.sandboxes:
+        return _sandbox_call(state, state.agent_name, "open", f"t{turn}-open", turn)
+    used_tools = state.answer is not None and bool(state.answer.tool_calls)
+    call = f"t{state.turn}-checkpoint"
+    if use.checkpoint == "turn" and used_tools and call not in state.results:
+        return _sandbox_call(state, state.agent_name, "checkpoint", call, state.turn)
+    return None
+
+
+def _close_sandboxes(state: RunState) -> Ask | Wait:
+    calls = [it for it in closing_calls(state) if it.call not in state.asked]
+    return Ask(calls) if calls else Wait()
+
+
+def closing_calls(state: RunState) -> list[CallRequested]:
+    """What lets go of the run's sandboxes."""
+    return [
+        _sandbox_request(
+            state, name, "close", f"t{state.turn}-close-{opened.sandbox[-8:]}", state.turn
+        )
+        for name, _, opened in state.to_close()
+    ]
+
+
+def _sandbox_call(state: RunState, agent: str, kind: CallKind, call: str, turn: int) -> Ask | Wait:
+    if call in state.asked:
+        return Wait()
+    return Ask([_sandbox_request(state, agent, kind, call, turn)])
+
+
+def _sandbox_request(
+    state: RunState, agent: str, kind: CallKind, call: str, turn: int
+) -> CallRequested:
+    assert state.started is not None
+    return CallRequested(
+        call=call,
+        kind=kind,
+        turn=turn,
+        agent=agent,
+        reply_pool=state.pool,
+        sandbox=state.sandbox_id(state.started.graph.agents[agent]),
+    )
 
 
 def needs_preparation(state: RunState, agent: AgentSpec) -> bool:
@@ -206,6 +274,8 @@ def _tool_request(state: RunState, call: ToolCall) -> CallRequested:
         at_most_once=spec.at_most_once if spec else False,
         reply_pool=state.pool,
         usage=state.usage,
+        sandbox=state.sandbox_id(state.agent) if spec and spec.sandbox else "",
+        cwd=state.agent.sandbox.cwd if state.agent.sandbox else "",
     )
 
 
@@ -241,7 +311,8 @@ def _with_handler(state: RunState, kind: str, turn: int, error: ErrorInfo) -> St
 
 def _fatal_result(state: RunState) -> ErrorInfo | None:
     for result in state.results.values():
-        if result.error is not None and not result.output:
+        # that a checkpoint failed is in the log; it does not undo the run's work
+        if result.error is not None and not result.output and result.kind not in _SIDE_KINDS:
             return result.error
     return None
 

@@ -1,0 +1,163 @@
+"""Calls of runs: open, checkpoint and close an agent's sandbox, and its built-in tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.bus import Bus
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, RunStarted
+from sandstream_bus.sandbox_messages import SandboxSpec, SandboxUse
+from sandstream_bus.specs import NO_JSON
+from sandstream_bus.subjects import RunId
+from sandstream_providers.interface import BoxGone
+
+from sandstream_actors.sandbox.failures import Refused, failure_of
+from sandstream_actors.sandbox.lifecycle import Elsewhere, Live
+from sandstream_actors.sandbox.live_output import live_output
+from sandstream_actors.sandbox.operations import Tools, inside
+from sandstream_actors.sandbox.tools.dispatch import ToolOutcome, run_tool
+
+_LOST = (
+    "It is unknown whether this command took effect: its sandbox was lost while it ran. "
+    "It was not repeated."
+)
+
+
+class RunCalls:
+    """Does one call of a run."""
+
+    def __init__(self, bus: Bus, tools: Tools) -> None:
+        self._bus = bus
+        self._tools = tools
+
+    async def do(self, run: RunId, call: CallRequested, *, fresh: bool) -> CallFinished:
+        """The call's outcome. Failures are outcomes, too; what is raised is the bus's or ours."""
+        try:
+            if call.kind == "tool":
+                return await self._tool(run, call, fresh=fresh)
+            result = await self._lifecycle_call(run, call)
+        except Elsewhere:
+            raise
+        except Exception as error:
+            failure = failure_of(error, call.kind)
+            if failure is None:
+                raise
+            code = "workspace.lost" if failure.code == "workspace_lost" else failure.code
+            data = {**failure.context, "op": failure.op, "sandbox": call.sandbox}
+            info = ErrorInfo(
+                code=f"sandbox.{code}" if "." not in code else code,
+                message=failure.message,
+                data=data,
+            )
+            return _finished(call, error=info)
+        return _finished(call, output=Raw(msgspec.json.encode(result)))
+
+    async def kill(self, run: RunId, call: CallRequested) -> None:
+        """End what the call started. Its sandbox may be gone already."""
+        try:
+            live = await self._tools.lifecycle.live(call.sandbox)
+            await live.box.kill(op_of(run, call))
+        except (Refused, Elsewhere, BoxGone):
+            return
+
+    async def _lifecycle_call(self, run: RunId, call: CallRequested) -> Any:
+        lifecycle = self._tools.lifecycle
+        if call.kind == "open":
+            use, spec = await self._use_of(run, call)
+            return await lifecycle.open(call.sandbox, spec if use.owned else None)
+        if call.kind == "checkpoint":
+            live = await lifecycle.live(call.sandbox)
+            return await lifecycle.checkpoint(live, reason=f"turn {call.turn}")
+        use, _ = await self._use_of(run, call)
+        return await lifecycle.close(
+            call.sandbox,
+            checkpoint=use.checkpoint != "never",
+            delete=use.checkpoint == "never",
+            reason="end of the run",
+        )
+
+    async def _use_of(self, run: RunId, call: CallRequested) -> tuple[SandboxUse, SandboxSpec]:
+        """How the run uses the sandbox: its first event says it."""
+        first = await self._bus.log.read_subject(self._bus.subjects.start(run, "*"), limit=1)
+        started = first[0].event if first else None
+        agent = started.graph.agents.get(call.agent) if isinstance(started, RunStarted) else None
+        if agent is None or agent.sandbox is None:
+            raise Refused(
+                "workspace_start_error", f"run {run} has no agent {call.agent!r} with a sandbox"
+            )
+        spec = msgspec.structs.replace(agent.sandbox.spec, run=run, agent=call.agent)
+        return agent.sandbox, spec
+
+    # --- tools ---------------------------------------------------------------------------------
+
+    async def _tool(self, run: RunId, call: CallRequested, *, fresh: bool) -> CallFinished:
+        op = op_of(run, call)
+        for last_try in (False, True):
+            live = await self._tools.lifecycle.live(call.sandbox)
+            if live.was_recovered and not fresh:
+                return _told(call, _noticed(live, _LOST), "outcome_unknown")
+            crashpoint("sandbox.before_operation")
+            try:
+                outcome = await run_tool(
+                    call.name,
+                    call.arguments,
+                    live.box,
+                    rule=live.rule,
+                    root=live.record.root,
+                    cwd=inside(live, call.cwd),
+                    env=live.env,
+                    op=op,
+                    on_output=live_output(self._bus, run, call.call_id or call.call),
+                )
+            except BoxGone:
+                self._tools.lifecycle.forget(call.sandbox)
+                fresh = False  # it may have begun
+                if last_try:
+                    raise
+            else:
+                crashpoint("sandbox.after_operation")
+                return await self._outcome(call, live, outcome)
+        raise AssertionError("the loop returns or raises")
+
+    async def _outcome(self, call: CallRequested, live: Live, outcome: ToolOutcome) -> CallFinished:
+        output = outcome.output
+        if live.notice and isinstance(output, str):
+            output = _noticed(live, output)
+        digest, size = "", 0
+        if outcome.full is not None:
+            digest, size = await self._bus.objects.put(outcome.full), len(outcome.full)
+        error = None
+        if outcome.error is not None:
+            text = output if isinstance(output, str) else outcome.error
+            error = ErrorInfo(code=outcome.error, message=text)
+        return msgspec.structs.replace(
+            _finished(call, output=Raw(msgspec.json.encode(output)), error=error),
+            full_output=digest,
+            full_output_bytes=size,
+        )
+
+
+def op_of(run: RunId, call: CallRequested) -> str:
+    """The operation's id: the same for every delivery of the call, whoever waits for it."""
+    return f"{run}-{call.call}"
+
+
+def _noticed(live: Live, text: str) -> str:
+    notice, live.notice = live.notice, ""
+    live.was_recovered = False
+    return f"{notice}\n\n{text}" if notice else text
+
+
+def _told(call: CallRequested, text: str, code: str) -> CallFinished:
+    """A failure that the model is told of."""
+    info = ErrorInfo(code=code, message=text)
+    return _finished(call, output=Raw(msgspec.json.encode(text)), error=info)
+
+
+def _finished(
+    call: CallRequested, *, output: Raw = NO_JSON, error: ErrorInfo | None = None
+) -> CallFinished:
+    return CallFinished(call=call.call, kind=call.kind, turn=call.turn, output=output, error=error)

@@ -1,0 +1,393 @@
+"""From a record in the log to a live box and back: create, find, recover, checkpoint, close.
+
+The log is written first (intent) and last (ready, stopped), so that whatever exists can be found
+from it. A box whose actor died is found again; one that is gone is restored from its last
+checkpoint; what cannot be restored is said to be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import msgspec
+from sandstream_bus.bus import Bus
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.sandbox_messages import (
+    Checkpointed,
+    Opened,
+    SandboxCheckpointed,
+    SandboxDeleted,
+    SandboxEvent,
+    SandboxIntended,
+    SandboxLost,
+    SandboxPaused,
+    SandboxReady,
+    SandboxSpec,
+    SandboxStopped,
+)
+from sandstream_bus.sandboxes import SandboxMovedOn
+from sandstream_providers.interface import Box, Provider, ProviderError, ResolveRule
+from sandstream_workspaces.store import WorkspaceStore
+
+from sandstream_actors.sandbox.failures import Refused
+from sandstream_actors.sandbox.plans import apply_plan
+from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.sandbox.specs import box_spec_of, environment_of, rule_of
+
+logger = logging.getLogger(__name__)
+
+_KEPT_LIVE = 1000
+
+
+class Live(msgspec.Struct):
+    """A sandbox that can be worked in now."""
+
+    record: SandboxRecord
+    box: Box
+    rule: ResolveRule
+    env: dict[str, str]
+    notice: str = ""
+    """What the next answer has to say: the workspace is not what it was."""
+    was_recovered: bool = False
+    used_at: float = 0.0
+
+
+class Elsewhere(Exception):
+    """Another node has the sandbox."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+class Lifecycle:
+    """The sandboxes of one node."""
+
+    def __init__(
+        self, bus: Bus, provider: Provider, store: WorkspaceStore, *, node: str, owner: str
+    ) -> None:
+        self._bus = bus
+        self._provider = provider
+        self._store = store
+        self.node = node
+        self.owner = owner
+        self._live: OrderedDict[str, Live] = OrderedDict()
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._background: set[asyncio.Task[None]] = set()
+
+    # --- finding -------------------------------------------------------------------------------
+
+    async def live(self, sandbox: str) -> Live:
+        """The sandbox, ready for an operation: woken, found again or restored, as it needs.
+
+        Raises :class:`Elsewhere` or :class:`Refused`.
+        """
+        found = self._live.get(sandbox)
+        if found is None or found.record.state == "paused":
+            async with self._locks[sandbox]:
+                found = self._live.get(sandbox)
+                if found is None or found.record.state == "paused":
+                    found = await self._find(await self.record(sandbox))
+        found.used_at = time.monotonic()
+        self._live.move_to_end(sandbox)
+        return found
+
+    async def record(self, sandbox: str) -> SandboxRecord:
+        return SandboxRecord.of(sandbox, await self._bus.sandboxes.read(sandbox))
+
+    def forget(self, sandbox: str) -> None:
+        """Look again at the next operation."""
+        self._live.pop(sandbox, None)
+
+    async def open(self, sandbox: str, spec: SandboxSpec | None) -> Opened:
+        """Make the sandbox unless it is there."""
+        async with self._locks[sandbox]:
+            record = await self.record(sandbox)
+            created = record.state == "unknown"
+            if created:
+                if spec is None:
+                    raise Refused("workspace_start_error", f"there is no sandbox {sandbox}")
+                live = await self._make(record, spec, "")
+            else:
+                live = await self._find(record)
+            live.used_at = time.monotonic()
+            return Opened(
+                sandbox=sandbox,
+                provider=self._provider.name,
+                node=self.node,
+                generation=live.record.generation,
+                root=live.record.root,
+                created=created,
+                restored=live.record.base,
+                notice=live.notice,
+            )
+
+    async def _find(self, record: SandboxRecord) -> Live:
+        """The box of a sandbox that the log knows."""
+        sandbox = record.sandbox
+        if record.state == "unknown":
+            raise Refused("workspace_start_error", f"there is no sandbox {sandbox}")
+        if record.state == "deleted":
+            raise Refused("workspace_lost", f"sandbox {sandbox} was deleted", reason="deleted")
+        if record.provider != self._provider.name:
+            raise Refused(
+                "workspace_start_error",
+                f"sandbox {sandbox} is of the provider {record.provider!r}, "
+                f"not of {self._provider.name!r}",
+            )
+        if record.state == "stopped":
+            return await self._make(record, record.spec, "")
+        if record.state == "intended" and record.node == self.node:
+            return await self._make(record, record.spec, "")  # its maker died on the way
+        if record.node != self.node:
+            if await self._is_served(record.node):
+                raise Elsewhere(record.node)
+            return await self._recover(record, f"its node {record.node} is gone")
+        if record.state == "lost":
+            return await self._recover(record, record.reason)
+        if record.state == "paused":
+            await self._provider.resume(record.key)
+        box = await self._provider.get(record.key)
+        if box is None:
+            return await self._recover(record, "its box is gone")
+        if record.state == "paused":
+            record.state = "ready"
+        return self._keep(record, box)
+
+    async def _recover(self, record: SandboxRecord, reason: str) -> Live:
+        """Go on from the last checkpoint, or say that there is nothing to go on from."""
+        restorable = bool(record.tree)
+        if record.state != "lost":
+            lost = SandboxLost(generation=record.generation, reason=reason, restorable=restorable)
+            await self._append(record, lost)
+        self.forget(record.sandbox)
+        logger.warning(
+            "a sandbox was lost",
+            extra={"sandbox": record.sandbox, "reason": reason, "restorable": restorable},
+        )
+        if record.state == "lost" and not restorable:
+            raise Refused(
+                "workspace_lost",
+                f"the workspace of sandbox {record.sandbox} is lost: {reason}, and it had no "
+                "checkpoint",
+                reason=reason,
+            )
+        notice = (
+            f"The sandbox was lost ({reason}) and restored from its last checkpoint. Running "
+            "commands and later changes to files are gone."
+        )
+        live = await self._make(record, record.spec, notice)
+        live.was_recovered = True
+        return live
+
+    # --- making --------------------------------------------------------------------------------
+
+    async def _make(self, record: SandboxRecord, spec: SandboxSpec, notice: str) -> Live:
+        """A box for the sandbox, from its last checkpoint or its plan. Redone as a whole after a
+        crash in between: the box is found by its key, and emptied first.
+        """
+        began = time.monotonic()
+        if not (record.state == "intended" and record.node == self.node):
+            generation = record.generation + 1
+            intended = SandboxIntended(
+                spec=spec,
+                generation=generation,
+                provider=self._provider.name,
+                node=self.node,
+                key=self._key(record.sandbox, generation),
+            )
+            crashpoint("sandbox.before_intent")
+            await self._append(record, intended)
+        crashpoint("sandbox.after_intent")
+        env = environment_of(spec)
+        try:
+            box = await self._provider.create(box_spec_of(record, self.owner))
+            crashpoint("sandbox.after_create")
+            await self._fill(record, box)
+        except ProviderError as error:
+            await self._give_up(record, error)
+            raise
+        ready = SandboxReady(
+            generation=record.generation,
+            node=self.node,
+            key=record.key,
+            root=box.root,
+            restored=record.base,
+            duration_ms=round((time.monotonic() - began) * 1000),
+        )
+        crashpoint("sandbox.before_ready")
+        await self._append(record, ready)
+        crashpoint("sandbox.after_ready")
+        live = self._keep(record, box, env)
+        live.notice = notice
+        return live
+
+    async def _fill(self, record: SandboxRecord, box: Box) -> None:
+        op = f"{record.sandbox}-g{record.generation}"
+        plan = record.spec.plan
+        if record.base:
+            await self._store.restore(box, record.base, op=f"{op}-restore", keep=[])
+            crashpoint("sandbox.after_restore")
+        else:
+            await box.clear(f"{op}-clear")
+        await apply_plan(
+            box,
+            plan,
+            provider=self._provider,
+            store=self._store,
+            op=op,
+            only_ephemeral=bool(record.base),
+        )
+
+    async def _give_up(self, record: SandboxRecord, error: Exception) -> None:
+        """What could not be filled is of no use; the record says why."""
+        await self._provider.delete(record.key)
+        stopped = SandboxStopped(generation=record.generation, reason=str(error))
+        await self._append(record, stopped)
+
+    def _keep(self, record: SandboxRecord, box: Box, env: dict[str, str] | None = None) -> Live:
+        if env is None:
+            env = environment_of(record.spec)
+        live = Live(record=record, box=box, rule=rule_of(record, box.root), env=env)
+        record.root = box.root
+        self._live[record.sandbox] = live
+        while len(self._live) > _KEPT_LIVE:
+            self._live.popitem(last=False)
+        return live
+
+    # --- ending --------------------------------------------------------------------------------
+
+    async def checkpoint(
+        self, live: Live, *, exclude: Sequence[str] = (), reason: str = ""
+    ) -> Checkpointed:
+        """Store what changed; the log names the snapshot."""
+        async with self._locks[live.record.sandbox]:
+            return await self._checkpoint(live, exclude, reason)
+
+    async def _checkpoint(self, live: Live, exclude: Sequence[str], reason: str) -> Checkpointed:
+        record = live.record
+        began = time.monotonic()
+        left_out = sorted({*record.spec.plan.exclude, *exclude})
+        crashpoint("sandbox.before_snapshot")
+        snapshot = await self._store.checkpoint(live.box, base=record.base, exclude=left_out)
+        crashpoint("sandbox.after_snapshot")
+        if snapshot.tree != record.tree or not record.checkpointed:
+            event = SandboxCheckpointed(
+                generation=record.generation,
+                tree=snapshot.tree,
+                files=snapshot.files,
+                size_bytes=snapshot.size_bytes,
+                new_bytes=snapshot.new_bytes,
+                exclude=left_out,
+                reason=reason,
+                duration_ms=round((time.monotonic() - began) * 1000),
+            )
+            await self._append(record, event)
+            crashpoint("sandbox.after_checkpoint")
+        return Checkpointed(
+            tree=snapshot.tree,
+            files=snapshot.files,
+            size_bytes=snapshot.size_bytes,
+            new_bytes=snapshot.new_bytes,
+        )
+
+    async def close(
+        self,
+        sandbox: str,
+        *,
+        checkpoint: bool,
+        delete: bool,
+        exclude: Sequence[str] = (),
+        reason: str = "",
+    ) -> Checkpointed:
+        """Let the box go, after a checkpoint if wanted. Closing what is closed is no error."""
+        async with self._locks[sandbox]:
+            record = await self.record(sandbox)
+            result = Checkpointed(tree=record.tree)
+            if record.state == "unknown":
+                raise Refused("workspace_stop_error", f"there is no sandbox {sandbox}")
+            if record.state != "deleted" and record.node != self.node and record.state != "stopped":
+                if await self._is_served(record.node):
+                    raise Elsewhere(record.node)
+            elif record.is_live and checkpoint:
+                live = await self._find(record)
+                await live.box.kill_all()
+                result = await self._checkpoint(live, exclude, reason)
+                record = live.record
+            if delete and record.state != "deleted":
+                end = SandboxDeleted(generation=record.generation, reason=reason)
+                await self._append(record, end)
+            elif record.state not in ("stopped", "deleted"):
+                await self._append(
+                    record, SandboxStopped(generation=record.generation, reason=reason)
+                )
+            crashpoint("sandbox.before_delete")
+            self.forget(sandbox)
+            self._in_background(self._delete(record.key))
+            return result
+
+    async def pause(self, sandbox: str, reason: str = "") -> None:
+        async with self._locks[sandbox]:
+            live = await self._find(await self.record(sandbox))
+            await self._provider.pause(live.record.key)
+            await self._append(
+                live.record, SandboxPaused(generation=live.record.generation, reason=reason)
+            )
+
+    def idle(self, now: float) -> list[str]:
+        """Sandboxes that asked to be paused after so long without an operation."""
+        return [
+            sandbox
+            for sandbox, live in self._live.items()
+            if live.record.state == "ready"
+            and live.record.spec.idle_s is not None
+            and now - live.used_at > live.record.spec.idle_s
+        ]
+
+    async def stop(self) -> None:
+        """Finish what was begun in the background. Boxes live on."""
+        if self._background:
+            await asyncio.gather(*self._background, return_exceptions=True)
+        self._live.clear()
+
+    # --- parts ---------------------------------------------------------------------------------
+
+    async def _append(self, record: SandboxRecord, event: SandboxEvent) -> None:
+        try:
+            sequence = await self._bus.sandboxes.append(
+                record.sandbox, event, after=record.last_seq
+            )
+        except SandboxMovedOn:
+            self.forget(record.sandbox)
+            raise
+        record.apply(sequence, event)
+
+    async def _delete(self, key: str) -> None:
+        try:
+            await self._provider.delete(key)
+        except ProviderError:  # the reaper tries again
+            logger.exception("a box could not be removed", extra={"key": key})
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _is_served(self, node: str) -> bool:
+        consumer = f"sandbox-{self._provider.name}-{node}"
+        if await self._bus.presence.is_served(consumer):
+            return True
+        await asyncio.sleep(0.5)  # after a restart of the server its clients are away for a moment
+        return await self._bus.presence.is_served(consumer)
+
+    def _key(self, sandbox: str, generation: int) -> str:
+        """The provider's name for this generation's box: legal everywhere, never used again."""
+        digest = hashlib.sha256(f"{self.owner}|{sandbox}|{generation}".encode()).digest()
+        return "ss-" + base64.b32encode(digest).decode().lower()[:26]

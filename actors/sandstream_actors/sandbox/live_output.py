@@ -1,0 +1,20 @@
+"""Passes a command's output on as it comes. Core NATS: nobody waits for it, nothing is stored."""
+
+from __future__ import annotations
+
+import msgspec
+from sandstream_bus.bus import Bus
+from sandstream_bus.sandbox_messages import LiveOutput
+from sandstream_providers.interface import OnOutput, Stream
+
+_encode = msgspec.json.Encoder().encode
+
+
+def live_output(bus: Bus, run: str, call: str) -> OnOutput:
+    subject = bus.subjects.output(run)
+
+    def publish(stream: Stream, offset: int, data: bytes) -> None:
+        piece = LiveOutput(call=call, stream=stream, offset=offset, data=data)
+        bus.connection.publish_now(subject, [_encode(piece)])
+
+    return publish

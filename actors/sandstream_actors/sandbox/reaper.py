@@ -1,0 +1,96 @@
+"""No orphans: compares what the provider lists with what the log says, and lets go of the rest.
+
+A box is kept while the log says that it is its sandbox's current one. Superseded, closed and
+unknown ones are removed after a grace, which is longer than any creation takes. A run that ended
+without closing its sandbox has it closed here; one that has been idle is paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from sandstream_bus.bus import Bus
+from sandstream_bus.errors import BusError
+from sandstream_bus.messages import RunDone, RunReopened
+from sandstream_bus.sandboxes import SandboxMovedOn
+from sandstream_bus.subjects import RunId
+from sandstream_providers.interface import BoxInfo, Provider, ProviderError
+
+from sandstream_actors.sandbox.failures import Refused
+from sandstream_actors.sandbox.lifecycle import Elsewhere, Lifecycle
+from sandstream_actors.sandbox.record import SandboxRecord
+
+logger = logging.getLogger(__name__)
+
+GRACE_S = 600.0
+
+
+class Reaper:
+    """Looks around every now and then."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        lifecycle: Lifecycle,
+        provider: Provider,
+        *,
+        every_s: float,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        self._bus = bus
+        self._lifecycle = lifecycle
+        self._provider = provider
+        self._every_s = every_s
+        self._grace_s = grace_s
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            try:
+                await self.sweep()
+            except (BusError, ProviderError) as error:
+                logger.warning("the reaper could not look around", extra={"why": str(error)})
+
+    async def sweep(self) -> list[str]:
+        """One look; the keys of the boxes that were removed."""
+        removed = []
+        for info in await self._provider.list_owned(self._lifecycle.owner):
+            try:
+                if await self._is_orphan(info):
+                    await self._provider.delete(info.key)
+                    removed.append(info.key)
+                    logger.info("an orphaned box was removed", extra={"key": info.key})
+            except (Refused, Elsewhere, SandboxMovedOn) as error:
+                logger.info("a box is left for later", extra={"key": info.key, "why": str(error)})
+        for sandbox in self._lifecycle.idle(time.monotonic()):
+            await self._lifecycle.pause(sandbox, "idle")
+        return removed
+
+    async def _is_orphan(self, info: BoxInfo) -> bool:
+        record = await self._lifecycle.record(info.labels.get("sandbox", ""))
+        if record.key == info.key and (record.is_live or record.state == "intended"):
+            if record.is_live and record.node == self._lifecycle.node:
+                await self._close_if_run_ended(record)
+            return False
+        return time.time() - info.created_at > self._grace_s
+
+    async def _close_if_run_ended(self, record: SandboxRecord) -> None:
+        run = record.spec.run
+        if not run:
+            return
+        events = await self._bus.log.read(RunId(run), skip_unknown=True)
+        ended = False
+        for event in events:
+            if isinstance(event.event, RunDone):
+                ended = True
+            elif isinstance(event.event, RunReopened):
+                ended = False
+        if ended or not events:
+            await self._lifecycle.close(
+                record.sandbox,
+                checkpoint=bool(events),
+                delete=False,
+                reason="its run has ended",
+            )

@@ -1,0 +1,95 @@
+"""A sandbox's state as a fold over its log. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, assert_never
+
+from sandstream_bus.sandbox_messages import (
+    SandboxCheckpointed,
+    SandboxDeleted,
+    SandboxEvent,
+    SandboxIntended,
+    SandboxLost,
+    SandboxPaused,
+    SandboxReady,
+    SandboxSpec,
+    SandboxStopped,
+)
+from sandstream_bus.sandboxes import SandboxLogEvent
+
+State = Literal["unknown", "intended", "ready", "paused", "stopped", "lost", "deleted"]
+
+
+class SandboxRecord:
+    """What the log says of one sandbox."""
+
+    def __init__(self, sandbox: str) -> None:
+        self.sandbox = sandbox
+        self.last_seq = 0
+        self.changed_at = ""
+        self.state: State = "unknown"
+        self.spec = SandboxSpec()
+        self.generation = 0
+        self.provider = ""
+        self.node = ""
+        self.key = ""
+        self.root = ""
+        self.tree = ""
+        """The last checkpoint."""
+        self.checkpoints = 0
+        self.checkpointed = False
+        """A checkpoint was made in this generation."""
+        self.reason = ""
+
+    @classmethod
+    def of(cls, sandbox: str, events: Iterable[SandboxLogEvent]) -> SandboxRecord:
+        record = cls(sandbox)
+        for event in events:
+            record.apply(event.sequence, event.event, event.time)
+        return record
+
+    @property
+    def is_live(self) -> bool:
+        """There should be a box."""
+        return self.state in ("ready", "paused")
+
+    @property
+    def base(self) -> str:
+        """What a new box starts from: the last checkpoint, or what the spec was made from."""
+        return self.tree or self.spec.base
+
+    def apply(self, sequence: int, event: SandboxEvent, time: str = "") -> None:
+        self.last_seq = sequence
+        self.changed_at = time or self.changed_at
+        match event:
+            case SandboxIntended():
+                self.spec = event.spec
+                self.generation = event.generation
+                self.provider = event.provider
+                self.node = event.node
+                self.key = event.key
+                self.checkpointed = False
+                self.state = "intended"
+            case SandboxReady():
+                self.root = event.root
+                self.state = "ready"
+            case SandboxCheckpointed():
+                self.tree = event.tree
+                self.checkpoints += 1
+                self.checkpointed = True
+                if self.state == "paused":
+                    self.state = "ready"
+            case SandboxPaused():
+                self.state = "paused"
+            case SandboxStopped():
+                self.state = "stopped"
+                self.reason = event.reason
+            case SandboxLost():
+                self.state = "lost"
+                self.reason = event.reason
+            case SandboxDeleted():
+                self.state = "deleted"
+                self.reason = event.reason
+            case _:
+                assert_never(event)

@@ -1,0 +1,85 @@
+"""Operations that session objects ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandstream_bus.bus import Bus
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.sandbox_messages import (
+    Close,
+    Exec,
+    Executed,
+    Interact,
+    Open,
+    Pause,
+    Probe,
+    Running,
+    SandboxAction,
+    SandboxRequest,
+)
+from sandstream_providers.interface import BoxGone
+
+from sandstream_actors.sandbox.lifecycle import Elsewhere
+from sandstream_actors.sandbox.live_output import live_output
+from sandstream_actors.sandbox.operations import OPERATIONS, Tools
+
+
+class Requests:
+    """Does one operation on one sandbox."""
+
+    def __init__(self, bus: Bus, tools: Tools) -> None:
+        self._bus = bus
+        self._tools = tools
+
+    async def do(self, sandbox: str, request: SandboxRequest, *, fresh: bool) -> Any:
+        """The action's result. ``fresh``: nobody can have begun it before."""
+        action = request.action
+        lifecycle = self._tools.lifecycle
+        if isinstance(action, Open):
+            return await lifecycle.open(sandbox, action.spec)
+        if isinstance(action, Close):
+            return await lifecycle.close(
+                sandbox,
+                checkpoint=action.checkpoint,
+                delete=action.delete,
+                exclude=action.exclude,
+                reason="closed by its session",
+            )
+        if isinstance(action, Probe):
+            return await self._probe(sandbox)
+        if isinstance(action, Pause):
+            await lifecycle.pause(sandbox, "asked for")
+            return None
+        return await self._operate(sandbox, request, action, fresh=fresh)
+
+    async def _operate(
+        self, sandbox: str, request: SandboxRequest, action: SandboxAction, *, fresh: bool
+    ) -> Any:
+        on_output = live_output(self._bus, request.run or sandbox, request.op)
+        operation = OPERATIONS[type(action)]
+        for last_try in (False, True):
+            live = await self._tools.lifecycle.live(sandbox)
+            if live.was_recovered and not fresh and isinstance(action, Exec | Interact):
+                return Executed(state="lost")  # it may have run in the box that is gone
+            crashpoint("sandbox.before_operation")
+            try:
+                result = await operation(self._tools, live, request.op, action, on_output)
+            except BoxGone:
+                self._tools.lifecycle.forget(sandbox)
+                fresh = False  # it may have begun
+                if last_try:
+                    raise
+            else:
+                crashpoint("sandbox.after_operation")
+                return result
+        raise AssertionError("the loop returns or raises")
+
+    async def _probe(self, sandbox: str) -> Running:
+        record = await self._tools.lifecycle.record(sandbox)
+        if not record.is_live:
+            return Running(running=False, state=record.state)
+        if record.node != self._tools.lifecycle.node:
+            raise Elsewhere(record.node)
+        box = await self._tools.provider.get(record.key)
+        return Running(running=box is not None, state=record.state)

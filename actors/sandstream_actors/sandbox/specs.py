@@ -1,0 +1,77 @@
+"""A sandbox's spec as what the provider needs. Secrets get their values here, on the node that uses
+them, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+from sandstream_bus.sandbox_messages import SandboxSpec
+from sandstream_providers.interface import BoxSpec, Grant, Limits, ResolveRule
+
+from sandstream_actors.sandbox.failures import Refused
+from sandstream_actors.sandbox.record import SandboxRecord
+
+SECRET_PREFIX = "SANDSTREAM_SECRET_"
+"""Only variables with this prefix can be asked for, so that no task can name the actor's own."""
+
+
+def environment_of(spec: SandboxSpec, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of the sandbox's commands."""
+    known = os.environ if environ is None else environ
+    values: dict[str, str] = {}
+    for name, entry in spec.environment.items():
+        if entry.secret is None:
+            values[name] = entry.value or ""
+            continue
+        value = known.get(SECRET_PREFIX + entry.secret)
+        if value is None:
+            raise Refused(
+                "sandbox_config_invalid",
+                f"the environment variable {name} of the sandbox needs the secret "
+                f"{entry.secret!r}; set {SECRET_PREFIX}{entry.secret} where the sandbox actor runs",
+                secret=entry.secret,
+            )
+        values[name] = value
+    return values
+
+
+def box_spec_of(record: SandboxRecord, owner: str) -> BoxSpec:
+    """What to ask of the provider. The environment is given to each command, not kept in the
+    box's own records: it may hold secrets.
+    """
+    spec = record.spec
+    given = {
+        name: value
+        for name, value in msgspec.structs.asdict(spec.limits).items()
+        if value is not msgspec.UNSET
+    }
+    return BoxSpec(
+        key=record.key,
+        labels={
+            "owner": owner,
+            "sandbox": record.sandbox,
+            "generation": str(record.generation),
+            "run": spec.run,
+        },
+        root=spec.root,
+        ports=spec.ports,
+        network=spec.network,
+        limits=Limits(**given),
+        grants=[
+            Grant(path=it.path, host_path=it.host_path or it.path, read_only=it.read_only)
+            for it in spec.grants
+        ],
+        options=spec.options,
+    )
+
+
+def rule_of(record: SandboxRecord, root: str) -> ResolveRule:
+    """Where paths may lead."""
+    grants = record.spec.grants
+    return ResolveRule(
+        roots=[root, *(it.path for it in grants if not it.read_only)],
+        read_only_roots=[it.path for it in grants if it.read_only],
+    )
