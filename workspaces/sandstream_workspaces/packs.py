@@ -1,0 +1,161 @@
+"""Contents on their way into packs, and the memory of where contents lie.
+
+Small contents are joined to packs of a few MiB, so that ten thousand files are a few dozen objects;
+a big file is spread over several packs. At most ``_IN_FLIGHT`` packs are held while they are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from types import TracebackType
+from typing import NamedTuple
+
+from sandstream_bus.objects import Objects
+
+from sandstream_workspaces.format import Part, TreeEntry
+from sandstream_workspaces.freshness import Freshness
+
+PACK_BYTES = 4 * 1024 * 1024
+"""A pack is sent when it has grown to this."""
+PART_BYTES = 8 * 1024 * 1024
+"""The longest piece of a file, and the biggest pack."""
+_IN_FLIGHT = 3
+_REMEMBERED = 200_000
+
+
+class Locations:
+    """Where the contents lie that this process has stored or seen, least recently used first."""
+
+    def __init__(self) -> None:
+        self._parts: OrderedDict[bytes, tuple[Part, ...]] = OrderedDict()
+
+    def get(self, digest: bytes) -> tuple[Part, ...] | None:
+        parts = self._parts.get(digest)
+        if parts is not None:
+            self._parts.move_to_end(digest)
+        return parts
+
+    def learn(self, digest: bytes, parts: tuple[Part, ...]) -> None:
+        self._parts[digest] = parts
+        self._parts.move_to_end(digest)
+        if len(self._parts) > _REMEMBERED:
+            self._parts.popitem(last=False)
+
+    def learn_entries(self, entries: Iterable[TreeEntry]) -> None:
+        for entry in entries:
+            if entry.parts:
+                self.learn(entry.digest, entry.parts)
+
+    def forget_packs(self, packs: set[bytes]) -> None:
+        """They are gone: what lay in them must be stored again."""
+        gone = [
+            digest
+            for digest, parts in self._parts.items()
+            if any(part.pack in packs for part in parts)
+        ]
+        for digest in gone:
+            del self._parts[digest]
+
+
+class Placed(NamedTuple):
+    """A piece of content in a pack that may not have its digest yet."""
+
+    number: int
+    offset: int
+    size: int
+
+
+class PackWriter:
+    """Takes contents, sends packs. Use as a context manager; ask for places after ``finish``."""
+
+    def __init__(self, objects: Objects, freshness: Freshness, locations: Locations) -> None:
+        self._objects = objects
+        self._freshness = freshness
+        self._locations = locations
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._sending: list[asyncio.Task[bytes]] = []
+        self._slots = asyncio.Semaphore(_IN_FLIGHT)
+        self._placed: dict[bytes, list[Placed]] = {}
+        self.new_bytes = 0
+        """What had to be stored."""
+
+    async def __aenter__(self) -> PackWriter:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._sending:
+            task.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+
+    def has(self, digest: bytes) -> bool:
+        return digest in self._placed or self._locations.get(digest) is not None
+
+    async def add(self, digest: bytes, data: bytes) -> None:
+        """A whole content, unless it is there."""
+        if data and not self.has(digest):
+            parts = [
+                await self.add_part(data[offset : offset + PART_BYTES])
+                for offset in range(0, len(data), PART_BYTES)
+            ]
+            self.place(digest, parts)
+
+    async def add_part(self, data: bytes) -> Placed:
+        """A piece of at most ``PART_BYTES``; :meth:`place` says of what."""
+        if self._open_bytes + len(data) > PART_BYTES:
+            await self._send()
+        placed = Placed(len(self._sending), self._open_bytes, len(data))
+        self._open.append(data)
+        self._open_bytes += len(data)
+        if self._open_bytes >= PACK_BYTES:
+            await self._send()
+        return placed
+
+    def place(self, digest: bytes, parts: list[Placed]) -> None:
+        self._placed[digest] = parts
+
+    async def finish(self) -> None:
+        """All packs are stored when this returns."""
+        await self._send()
+        packs = await asyncio.gather(*self._sending)
+        for digest, placed in self._placed.items():
+            parts = tuple(Part(packs[it.number], it.offset, it.size) for it in placed)
+            self._locations.learn(digest, parts)
+
+    def parts(self, digest: bytes) -> tuple[Part, ...]:
+        """Where a content lies, after :meth:`finish`."""
+        parts = self._locations.get(digest)
+        if parts is None:
+            raise LookupError(f"the content {digest.hex()} was not stored")
+        return parts
+
+    async def _send(self) -> None:
+        if not self._open:
+            return
+        await self._slots.acquire()
+        pieces, self._open, self._open_bytes = self._open, [], 0
+        self._sending.append(asyncio.create_task(self._put(pieces)))
+
+    async def _put(self, pieces: list[bytes]) -> bytes:
+        try:
+            data, digest = await asyncio.to_thread(_join, pieces)
+            pieces.clear()
+            stored = await self._objects.put_new(data, digest)
+            self._freshness.stored(digest)
+            self.new_bytes += len(data) if stored else 0
+            return bytes.fromhex(digest)
+        finally:
+            self._slots.release()
+
+
+def _join(pieces: list[bytes]) -> tuple[bytes, str]:
+    data = b"".join(pieces)
+    return data, hashlib.sha256(data).hexdigest()

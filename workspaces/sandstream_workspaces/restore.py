@@ -1,0 +1,196 @@
+"""Laying a snapshot out in a box.
+
+Everything is fetched and verified first, into a temporary file; only then is the box touched. So a
+snapshot that cannot be read leaves the workspace as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
+
+import msgspec
+from sandstream_bus.errors import ObjectMissing, UndecodableMessage
+from sandstream_bus.objects import Objects
+from sandstream_providers.interface import Box, FileWrite, NotFound, ResolveRule
+
+from sandstream_workspaces.errors import WorkspaceDamaged
+from sandstream_workspaces.format import TreeEntry, path_bytes
+from sandstream_workspaces.parallel import in_parallel
+from sandstream_workspaces.trees import Trees
+
+_FETCHES = 3
+_BATCH_BYTES = 4 * 1024 * 1024
+_BATCH_ENTRIES = 1000
+_OWNER = 0o700
+
+
+class Spool:
+    """The packs of a snapshot in a temporary file, checked. Close it."""
+
+    def __init__(self, tree: str) -> None:
+        self._tree = tree
+        self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
+        self._starts: dict[bytes, int] = {}
+        self._length = 0
+
+    def close(self) -> None:
+        self._file.close()
+
+    async def fetch(self, objects: Objects, packs: Iterable[bytes]) -> None:
+        async def one(pack: bytes) -> None:
+            data = await fetch_pack(objects, self._tree, pack)
+            start = self._length
+            self._length += len(data)
+            await asyncio.to_thread(_write_all, self._file.fileno(), data, start)
+            self._starts[pack] = start
+
+        await in_parallel(_FETCHES, one, packs)
+
+    def pieces(self, entry: TreeEntry) -> Iterator[bytes]:
+        """A file's content; raises at the end if it does not fit its digest."""
+        hasher = hashlib.sha256()
+        for part in entry.parts:
+            start = self._starts[part.pack] + part.offset
+            data = os.pread(self._file.fileno(), part.size, start)
+            hasher.update(data)
+            yield data
+        if hasher.digest() != entry.digest:
+            raise WorkspaceDamaged(
+                self._tree, entry.digest.hex(), f"(the file {entry.path!r}) does not fit its digest"
+            )
+
+    def check(self, entries: Iterable[TreeEntry]) -> None:
+        for entry in entries:
+            if entry.kind == "file":
+                for _ in self.pieces(entry):
+                    pass
+
+
+async def fetch_pack(objects: Objects, tree: str, pack: bytes) -> bytes:
+    try:
+        return await objects.get(pack.hex())
+    except ObjectMissing as error:
+        raise WorkspaceDamaged(tree, pack.hex(), "is missing") from error
+    except UndecodableMessage as error:
+        raise WorkspaceDamaged(tree, pack.hex(), "is damaged") from error
+
+
+class Restore:
+    """One restore into one box."""
+
+    def __init__(self, objects: Objects, trees: Trees, box: Box, tree: str, op: str) -> None:
+        self._objects = objects
+        self._trees = trees
+        self._box = box
+        self._tree = tree
+        self._op = op
+        self._batches = 0
+        self._rule = ResolveRule(roots=[box.root])
+
+    async def run(self, into: str, *, clear: bool, keep: Sequence[str]) -> int:
+        """How many entries were laid out."""
+        if clear and into and keep:
+            raise ValueError("keep is for the whole root: it cannot be combined with into")
+        root = await self._trees.root(self._tree)
+        await self._all_there({it.hex() for it in root.objects()})
+        entries = await self._trees.all_entries(self._tree)
+        spool = Spool(self._tree)
+        try:
+            await spool.fetch(self._objects, sorted(root.packs()))
+            await asyncio.to_thread(spool.check, entries)
+            if clear:
+                await self._clear(into, keep)
+            await self._lay_out(entries, into, spool)
+        finally:
+            spool.close()
+        prefix = path_bytes(into.strip("/"))
+        await self._box.prime([_below(entry, prefix).public() for entry in entries])
+        return len(entries)
+
+    async def _all_there(self, digests: set[str]) -> None:
+        ages = await self._objects.ages(digests)
+        if missing := digests - ages.keys():
+            raise WorkspaceDamaged(self._tree, min(missing), "is missing")
+
+    async def _clear(self, into: str, keep: Sequence[str]) -> None:
+        if not into:
+            await self._box.clear(f"{self._op}-clear", keep)
+            return
+        with contextlib.suppress(NotFound):
+            await self._box.remove(
+                f"{self._op}-clear", self._path(into, b""), self._rule, recursive=True
+            )
+
+    async def _lay_out(self, entries: Sequence[TreeEntry], into: str, spool: Spool) -> None:
+        """Directories, files, links; last the directories in which nothing could be written."""
+        batch: list[FileWrite] = []
+        size = 0
+        closed: list[FileWrite] = []
+        links: list[FileWrite] = []
+        for entry in entries:
+            path = self._path(into, entry.path)
+            if entry.kind == "dir":
+                write = FileWrite(path=path, kind="dir", mode=entry.mode)
+                if entry.mode & _OWNER != _OWNER:
+                    closed.append(write)
+                    write = FileWrite(path=path, kind="dir", mode=entry.mode | _OWNER)
+                batch.append(write)
+            elif entry.kind == "link":
+                target = os.fsdecode(entry.target)
+                links.append(FileWrite(path=path, kind="link", target=target))
+            elif entry.size > _BATCH_BYTES:
+                await self._change(batch)
+                batch, size = [], 0
+                await self._big_file(path, entry, spool)
+            else:
+                data = b"".join(spool.pieces(entry))
+                batch.append(FileWrite(path=path, data=data, mode=entry.mode))
+                size += len(data)
+            if size >= _BATCH_BYTES or len(batch) >= _BATCH_ENTRIES:
+                await self._change(batch)
+                batch, size = [], 0
+        await self._change(batch)
+        for start in range(0, len(links), _BATCH_ENTRIES):
+            await self._change(links[start : start + _BATCH_ENTRIES])
+        closed.reverse()  # a directory before the one that it lies in
+        for start in range(0, len(closed), _BATCH_ENTRIES):
+            await self._change(closed[start : start + _BATCH_ENTRIES])
+
+    async def _big_file(self, path: str, entry: TreeEntry, spool: Spool) -> None:
+        await self._change([FileWrite(path=path, mode=entry.mode)])
+        at = 0
+        for piece in spool.pieces(entry):
+            for start in range(0, len(piece), _BATCH_BYTES):
+                data = piece[start : start + _BATCH_BYTES]
+                await self._box.append(self._next_op(), path, data, self._rule, at=at)
+                at += len(data)
+
+    async def _change(self, batch: Sequence[FileWrite]) -> None:
+        if batch:
+            await self._box.change(self._next_op(), batch, self._rule)
+
+    def _next_op(self) -> str:
+        self._batches += 1
+        return f"{self._op}-{self._batches}"
+
+    def _path(self, into: str, path: bytes) -> str:
+        names = [self._box.root.strip("/"), into.strip("/"), os.fsdecode(path)]
+        return "/" + "/".join(name for name in names if name)
+
+
+def _write_all(file: int, data: bytes, start: int) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(file, memoryview(data)[done:], start + done)
+
+
+def _below(entry: TreeEntry, prefix: bytes) -> TreeEntry:
+    if not prefix:
+        return entry
+    return msgspec.structs.replace(entry, path=prefix + b"/" + entry.path)
