@@ -1,0 +1,190 @@
+"""The bubblewrap command line: what a box sees of the machine.
+
+Read-only: ``/usr`` and a handful of files of ``/etc``. Fresh: ``/proc``, ``/dev``, temporary
+directories of limited size. Writable: the workspace and the grants. Nothing else of the host
+exists in there, nor any of its environment.
+
+bubblewrap is no boundary when root runs it: the process inside stays the host's root by ownership.
+So root becomes a user without rights first, and since that user cannot reach a private directory,
+the launcher mounts the workspace over the first directory that keeps it out, for this box alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sandstream_providers.interface import Grant, Limits, ProviderError
+from sandstream_providers.local.processes import ChildFds
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BASE_ENV = {"PATH": PATH, "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+AGENT_PATH = "/.sandstream/agent.py"
+INSIDE_ID = 1000
+"""The user and group that the box's own processes and files show inside."""
+
+_LINKED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_ETC = (
+    "alternatives",
+    "ca-certificates",
+    "crypto-policies",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "os-release",
+    "pki",
+    "protocols",
+    "services",
+    "ssl",
+    "terminfo",
+)
+_ETC_WITH_NETWORK = ("resolv.conf",)
+_ETC_TEXTS = {
+    "passwd": f"root:x:0:0:root:/root:/bin/sh\nuser:x:{INSIDE_ID}:{INSIDE_ID}::{{root}}:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/:/bin/false\n",
+    "group": f"root:x:0:\nuser:x:{INSIDE_ID}:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "gitconfig": "[safe]\n\tdirectory = *\n",
+}
+_SCRATCH = {"/run": 64, "/home": 64, "/root": 64, "/var/tmp": 256, "/dev/shm": 256}
+"""Megabytes of the temporary directories besides /tmp."""
+_TMP_MB = 1024
+_RESERVED = ("/usr", "/etc", "/proc", "/dev", "/bin", "/sbin", "/lib", "/lib64", "/.sandstream")
+_MB = 1024 * 1024
+
+LAUNCHER = """\
+read -r _ <&3 || exit 70
+exec 3<&-
+cd /
+while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs" || exit 71; shift; done; shift
+while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 72; shift 2; done; shift
+exec "$@"
+"""
+"""Waits until the box is on record (or ends with its maker), joins the groups, before anything of
+the box can fork. Arguments: groups, ``--``, pairs of mounts, ``--``, the command.
+"""
+
+
+def launcher(
+    command: Sequence[str], *, groups: Sequence[str], mounts: Sequence[tuple[Path, Path]]
+) -> list[str]:
+    """The first process. It expects the pipe that lets it go on as file descriptor 3."""
+    pairs = [str(path) for pair in mounts for path in pair]
+    own_mounts = ["unshare", "--mount", "--propagation", "private", "--"]
+    return [
+        *(own_mounts if mounts else []),
+        *("/bin/sh", "-c", LAUNCHER, "sandstream-box", *groups, "--", *pairs, "--", *command),
+    ]
+
+
+def as_user(uid: int | None) -> list[str]:
+    """The prefix by which root becomes nobody in particular."""
+    if uid is None:
+        return []
+    return [
+        *("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"),
+        *("--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"),
+    ]
+
+
+def first_closed(path: Path) -> Path | None:
+    """The uppermost directory on the way that a user without rights cannot pass."""
+    absolute = path.absolute()
+    for folder in [*reversed(absolute.parents), absolute]:
+        if not folder.stat().st_mode & 0o001:
+            return folder
+    return None
+
+
+def limits_prefix(limits: Limits, *, open_files: int) -> list[str]:
+    """Run inside the box, so that only its own processes are counted."""
+    prefix = ["prlimit", "--core=0:0", f"--nofile={open_files}:{open_files}"]
+    if limits.processes is not None:
+        count = limits.processes + 1
+        prefix.append(f"--nproc={count}:{count}")
+    if limits.file_mb is not None:
+        size = limits.file_mb * _MB
+        prefix.append(f"--fsize={size}:{size}")
+    return prefix
+
+
+def bubblewrap(
+    program: str,
+    fds: ChildFds,
+    *,
+    root: str,
+    network: bool,
+    workspace: Path | None,
+    limits: Limits,
+    grants: Sequence[Grant] = (),
+    read_only: Sequence[str] = (),
+    agent: bytes | None = None,
+    seccomp: bytes | None = None,
+    die_with_parent: bool = False,
+) -> list[str]:
+    """Everything up to the command to run. Without a workspace the root is kept in memory.
+
+    ``read_only``: host paths shown where they are.
+    """
+    _check_root(root)
+    line = [program, "--unshare-all", "--unshare-user", "--disable-userns"]
+    line += ["--uid", str(INSIDE_ID), "--gid", str(INSIDE_ID), "--hostname", "sandbox"]
+    line += ["--share-net"] if network else []
+    line += ["--die-with-parent"] if die_with_parent else []
+    line += ["--clearenv", "--ro-bind", "/usr", "/usr"]
+    for name in _LINKED:
+        line += _linked(Path("/") / name)
+    line += _etc(fds, root=root, network=network)
+    line += ["--proc", "/proc", "--dev", "/dev"]
+    line += _tmpfs("/tmp", min(_TMP_MB, max(16, (limits.memory_mb or 4096) // 2)), "1777")
+    for path, size_mb in _SCRATCH.items():
+        line += _tmpfs(path, size_mb, "1777" if path in ("/dev/shm", "/var/tmp") else "0755")
+    for path in read_only:
+        line += ["--ro-bind", path, path]
+    if workspace is None:
+        line += _tmpfs(root, limits.disk_mb or _TMP_MB, "0755")
+    else:
+        line += ["--bind", str(workspace), root]
+    for grant in grants:
+        line += ["--ro-bind" if grant.read_only else "--bind", grant.host_path, grant.path]
+    if agent is not None:
+        data = fds.add_data(agent)
+        line += ["--perms", "0444", "--ro-bind-data", str(data), AGENT_PATH]
+    if seccomp is not None:
+        line += ["--seccomp", str(fds.add_data(seccomp))]
+    return [*line, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
+
+
+def _check_root(root: str) -> None:
+    parts = Path(root)
+    if not parts.is_absolute() or root == "/" or ".." in parts.parts:
+        raise ProviderError(f"the root of a sandbox must be an absolute directory, not {root!r}")
+    if any(parts.is_relative_to(taken) for taken in _RESERVED):
+        raise ProviderError(f"the root of a sandbox cannot be {root!r}: the system lies there")
+
+
+def _linked(path: Path) -> list[str]:
+    """A top directory as the host has it: a link into /usr, or a directory of its own."""
+    if path.is_symlink():
+        return ["--symlink", str(path.readlink()), str(path)]
+    if path.is_dir():
+        return ["--ro-bind", str(path), str(path)]
+    return []
+
+
+def _etc(fds: ChildFds, *, root: str, network: bool) -> list[str]:
+    line = ["--perms", "0755", "--dir", "/etc"]
+    for name, text in _ETC_TEXTS.items():
+        data = fds.add_data(text.replace("{root}", root).encode())
+        line += ["--perms", "0444", "--ro-bind-data", str(data), f"/etc/{name}"]
+    for name in (*_ETC, *(_ETC_WITH_NETWORK if network else ())):
+        # The target of a link is shown under the name: where it lies need not exist inside.
+        line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return line
+
+
+def _tmpfs(path: str, size_mb: int, mode: str) -> list[str]:
+    return ["--perms", mode, "--size", str(size_mb * _MB), "--tmpfs", path]

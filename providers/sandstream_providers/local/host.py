@@ -1,0 +1,221 @@
+"""What this machine really offers, found by trying: isolation, an interpreter, control groups."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import resource
+import shutil
+import sys
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from sandstream_providers.interface import Limits, ProviderUnavailable
+from sandstream_providers.local import cage
+from sandstream_providers.local.cgroups import Hierarchies, find_hierarchies
+from sandstream_providers.local.processes import LINUX, ChildFds, run_once
+
+Isolation = Literal["required", "none"]
+
+_FIRST_UID = 700_000
+_UIDS = 60_000
+_LEAST_PYTHON = (3, 8)
+_MOST_OPEN_FILES = 16_384
+_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
+_TRY_S = 20.0
+_OPT_OUT = (
+    "To run commands without isolation, as this user and with all its rights, say so: "
+    'UnixLocalSandboxClient(isolation="none") or SANDSTREAM_LOCAL_ISOLATION=none'
+)
+_INSTALL = (
+    "install bubblewrap and util-linux (apt-get install bubblewrap util-linux, "
+    "dnf install bubblewrap util-linux, apk add bubblewrap util-linux-misc setpriv)"
+)
+_NO_NAMESPACES = (
+    "user namespaces may be switched off. Allow them: sysctl kernel.unprivileged_userns_clone=1 "
+    "(Debian), sysctl kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for "
+    "bwrap (Ubuntu), user.max_user_namespaces > 0; in a container, allow the unshare and mount "
+    "calls and an unmasked /proc (for instance --privileged)"
+)
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """What the boxes of this provider are made of."""
+
+    bubblewrap: str | None
+    """The program; None: no isolation."""
+    version: str = ""
+    python: str
+    """Runs the agent; a path inside the box."""
+    shown: list[str] = []
+    """Host paths that the interpreter needs inside."""
+    as_root: bool
+    groups: Hierarchies
+    seccomp: bytes | None = None
+    open_files: int
+
+
+async def probe(isolation: Isolation) -> Host:
+    """Try it. Raises :class:`ProviderUnavailable` with what to do."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    open_files = _MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_OPEN_FILES)
+    as_root = os.geteuid() == 0
+    groups = find_hierarchies() if as_root else Hierarchies()
+    if isolation == "none":
+        return Host(
+            bubblewrap=None,
+            python=sys.executable,
+            as_root=as_root,
+            groups=groups,
+            open_files=open_files,
+        )
+    if not LINUX:
+        raise ProviderUnavailable(
+            f"sandboxes on this machine are isolated on Linux only, not on {sys.platform}. "
+            f"Use a container provider. {_OPT_OUT}"
+        )
+    program = _programs(as_root)
+    if as_root:
+        await _own_mounts()
+    host = Host(
+        bubblewrap=program,
+        version=await _said([program, "--version"]),
+        python="",
+        as_root=as_root,
+        groups=groups,
+        open_files=open_files,
+    )
+    return await _with_python(host)
+
+
+def box_uid(host: Host, key: str) -> int | None:
+    """Whom a box runs as: with root's rights here, a user that nobody else is."""
+    if not host.as_root or host.bubblewrap is None:
+        return None
+    uid = _FIRST_UID + int.from_bytes(hashlib.sha256(key.encode()).digest()[:4]) % _UIDS
+    while _is_real(uid):
+        uid += 1
+    return uid
+
+
+def _is_real(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+def _programs(as_root: bool) -> str:
+    needed = ["bwrap", "prlimit", *(["setpriv", "unshare", "mount"] if as_root else [])]
+    missing = [name for name in needed if shutil.which(name, path=cage.PATH) is None]
+    if missing:
+        raise ProviderUnavailable(
+            f"sandboxes on this machine need {', '.join(missing)}: {_INSTALL}. {_OPT_OUT}"
+        )
+    return "bwrap"
+
+
+async def _own_mounts() -> None:
+    code, said = await _run(["unshare", "--mount", "--propagation", "private", "--", "true"])
+    if code != 0:
+        raise ProviderUnavailable(
+            "root starts sandboxes through a mount namespace of its own, and may not make one: "
+            f"{said}. Run as an ordinary user, or allow it (CAP_SYS_ADMIN). {_OPT_OUT}"
+        )
+
+
+async def _with_python(host: Host) -> Host:
+    """The first interpreter that starts in a real box and is new enough."""
+    failures: list[str] = []
+    for python, shown in _pythons():
+        tried = msgspec.structs.replace(host, python=python, shown=shown)
+        code, said = await _try(tried)
+        if code == 0:
+            return tried
+        failures.append(f"{python}: {said or f'exit code {code}'}")
+        if "bwrap: " in said and not shown:
+            raise ProviderUnavailable(
+                f"bubblewrap ({host.version}) cannot make a sandbox: {said}. If it is version 0.8 "
+                f"or newer, {_NO_NAMESPACES}. {_OPT_OUT}"
+            )
+    raise ProviderUnavailable(
+        f"sandboxes need Python {_LEAST_PYTHON[0]}.{_LEAST_PYTHON[1]} or newer at {_PYTHONS[0]} "
+        f"(apt-get install python3-minimal). Tried: {'; '.join(failures) or 'none found'}. "
+        f"{_OPT_OUT}"
+    )
+
+
+def _pythons() -> list[tuple[str, list[str]]]:
+    """Interpreters on this machine, each with the paths that a box must see to run it."""
+    base = Path(sys.base_prefix).resolve()
+    own = str(base / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+    nothing: list[str] = []
+    found = [*((path, nothing) for path in _PYTHONS), (own, [str(base)])]
+    return [(python, shown) for python, shown in found if Path(python).exists()]
+
+
+async def _try(host: Host) -> tuple[int, str]:
+    assert host.bubblewrap is not None
+    limits = Limits()
+    with ChildFds() as fds:
+        argv = [
+            *cage.as_user(box_uid(host, "probe")),
+            *cage.bubblewrap(
+                host.bubblewrap,
+                fds,
+                root="/workspace",
+                network=False,
+                workspace=None,
+                limits=limits,
+                read_only=host.shown,
+                seccomp=host.seccomp,
+                die_with_parent=True,
+            ),
+            "--",
+            *cage.limits_prefix(limits, open_files=host.open_files),
+            *(host.python, "-I", "-S", "-c"),
+            f"import sys, json, socket; sys.exit(sys.version_info < {_LEAST_PYTHON})",
+        ]
+        code, said = await run_once(argv, {"PATH": cage.PATH}, fds, timeout_s=_TRY_S)
+        return code, said.strip()
+
+
+async def _said(argv: list[str]) -> str:
+    return (await _run(argv))[1]
+
+
+async def _run(argv: list[str]) -> tuple[int, str]:
+    with ChildFds() as fds:
+        code, said = await run_once(argv, {"PATH": cage.PATH}, fds, timeout_s=_TRY_S)
+    return code, said.strip()
+
+
+def powers_of(isolation: Isolation, host: Host | None) -> frozenset[str]:
+    """What boxes can do; before it was tried, what they can do at the least."""
+    powers = {"pty", "ports", "pause", "limits.memory"}
+    if isolation == "required":
+        powers |= {"isolated", "limits.disk"}
+    if host is not None and host.groups.version("cpu") is not None:
+        powers.add("limits.cpu")
+    return frozenset(powers)
+
+
+def describe(host: Host) -> dict[str, str]:
+    """For people."""
+    isolated = host.bubblewrap is not None
+    memory, cpu, pids = (host.groups.version(name) for name in ("memory", "cpu", "pids"))
+    user = f"uid {box_uid(host, 'probe')} and others" if host.as_root else f"uid {os.getuid()}"
+    return {
+        "isolation": f"{host.version}, {user}" if isolated else "none",
+        "network": "none unless a sandbox asks for the host's" if isolated else "the host's",
+        "memory": f"cgroup {memory}" if memory else "watchdog",
+        "cpu": f"cgroup {cpu}" if cpu else "not limited",
+        "processes": f"cgroup {pids}" if pids else "rlimit" if isolated else "not limited",
+        "pause": "cgroup" if host.groups.can_freeze else "signals",
+        "seccomp": "on" if host.seccomp is not None else "off",
+        "python": host.python,
+    }

@@ -1,0 +1,185 @@
+"""What the provider keeps on disk: one directory a box, one record in it, one lock a key.
+
+    <home>/sandboxes/<key>/box.json     the record
+                           workspace/   the box's files: never touched from outside
+                           jobs/        the agent's records, not visible in the box
+                           agent.sock   where the agent listens (elsewhere if the path is too long)
+                           log          what the launcher and the agent said
+    <home>/sandboxes/.deleted-<key>     a box whose removal was begun
+    <home>/locks/<key>                  held while a box is made, started or ended
+
+All is private to the user who runs the provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from sandstream_providers.interface import BoxSpec, ProviderError
+from sandstream_providers.local.processes import ProcessMark
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_SOCKET_PATH_BYTES = 100
+"""The kernel takes 107 (Linux) or 103 (macOS)."""
+_DELETED = ".deleted-"
+
+Mode = Literal["bubblewrap", "none"]
+
+
+class BoxRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A box as it was last started."""
+
+    spec: BoxSpec
+    created_at: float
+    mode: Mode
+    root: str
+    uid: int | None = None
+    """Whom the workspace belongs to, where the provider runs as root."""
+    state: Literal["running", "paused", "stopped"] = "stopped"
+    outer: ProcessMark | None = None
+    """The launcher, then bubblewrap; without isolation the agent itself."""
+    inner: ProcessMark | None = None
+    """The first process in the box; with it all others end."""
+    ports: dict[int, int] = {}
+    """Port in the box -> port on the host's 127.0.0.1."""
+    cgroups: list[str] = []
+
+    @property
+    def in_memory(self) -> bool:
+        """The files live only as long as the box's processes."""
+        return self.mode == "bubblewrap" and self.spec.limits.disk_mb is not None
+
+
+class Layout:
+    """Paths, records and locks below one home directory."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._boxes = home / "sandboxes"
+        self._locks = home / "locks"
+
+    def prepare(self) -> None:
+        for path in (self.home, self._boxes, self._locks):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def folder(self, key: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise ProviderError(
+                f"not a key for a sandbox: {key!r}. Use letters, digits, '_', '.', '-'; at most 128"
+            )
+        return self._boxes / key
+
+    def workspace(self, key: str) -> Path:
+        return self.folder(key) / "workspace"
+
+    def jobs(self, key: str) -> Path:
+        return self.folder(key) / "jobs"
+
+    def log(self, key: str) -> Path:
+        return self.folder(key) / "log"
+
+    def namespace_info(self, key: str) -> Path:
+        """Where bubblewrap writes the pid of the box's first process."""
+        return self.folder(key) / "namespaces.json"
+
+    def socket(self, key: str) -> Path:
+        direct = self.folder(key) / "agent.sock"
+        if len(os.fsencode(direct)) <= _SOCKET_PATH_BYTES:
+            return direct
+        return self._short_folder() / hashlib.sha256(key.encode()).hexdigest()[:24]
+
+    def read(self, key: str) -> BoxRecord | None:
+        try:
+            data = (self.folder(key) / "box.json").read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return msgspec.json.decode(data, type=BoxRecord)
+        except msgspec.MsgspecError as error:
+            raise ProviderError(
+                f"the record {self.folder(key) / 'box.json'} cannot be read: {error}"
+            ) from error
+
+    def write(self, record: BoxRecord) -> None:
+        """All or nothing, whenever the process dies."""
+        folder = self.folder(record.spec.key)
+        fresh = folder / "box.json.new"
+        fresh.touch(mode=0o600)
+        fresh.write_bytes(msgspec.json.encode(record))
+        fresh.replace(folder / "box.json")
+
+    def all_keys(self) -> list[str]:
+        if not self._boxes.is_dir():
+            return []
+        return sorted(path.name for path in self._boxes.iterdir() if _KEY.fullmatch(path.name))
+
+    def put_aside(self, key: str) -> Path | None:
+        """From now on there is no such box, though its files are still there."""
+        aside = self._boxes / f"{_DELETED}{key}"
+        self.socket(key).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.folder(key).rename(aside)
+        return aside if aside.is_dir() else None
+
+    def put_aside_before(self) -> Iterator[Path]:
+        """What a removal that was cut short has left."""
+        if self._boxes.is_dir():
+            yield from (path for path in self._boxes.iterdir() if path.name.startswith(_DELETED))
+
+    @contextlib.asynccontextmanager
+    async def locked(self, key: str, *, remove_after: bool = False) -> AsyncIterator[None]:
+        """One process of this machine at a time; free again when its holder dies."""
+        self.folder(key)
+        self.prepare()
+        path = self._locks / key
+        fd = await _lock(path)
+        try:
+            yield
+        finally:
+            if remove_after:
+                path.unlink(missing_ok=True)
+            os.close(fd)
+
+    def _short_folder(self) -> Path:
+        base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+        if len(base) > 60:
+            base = "/tmp"
+        name = hashlib.sha256(os.fsencode(self.home.absolute())).hexdigest()[:12]
+        folder = Path(base) / f"sandstream-{os.getuid()}-{name}"
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+        if found.st_uid != os.getuid() or found.st_mode & 0o170077 != 0o040000:
+            raise ProviderError(f"{folder} is not a private directory of this user: remove it")
+        return folder
+
+
+async def _lock(path: Path) -> int:
+    """An open, locked file that is still the one at the path: its holder may have removed it."""
+    pause_s = 0.005
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if _locked_in_place(fd, path):
+            return fd
+        os.close(fd)
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, 0.1)
+
+
+def _locked_in_place(fd: int, path: Path) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
