@@ -1,0 +1,354 @@
+"""Errors of a running sandbox: commands, ports, files of the workspace, its lifecycle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from sandstream.sandbox._error_base import Context, ErrorCode, SandboxError, SandboxRuntimeError
+from sandstream.sandbox.types import ExecResult
+
+
+class ExposedPortUnavailableError(
+    SandboxRuntimeError, code=ErrorCode.EXPOSED_PORT_UNAVAILABLE, op="resolve_exposed_port"
+):
+    """The port is not declared, or cannot be reached."""
+
+    def __init__(
+        self,
+        *,
+        port: int,
+        exposed_ports: Sequence[int],
+        reason: str,
+        context: Context = None,
+        cause: BaseException | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        undeclared = reason == "not_configured"
+        message = (
+            f"port {port} is not exposed; declare it in the sandbox options (exposed_ports)"
+            if undeclared
+            else f"no endpoint for exposed port {port}: {reason}"
+        )
+        facts = {"port": port, "exposed_ports": list(exposed_ports), "reason": reason}
+        self._say(message, facts, context, cause, False if undeclared else retryable)
+
+
+class ExecFailureError(SandboxRuntimeError, op="exec"):
+    """Base of the errors of commands."""
+
+    command: tuple[str, ...]
+
+    def __init__(
+        self,
+        *,
+        message: str,
+        error_code: ErrorCode,
+        command: Sequence[str | Path],
+        context: Context = None,
+        cause: BaseException | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        words = tuple(str(word) for word in command)
+        facts = {"command": words, "command_str": " ".join(words), **(context or {})}
+        SandboxError.__init__(self, message, error_code, "exec", facts, cause, retryable)
+        self._read_context()
+
+    def _read_context(self) -> None:
+        self.command = tuple(cast("Sequence[str]", self.context.get("command", ())))
+
+
+class ExecNonZeroError(ExecFailureError, code=ErrorCode.EXEC_NONZERO):
+    """A command that had to succeed ended with a non-zero exit code."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+    def __init__(
+        self,
+        exec_result: ExecResult,
+        *,
+        command: Sequence[str | Path],
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        stdout = exec_result.stdout.decode("utf-8", "replace")
+        stderr = exec_result.stderr.decode("utf-8", "replace")
+        if stdout and stderr:
+            message = f"stdout: {stdout}\nstderr: {stderr}"
+        else:
+            message = stdout or stderr or f"exit code {exec_result.exit_code}, no output"
+        facts = {"exit_code": exec_result.exit_code, "stdout": stdout, "stderr": stderr}
+        super().__init__(
+            message=message,
+            error_code=ErrorCode.EXEC_NONZERO,
+            command=command,
+            context={**facts, **(context or {})},
+            cause=cause,
+            retryable=False,
+        )
+        self.exit_code = exec_result.exit_code
+        self.stdout = exec_result.stdout
+        self.stderr = exec_result.stderr
+
+    def _read_context(self) -> None:
+        super()._read_context()
+        self.exit_code = cast(int, self.context.get("exit_code", 1))
+        self.stdout = str(self.context.get("stdout", "")).encode()
+        self.stderr = str(self.context.get("stderr", "")).encode()
+
+
+class ExecTimeoutError(ExecFailureError, code=ErrorCode.EXEC_TIMEOUT):
+    """A command took longer than it was allowed and was ended."""
+
+    timeout_s: float | None
+
+    def __init__(
+        self,
+        *,
+        command: Sequence[str | Path],
+        timeout_s: float | None,
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        limit = "its time limit" if timeout_s is None else f"{timeout_s:g} s"
+        super().__init__(
+            message=f"command did not end within {limit}",
+            error_code=ErrorCode.EXEC_TIMEOUT,
+            command=command,
+            context={"timeout_s": timeout_s, **(context or {})},
+            cause=cause,
+            retryable=False,
+        )
+
+    def _read_context(self) -> None:
+        super()._read_context()
+        self.timeout_s = cast("float | None", self.context.get("timeout_s"))
+
+
+class ExecTransportError(ExecFailureError, code=ErrorCode.EXEC_TRANSPORT_ERROR):
+    """The way to the sandbox failed; whether the command ran is not known."""
+
+    def __init__(
+        self,
+        *,
+        command: Sequence[str | Path],
+        context: Context = None,
+        cause: BaseException | None = None,
+        message: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(
+            message=message or "the sandbox could not be reached to run the command",
+            error_code=ErrorCode.EXEC_TRANSPORT_ERROR,
+            command=command,
+            context=context,
+            cause=cause,
+            retryable=retryable,
+        )
+
+
+class PtySessionNotFoundError(SandboxRuntimeError, code=ErrorCode.PTY_SESSION_NOT_FOUND, op="exec"):
+    """No running command has this session id."""
+
+    session_id: int
+
+    def __init__(
+        self,
+        *,
+        session_id: int,
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        message = f"no running command has session id {session_id}"
+        self._say(message, {"session_id": session_id}, context, cause)
+
+    def _read_context(self) -> None:
+        self.session_id = cast(int, self.context.get("session_id", 0))
+
+
+class WorkspaceIOError(SandboxRuntimeError):
+    """Base of the errors of reading and writing the workspace."""
+
+
+class ApplyPatchFileNotFoundError(
+    WorkspaceIOError, code=ErrorCode.APPLY_PATCH_FILE_NOT_FOUND, op="apply_patch"
+):
+    """The patch changes a file that does not exist."""
+
+    def __init__(
+        self, *, path: Path, context: Context = None, cause: BaseException | None = None
+    ) -> None:
+        message = f"the patch changes a file that does not exist: {path}"
+        self._say(message, {"path": str(path)}, context, cause)
+
+
+class ApplyPatchDecodeError(
+    WorkspaceIOError, code=ErrorCode.APPLY_PATCH_DECODE_ERROR, op="apply_patch"
+):
+    """The patch changes a file that is not UTF-8 text."""
+
+    def __init__(
+        self, *, path: Path, context: Context = None, cause: BaseException | None = None
+    ) -> None:
+        message = f"the patch changes a file that is not UTF-8 text: {path}"
+        self._say(message, {"path": str(path)}, context, cause)
+
+
+class WorkspaceReadNotFoundError(
+    WorkspaceIOError, code=ErrorCode.WORKSPACE_READ_NOT_FOUND, op="read"
+):
+    """There is nothing at the path."""
+
+    def __init__(
+        self, *, path: Path, context: Context = None, cause: BaseException | None = None
+    ) -> None:
+        self._say(f"no such file in the sandbox: {path}", {"path": str(path)}, context, cause)
+
+
+class WorkspaceArchiveReadError(
+    WorkspaceIOError, code=ErrorCode.WORKSPACE_ARCHIVE_READ_ERROR, op="read"
+):
+    """Reading from the workspace failed."""
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        context: Context = None,
+        cause: BaseException | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        message = f"could not read from the sandbox: {path}"
+        self._say(message, {"path": str(path)}, context, cause, retryable)
+
+
+class WorkspaceArchiveWriteError(
+    WorkspaceIOError, code=ErrorCode.WORKSPACE_ARCHIVE_WRITE_ERROR, op="write"
+):
+    """Writing to the workspace failed or is not allowed."""
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        context: Context = None,
+        cause: BaseException | None = None,
+        retryable: bool | None = None,
+        message: str | None = None,
+    ) -> None:
+        text = f"could not write to the sandbox: {path}" if message is None else message
+        self._say(text, {"path": str(path)}, context, cause, retryable)
+
+
+class WorkspaceWriteTypeError(
+    WorkspaceIOError, code=ErrorCode.WORKSPACE_WRITE_TYPE_ERROR, op="write"
+):
+    """What is to be written is not a binary stream."""
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        actual_type: str,
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        message = f"write() takes a binary stream such as io.BytesIO, not {actual_type}"
+        self._say(message, {"path": str(path), "actual_type": actual_type}, context, cause)
+
+
+class WorkspaceStopError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_STOP_ERROR, op="stop"):
+    """The session could not be stopped, most often because its workspace could not be kept."""
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        context: Context = None,
+        cause: BaseException | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        message = f"could not stop the sandbox session of {path}"
+        self._say(message, {"path": str(path)}, context, cause, retryable)
+
+
+class WorkspaceStartError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_START_ERROR, op="start"):
+    """The session could not be started."""
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        context: Context = None,
+        cause: BaseException | None = None,
+        message: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        text = message or f"could not start the sandbox session of {path}"
+        self._say(text, {"path": str(path)}, context, cause, retryable)
+
+
+class WorkspaceRootNotFoundError(
+    SandboxRuntimeError, code=ErrorCode.WORKSPACE_ROOT_NOT_FOUND, op="exec"
+):
+    """The root of the workspace is gone."""
+
+    def __init__(
+        self, *, path: Path, context: Context = None, cause: BaseException | None = None
+    ) -> None:
+        message = f"the root of the workspace is gone: {path}"
+        self._say(message, {"path": str(path)}, context, cause)
+
+
+class WorkspaceLostError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_LOST, op="exec"):
+    """The box or its node died and there is no checkpoint to go on from."""
+
+    def __init__(
+        self,
+        *,
+        sandbox: str,
+        reason: str = "",
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        why = f" ({reason})" if reason else ""
+        message = f"sandbox {sandbox} is lost{why} and has no checkpoint to restore"
+        self._say(message, {"sandbox": sandbox, "reason": reason}, context, cause)
+
+
+class ProviderUnavailableError(
+    SandboxRuntimeError, code=ErrorCode.PROVIDER_UNAVAILABLE, op="start"
+):
+    """No sandbox actor serves this provider, or the provider does not work there."""
+
+    def __init__(
+        self,
+        *,
+        provider: str,
+        reason: str = "",
+        context: Context = None,
+        cause: BaseException | None = None,
+        retryable: bool | None = True,
+    ) -> None:
+        why = f": {reason}" if reason else "; is a sandbox actor with it running?"
+        message = f"sandbox provider {provider!r} is not available{why}"
+        self._say(message, {"provider": provider, "reason": reason}, context, cause, retryable)
+
+
+class SandboxLimitError(SandboxRuntimeError, code=ErrorCode.SANDBOX_LIMIT, op="exec"):
+    """The sandbox reached one of its limits."""
+
+    def __init__(
+        self,
+        *,
+        limit: str,
+        reason: str = "",
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        why = f": {reason}" if reason else ""
+        message = f"the sandbox reached its limit of {limit}{why}"
+        self._say(message, {"limit": limit, "reason": reason}, context, cause)

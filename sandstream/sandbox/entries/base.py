@@ -1,0 +1,154 @@
+"""What every entry of a manifest has, and the registry that reads entries back by ``type``."""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import inspect
+import posixpath
+import stat
+from collections.abc import Mapping
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, Field
+
+from sandstream.sandbox.errors import ExecNonZeroError, InvalidManifestPathError
+from sandstream.sandbox.materialization import MaterializedFile
+from sandstream.sandbox.types import FileMode, Group, Permissions, User
+from sandstream.sandbox.workspace_paths import (
+    coerce_posix_path,
+    posix_path_as_path,
+    sandbox_path_str,
+    windows_absolute_path,
+)
+
+
+def resolve_workspace_path(
+    workspace_root: str | PurePath,
+    rel: str | PurePath,
+    *,
+    allow_absolute_within_root: bool = False,
+) -> Path:
+    """The absolute path of ``rel`` in the workspace; the error says how it is wrong."""
+    windows = windows_absolute_path(rel)
+    if windows is not None:
+        raise InvalidManifestPathError(rel=windows.as_posix(), reason="absolute")
+    path = coerce_posix_path(rel)
+    root = coerce_posix_path(workspace_root)
+    if not path.is_absolute():
+        if ".." in path.parts:
+            raise InvalidManifestPathError(rel=path.as_posix(), reason="escape_root")
+        return posix_path_as_path(root / path)
+    absolute = PurePosixPath(posixpath.normpath(path.as_posix()))
+    inside = absolute.is_relative_to(posixpath.normpath(root.as_posix()))
+    if not allow_absolute_within_root or not inside:
+        raise InvalidManifestPathError(rel=path.as_posix(), reason="absolute")
+    return posix_path_as_path(absolute)
+
+
+def default_permissions() -> Permissions:
+    """``rwxr-xr-x``."""
+    read = FileMode.READ | FileMode.EXEC
+    return Permissions(owner=FileMode.ALL, group=read, other=read)
+
+
+class BaseEntry(BaseModel, abc.ABC):
+    """Base of all entries. A subclass registers by the default of its ``type``.
+
+    The entries of this package are laid out by the sandbox actor. A subclass of your own says in
+    :meth:`apply` how it is laid out, through the session.
+    """
+
+    type: Any
+    """A text; each subclass narrows it to its own literal."""
+    _by_type: ClassVar[dict[str, builtins.type[BaseEntry]]] = {}
+    _abstract_entry_base: ClassVar[bool] = False
+
+    description: str | None = None
+    ephemeral: bool = False
+    group: Group | User | None = None
+    is_dir: bool = False
+    permissions: Permissions = Field(default_factory=default_permissions)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        name = cls.model_fields["type"].default
+        if not isinstance(name, str) or not name:
+            if inspect.isabstract(cls) or cls.__dict__.get("_abstract_entry_base"):
+                return
+            raise TypeError(f"{cls.__name__} must give `type` a default, the name of its kind")
+        other = BaseEntry._by_type.setdefault(name, cls)
+        if other is not cls:
+            raise ValueError(f"{cls.__name__}: entry type `{name}` belongs to {other.__name__}")
+
+    @classmethod
+    def registered_types(cls) -> dict[str, builtins.type[BaseEntry]]:
+        return dict(BaseEntry._by_type)
+
+    @classmethod
+    def parse(cls, payload: object) -> BaseEntry:
+        """An entry from an entry or from its dumped form."""
+        if isinstance(payload, BaseEntry):
+            return payload
+        if not isinstance(payload, Mapping):
+            raise TypeError(f"an entry must be a BaseEntry or a mapping, not {_kind(payload)}")
+        name = payload.get("type")
+        if not isinstance(name, str):
+            raise ValueError("an entry given as a mapping must say its `type`")
+        entry_class = BaseEntry._by_type.get(name)
+        if entry_class is None:
+            known = ", ".join(sorted(BaseEntry._by_type))
+            raise ValueError(f"unknown entry type `{name}`; known: {known}")
+        return entry_class.model_validate(dict(payload))
+
+    @property
+    def file_mode(self) -> int:
+        """The permission bits, without the kind of file."""
+        return stat.S_IMODE(self.permissions.to_mode())
+
+    async def _apply_metadata(self, session: Any, dest: Path) -> None:
+        """Give ``dest`` the entry's group and permissions."""
+        path = sandbox_path_str(dest)
+        if self.group is not None:
+            await _run(session, "chgrp", self.group.name, path)
+        await _run(session, "chmod", f"{self.file_mode:04o}", path)
+
+    @abc.abstractmethod
+    async def apply(self, session: Any, dest: Path, base_dir: Path) -> list[MaterializedFile]:
+        """Lay the entry out at ``dest`` of a session (a ``BaseSandboxSession``)."""
+
+
+async def _run(session: Any, *command: str) -> None:
+    result = await session.exec(*command, shell=False)
+    if not result.ok():
+        raise ExecNonZeroError(result, command=command)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+EntryMap = dict[str | Path, BaseEntry]
+
+
+def parse_entries(value: object) -> EntryMap:
+    """Entries by path, each an entry or its dumped form."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"entries must be a mapping of paths to entries, not {_kind(value)}")
+    return {key: BaseEntry.parse(entry) for key, entry in value.items()}
+
+
+def dump_entries(entries: Mapping[str | Path, BaseEntry], mode: str) -> dict[Any, Any]:
+    """The dumped form of entries, with the fields of each entry's own class."""
+    if mode == "json":
+        return {
+            coerce_posix_path(key).as_posix() if isinstance(key, Path) else str(key): (
+                entry.model_dump(mode="json")
+            )
+            for key, entry in entries.items()
+        }
+    return {key: entry.model_dump() for key, entry in entries.items()}

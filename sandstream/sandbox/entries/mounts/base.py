@@ -1,0 +1,155 @@
+"""A mount is data: what is mounted (the entry) and how (its strategy). A provider activates it."""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field, SerializeAsAny, field_validator
+
+from sandstream.sandbox.entries.base import BaseEntry, default_permissions
+from sandstream.sandbox.entries.mounts.patterns import MountPattern, MountPatternBase
+from sandstream.sandbox.errors import InvalidManifestPathError, MountConfigError
+from sandstream.sandbox.materialization import MaterializedFile
+from sandstream.sandbox.workspace_paths import (
+    coerce_posix_path,
+    posix_path_as_path,
+    windows_absolute_path,
+)
+
+
+class MountStrategyBase(BaseModel, abc.ABC):
+    """How a mount is made. Subclasses register by the default of their ``type``."""
+
+    type: Any
+    """A text; each subclass narrows it to its own literal."""
+    _by_type: ClassVar[dict[str, builtins.type[MountStrategyBase]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        name = cls.model_fields["type"].default
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"{cls.__name__} must give `type` a default, the name of its kind")
+        other = MountStrategyBase._by_type.setdefault(name, cls)
+        if other is not cls:
+            raise TypeError(f"{cls.__name__}: strategy type `{name}` belongs to {other.__name__}")
+
+    @classmethod
+    def parse(cls, payload: object) -> MountStrategyBase:
+        """A strategy from a strategy or from its dumped form."""
+        if isinstance(payload, MountStrategyBase):
+            return payload
+        if not isinstance(payload, Mapping):
+            raise TypeError(f"a mount strategy must be one or a mapping, not {type(payload)}")
+        name = payload.get("type")
+        if not isinstance(name, str):
+            raise ValueError("a mount strategy given as a mapping must say its `type`")
+        strategy_class = MountStrategyBase._by_type.get(name)
+        if strategy_class is None:
+            known = ", ".join(sorted(MountStrategyBase._by_type))
+            raise ValueError(f"unknown mount strategy type `{name}`; known: {known}")
+        return strategy_class.model_validate(dict(payload))
+
+    @abc.abstractmethod
+    def validate_mount(self, mount: Mount) -> None:
+        """Raise :class:`MountConfigError` if the mount cannot be made this way."""
+
+    def supports_native_snapshot_detach(self, mount: Mount) -> bool:
+        return True
+
+
+class InContainerMountStrategy(MountStrategyBase):
+    """By a program in the sandbox."""
+
+    type: Literal["in_container"] = "in_container"
+    pattern: MountPattern
+
+    def validate_mount(self, mount: Mount) -> None:
+        supported = mount.supported_in_container_patterns()
+        if not isinstance(self.pattern, supported):
+            names = ", ".join(pattern.__name__ for pattern in supported) or "no pattern"
+            raise MountConfigError(
+                message=f"{mount.type} cannot use {type(self.pattern).__name__}, only {names}",
+                context={"type": mount.type},
+            )
+
+
+class DockerVolumeMountStrategy(MountStrategyBase):
+    """By a volume plugin of Docker, before the container starts."""
+
+    type: Literal["docker_volume"] = "docker_volume"
+    driver: str
+    driver_options: dict[str, str] = Field(default_factory=dict)
+
+    def validate_mount(self, mount: Mount) -> None:
+        supported = mount.supported_docker_volume_drivers()
+        if self.driver not in supported:
+            names = ", ".join(sorted(supported)) or "none"
+            raise MountConfigError(
+                message=f"{mount.type}: no Docker volume driver {self.driver!r}; it has: {names}",
+                context={"type": mount.type, "driver": self.driver},
+            )
+
+
+MountStrategy = SerializeAsAny[MountStrategyBase]
+
+
+class Mount(BaseEntry):
+    """Base of the mounts. What is mounted is never part of a snapshot."""
+
+    _abstract_entry_base: ClassVar[bool] = True
+
+    is_dir: bool = True
+    mount_path: Path | None = None
+    """Where it appears, if not at the entry's path; relative to the root, or absolute."""
+    ephemeral: bool = True
+    read_only: bool = True
+    mount_strategy: MountStrategy
+
+    @field_validator("mount_strategy", mode="before")
+    @classmethod
+    def _parse_mount_strategy(cls, value: object) -> MountStrategyBase:
+        return MountStrategyBase.parse(value)
+
+    def model_post_init(self, context: object, /) -> None:
+        usual = default_permissions()
+        usual.directory = self.permissions.directory
+        if self.permissions != usual:
+            warnings.warn(
+                "permissions of a mount have no effect; set access rights where the data is",
+                stacklevel=2,
+            )
+        usual.directory = True
+        self.permissions = usual
+        if not (self.supported_in_container_patterns() or self.supported_docker_volume_drivers()):
+            raise MountConfigError(
+                message=f"{self.type} supports no way of mounting",
+                context={"mount_type": self.type},
+            )
+        self.mount_strategy.validate_mount(self)
+
+    def supported_in_container_patterns(self) -> tuple[builtins.type[MountPatternBase], ...]:
+        return ()
+
+    def supported_docker_volume_drivers(self) -> frozenset[str]:
+        return frozenset()
+
+    def path_in(self, root: Path, entry_path: Path) -> Path:
+        """The absolute path at which it appears in a workspace."""
+        if self.mount_path is None:
+            return root / entry_path
+        windows = windows_absolute_path(self.mount_path)
+        if windows is not None:
+            raise InvalidManifestPathError(rel=windows.as_posix(), reason="absolute")
+        return root / posix_path_as_path(coerce_posix_path(self.mount_path))
+
+    async def apply(self, session: Any, dest: Path, base_dir: Path) -> list[MaterializedFile]:
+        raise MountConfigError(
+            message=f"{self.type} at {dest}: this sandbox cannot mount into a running session",
+            context={"mount_type": self.type, "session_type": type(session).__name__},
+        )

@@ -1,0 +1,181 @@
+"""Environment variables of a sandbox: text, values that are looked up late, named secrets."""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field, SerializeAsAny, field_serializer, field_validator
+from pydantic_core import PydanticSerializationError
+from sandstream_bus.sandbox_messages import EnvironmentValue
+
+from sandstream.sandbox.materialization import gather_in_order
+
+EnvValueClass = type["EnvValue"]
+
+
+class EnvValue(BaseModel, abc.ABC):
+    """Base of values that are looked up late. Subclasses register by the default of ``type``."""
+
+    type: Any = ""
+    """A text; each subclass narrows it to its own literal."""
+    _by_type: ClassVar[dict[str, EnvValueClass]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        name = cls.model_fields["type"].default
+        if "type" not in inspect.get_annotations(cls) or not isinstance(name, str) or not name:
+            return
+        other = EnvValue._by_type.setdefault(name, cls)
+        if other is not cls:
+            raise TypeError(f"{cls.__name__}: env value type `{name}` belongs to {other.__name__}")
+
+    @abc.abstractmethod
+    async def resolve(self) -> str:
+        """The text of the variable."""
+
+    async def to_wire(self) -> EnvironmentValue:
+        """What is sent to the sandbox actor."""
+        return EnvironmentValue(value=await self.resolve())
+
+    @classmethod
+    def parse(cls, payload: object) -> EnvValue:
+        """A value from a value or from its dumped form."""
+        if isinstance(payload, EnvValue):
+            return payload
+        if not isinstance(payload, Mapping):
+            raise TypeError(f"an env value must be an EnvValue or a mapping, not {_kind(payload)}")
+        text = payload.get("value")
+        if set(payload) == {"value"} and isinstance(text, str):
+            return StrEnvValue(value=text)
+        name = payload.get("type")
+        if not isinstance(name, str):
+            raise ValueError("an env value given as a mapping must say its `type`")
+        value_class = EnvValue._by_type.get(name)
+        if value_class is None:
+            known = ", ".join(sorted(EnvValue._by_type))
+            raise ValueError(f"unknown env value type `{name}`; known: {known}")
+        return value_class.model_validate(dict(payload))
+
+
+class StrEnvValue(EnvValue):
+    """Plain text."""
+
+    type: Literal["str"] = "str"
+    value: str
+
+    async def resolve(self) -> str:
+        return self.value
+
+
+class SecretRef(EnvValue):
+    """The name of a variable in the sandbox actor's own environment.
+
+    Only the name travels and is stored; the actor puts the value into the sandbox.
+    """
+
+    type: Literal["secret_ref"] = "secret_ref"
+    name: str = Field(min_length=1)
+
+    def __init__(self, name: str, **data: Any) -> None:
+        BaseModel.__init__(self, name=name, **data)
+
+    async def resolve(self) -> str:
+        raise RuntimeError(
+            f"secret {self.name!r} is known only to the sandbox actor; it has no value here"
+        )
+
+    async def to_wire(self) -> EnvironmentValue:
+        return EnvironmentValue(secret=self.name)
+
+
+class EnvEntry(BaseModel):
+    """A value with a description; ``ephemeral``: not kept with the session."""
+
+    description: str | None = None
+    ephemeral: bool = False
+    value: SerializeAsAny[EnvValue]
+
+    @field_validator("value", mode="before")
+    @classmethod
+    def _parse_value(cls, value: object) -> EnvValue:
+        return EnvValue.parse(value)
+
+    @field_serializer("value", mode="wrap")
+    def _dump_value(self, value: EnvValue, handler: Any) -> dict[str, Any]:
+        return _with_type(value, handler(value))
+
+
+class Environment(BaseModel):
+    """Variables by name, each text, an :class:`EnvValue` or an :class:`EnvEntry`."""
+
+    value: dict[str, str | SerializeAsAny[EnvValue] | EnvEntry] = Field(default_factory=dict)
+
+    @field_validator("value", mode="before")
+    @classmethod
+    def _parse_value(cls, value: object) -> dict[str, str | EnvValue | EnvEntry]:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"environment must be a mapping of names, not {_kind(value)}")
+        return {name: _parse_member(member) for name, member in value.items()}
+
+    @field_serializer("value", mode="wrap")
+    def _dump_value(
+        self, value: dict[str, str | EnvValue | EnvEntry], handler: Any
+    ) -> dict[str, Any]:
+        dumped = dict(handler(value))
+        for name, member in value.items():
+            if isinstance(member, EnvValue) and name in dumped:
+                dumped[name] = _with_type(member, dumped[name])
+        return dumped
+
+    def normalized(self) -> dict[str, EnvEntry]:
+        """Every variable as an entry."""
+        return {name: _as_entry(member) for name, member in self.value.items()}
+
+    async def resolve(self) -> dict[str, str]:
+        """Every variable as text. If one lookup fails, the others are ended."""
+        entries = self.normalized()
+        texts = await gather_in_order([entry.value.resolve for entry in entries.values()])
+        return dict(zip(entries, texts, strict=True))
+
+    async def to_wire(self) -> dict[str, EnvironmentValue]:
+        """Every variable as it is sent: secrets by name only."""
+        entries = self.normalized()
+        values = await gather_in_order([entry.value.to_wire for entry in entries.values()])
+        return dict(zip(entries, values, strict=True))
+
+
+def _as_entry(member: str | EnvValue | EnvEntry) -> EnvEntry:
+    if isinstance(member, EnvEntry):
+        return member
+    return EnvEntry(value=StrEnvValue(value=member) if isinstance(member, str) else member)
+
+
+def _parse_member(payload: object) -> str | EnvValue | EnvEntry:
+    if isinstance(payload, str | EnvValue | EnvEntry):
+        return payload
+    if not isinstance(payload, Mapping):
+        raise TypeError(
+            f"a variable must be text, an EnvValue or an EnvEntry, not {_kind(payload)}"
+        )
+    if "type" in payload or isinstance(payload.get("value"), str):
+        return EnvValue.parse(payload)
+    return EnvEntry.model_validate(dict(payload))
+
+
+def _with_type(value: EnvValue, dumped: object) -> dict[str, Any]:
+    """The dumped form with ``type``, without which it could not be read back."""
+    if EnvValue._by_type.get(value.type) is not type(value):
+        raise PydanticSerializationError(
+            f"{type(value).__name__} has no `type` of its own and could not be read back"
+        )
+    if not isinstance(dumped, Mapping):
+        raise PydanticSerializationError(f"{type(value).__name__} must be dumped as a mapping")
+    return {**dumped, "type": value.type}
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,266 @@
+"""Every error of the sandbox API.
+
+    SandboxError                     message, error_code, op, context, cause, retryable
+    ├── ConfigurationError           what the caller gave cannot work: paths, patches, skills
+    ├── SandboxRuntimeError          commands, ports, workspace I/O, lifecycle
+    │   ├── WorkspaceLostError       (ours) the box died and nothing is left to restore
+    │   ├── ProviderUnavailableError (ours) nobody serves the provider
+    │   └── SandboxLimitError        (ours) the sandbox reached a limit
+    ├── ArtifactError                host files, git repositories, mounts
+    └── SnapshotError                storing and restoring
+
+An error crosses the bus as data and is made again on the other side by its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from sandstream_bus.sandbox_messages import SandboxFailure
+
+from sandstream.sandbox._error_base import (
+    ArtifactError,
+    ConfigurationError,
+    Context,
+    ErrorCode,
+    OpName,
+    SandboxError,
+    SandboxRuntimeError,
+    SnapshotError,
+    rebuild,
+)
+from sandstream.sandbox._error_runtime import (
+    ApplyPatchDecodeError,
+    ApplyPatchFileNotFoundError,
+    ExecFailureError,
+    ExecNonZeroError,
+    ExecTimeoutError,
+    ExecTransportError,
+    ExposedPortUnavailableError,
+    ProviderUnavailableError,
+    PtySessionNotFoundError,
+    SandboxLimitError,
+    WorkspaceArchiveReadError,
+    WorkspaceArchiveWriteError,
+    WorkspaceIOError,
+    WorkspaceLostError,
+    WorkspaceReadNotFoundError,
+    WorkspaceRootNotFoundError,
+    WorkspaceStartError,
+    WorkspaceStopError,
+    WorkspaceWriteTypeError,
+)
+from sandstream.sandbox._error_sources import (
+    GitArtifactError,
+    GitCloneError,
+    GitCopyError,
+    GitMissingInImageError,
+    GitSubpathError,
+    LocalArtifactError,
+    LocalChecksumError,
+    LocalDirReadError,
+    LocalFileReadError,
+    MountArtifactError,
+    MountCommandError,
+    MountConfigError,
+    MountToolMissingError,
+    SnapshotNotRestorableError,
+    SnapshotPersistError,
+    SnapshotRestoreError,
+)
+
+__all__ = [
+    "ApplyPatchDecodeError",
+    "ApplyPatchDiffError",
+    "ApplyPatchError",
+    "ApplyPatchFileNotFoundError",
+    "ApplyPatchPathError",
+    "ArtifactError",
+    "ConfigurationError",
+    "ErrorCode",
+    "ExecFailureError",
+    "ExecNonZeroError",
+    "ExecTimeoutError",
+    "ExecTransportError",
+    "ExposedPortUnavailableError",
+    "GitArtifactError",
+    "GitCloneError",
+    "GitCopyError",
+    "GitMissingInImageError",
+    "GitSubpathError",
+    "InvalidCompressionSchemeError",
+    "InvalidManifestPathError",
+    "LocalArtifactError",
+    "LocalChecksumError",
+    "LocalDirReadError",
+    "LocalFileReadError",
+    "MountArtifactError",
+    "MountCommandError",
+    "MountConfigError",
+    "MountToolMissingError",
+    "OpName",
+    "ProviderUnavailableError",
+    "PtySessionNotFoundError",
+    "SandboxError",
+    "SandboxLimitError",
+    "SandboxRuntimeError",
+    "SkillsConfigError",
+    "SnapshotError",
+    "SnapshotNotRestorableError",
+    "SnapshotPersistError",
+    "SnapshotRestoreError",
+    "WorkspaceArchiveReadError",
+    "WorkspaceArchiveWriteError",
+    "WorkspaceIOError",
+    "WorkspaceLostError",
+    "WorkspaceReadNotFoundError",
+    "WorkspaceRootNotFoundError",
+    "WorkspaceStartError",
+    "WorkspaceStopError",
+    "WorkspaceWriteTypeError",
+    "error_from_failure",
+    "failure_of",
+]
+
+UNEXPECTED = "unexpected"
+"""The code of a failure that was not a sandbox error."""
+
+
+class InvalidManifestPathError(
+    ConfigurationError, code=ErrorCode.INVALID_MANIFEST_PATH, op="materialize"
+):
+    """A path is absolute where it must not be, or leaves the workspace."""
+
+    def __init__(
+        self,
+        *,
+        rel: str | Path,
+        reason: Literal["absolute", "escape_root"],
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        message = (
+            f"path must be relative to the workspace: {rel}"
+            if reason == "absolute"
+            else f"path leaves the workspace: {rel}"
+        )
+        self._say(message, {"rel": str(rel), "reason": reason}, context, cause)
+
+
+class InvalidCompressionSchemeError(
+    ConfigurationError, code=ErrorCode.INVALID_COMPRESSION_SCHEME, op="write"
+):
+    """The kind of an archive is unknown."""
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        scheme: str | None,
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        message = (
+            f"archive {path} has unknown kind {scheme!r}; use 'tar' or 'zip'"
+            if scheme
+            else f"the name of archive {path} does not tell its kind; pass compression_scheme"
+        )
+        self._say(message, {"path": str(path), "scheme": scheme}, context, cause)
+
+
+class ApplyPatchError(ConfigurationError):
+    """Base of the errors of a patch itself."""
+
+
+class ApplyPatchPathError(
+    ApplyPatchError, code=ErrorCode.APPLY_PATCH_INVALID_PATH, op="apply_patch"
+):
+    """A path in a patch is absolute, empty, or leaves the workspace."""
+
+    def __init__(
+        self,
+        *,
+        path: str | Path,
+        reason: Literal["absolute", "escape_root", "empty"],
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        message = {
+            "absolute": f"a path in a patch must be relative: {path}",
+            "escape_root": f"a path in a patch leaves the workspace: {path}",
+        }.get(reason, "a path in a patch is empty")
+        self._say(message, {"path": str(path), "reason": reason}, context, cause)
+
+
+class ApplyPatchDiffError(
+    ApplyPatchError, code=ErrorCode.APPLY_PATCH_INVALID_DIFF, op="apply_patch"
+):
+    """A patch is malformed or does not fit the file."""
+
+    def __init__(
+        self,
+        *,
+        message: str,
+        path: str | Path | None = None,
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        where: dict[str, object] = {} if path is None else {"path": str(path)}
+        self._say(message, {}, {**(context or {}), **where}, cause)
+
+
+class SkillsConfigError(ConfigurationError, code=ErrorCode.SKILLS_CONFIG_INVALID, op="materialize"):
+    """A set of skills cannot work as it is configured."""
+
+    def __init__(
+        self,
+        *,
+        message: str,
+        context: Context = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        self._say(message, {}, context, cause)
+
+
+for _name in __all__:
+    # Where the classes are written is nobody's business: tracebacks and pickles name this module.
+    if isinstance(globals().get(_name), type):
+        globals()[_name].__module__ = __name__
+
+
+def error_from_failure(failure: SandboxFailure) -> SandboxError:
+    """The exception for a failure that came over the bus."""
+    error_class = SandboxError.by_code.get(failure.code, SandboxError)
+    context = dict(failure.context)
+    return rebuild(
+        error_class, failure.message, failure.code, failure.op, context, failure.retryable
+    )
+
+
+def failure_of(error: Exception, op: str = "") -> SandboxFailure:
+    """A failure for the bus. ``op`` is used for what is not a sandbox error."""
+    if isinstance(error, SandboxError):
+        return SandboxFailure(
+            code=error.code,
+            message=error.message,
+            op=error.op,
+            context={key: _plain(value) for key, value in error.context.items()},
+            retryable=bool(error.retryable),
+        )
+    message = f"{type(error).__name__}: {error}"
+    return SandboxFailure(code=UNEXPECTED, message=message, op=op)
+
+
+def _plain(value: object) -> object:
+    """A value that JSON can hold."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return str(value)

@@ -1,0 +1,269 @@
+"""Where the workspace of a session is kept when it stops.
+
+A *spec* says where, and makes a new snapshot for each session. A *snapshot* is one stored
+workspace; given instead of a spec, its id is used again, so two sessions overwrite each other.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import inspect
+import io
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
+
+from sandstream.sandbox.errors import (
+    SnapshotNotRestorableError,
+    SnapshotPersistError,
+    SnapshotRestoreError,
+)
+from sandstream.sandbox.session.dependencies import Dependencies
+
+SnapshotClass = type["SnapshotBase"]
+
+
+class _Typed(BaseModel):
+    """A model whose ``type`` is written even where defaults are left out."""
+
+    type: Any
+    """A text; each subclass narrows it to its own literal."""
+
+    @model_serializer(mode="wrap")
+    def _with_type(self, handler: Any) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        return {**data, "type": self.type}
+
+
+class SnapshotBase(_Typed, abc.ABC):
+    """One stored workspace. Subclasses register by the default of their ``type``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    _by_type: ClassVar[dict[str, SnapshotClass]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        name = cls.model_fields["type"].default
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"{cls.__name__} must give `type` a default, the name of its kind")
+        other = SnapshotBase._by_type.setdefault(name, cls)
+        if other is not cls:
+            raise TypeError(f"{cls.__name__}: snapshot type `{name}` belongs to {other.__name__}")
+
+    @classmethod
+    def parse(cls, payload: object) -> SnapshotBase:
+        """A snapshot from a snapshot or from its dumped form."""
+        if isinstance(payload, SnapshotBase):
+            return payload
+        if not isinstance(payload, dict):
+            raise TypeError(f"a snapshot must be a SnapshotBase or a dict, not {type(payload)}")
+        snapshot_class = SnapshotBase._by_type.get(str(payload.get("type")))
+        if snapshot_class is None:
+            known = ", ".join(sorted(SnapshotBase._by_type))
+            raise ValueError(f"unknown snapshot type {payload.get('type')!r}; known: {known}")
+        return snapshot_class.model_validate(payload)
+
+    @abc.abstractmethod
+    async def persist(
+        self, data: io.IOBase, *, dependencies: Dependencies | None = None
+    ) -> None: ...
+
+    @abc.abstractmethod
+    async def restore(self, *, dependencies: Dependencies | None = None) -> io.IOBase: ...
+
+    @abc.abstractmethod
+    async def restorable(self, *, dependencies: Dependencies | None = None) -> bool: ...
+
+
+class LocalSnapshot(SnapshotBase):
+    """A tar file ``<id>.tar`` in a directory of the caller's machine."""
+
+    type: Literal["local"] = "local"
+    base_path: Path
+
+    async def persist(self, data: io.IOBase, *, dependencies: Dependencies | None = None) -> None:
+        path = self._path()
+        try:
+            await asyncio.to_thread(_write_atomically, path, data)
+        except OSError as error:
+            raise SnapshotPersistError(snapshot_id=self.id, path=path, cause=error) from error
+
+    async def restore(self, *, dependencies: Dependencies | None = None) -> io.IOBase:
+        path = self._path()
+        try:
+            return await asyncio.to_thread(path.open, "rb")
+        except OSError as error:
+            raise SnapshotRestoreError(snapshot_id=self.id, path=path, cause=error) from error
+
+    async def restorable(self, *, dependencies: Dependencies | None = None) -> bool:
+        return await asyncio.to_thread(self._path().is_file)
+
+    def _path(self) -> Path:
+        names = {PurePosixPath(self.id).name, PureWindowsPath(self.id).name}
+        if names != {self.id} or self.id in ("", ".", ".."):
+            raise ValueError(f"id of a LocalSnapshot must be one path segment, not {self.id!r}")
+        return self.base_path / f"{self.id}.tar"
+
+
+def _write_atomically(path: Path, data: io.IOBase) -> None:
+    """A reader sees the old file or the new one, never a part."""
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with unfinished.open("wb") as file:
+            shutil.copyfileobj(cast(Any, data), file)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+class NoopSnapshot(SnapshotBase):
+    """Keeps nothing."""
+
+    type: Literal["noop"] = "noop"
+
+    async def persist(self, data: io.IOBase, *, dependencies: Dependencies | None = None) -> None:
+        return None
+
+    async def restore(self, *, dependencies: Dependencies | None = None) -> io.IOBase:
+        raise SnapshotNotRestorableError(snapshot_id=self.id, path=Path("<noop>"))
+
+    async def restorable(self, *, dependencies: Dependencies | None = None) -> bool:
+        return False
+
+
+class BusSnapshot(SnapshotBase):
+    """A checkpoint in the object store: ``tree`` is its digest, empty until the first one.
+
+    The sandbox actor makes and reads it, so no bytes pass through the caller.
+    """
+
+    type: Literal["bus"] = "bus"
+    tree: str = ""
+
+    async def persist(self, data: io.IOBase, *, dependencies: Dependencies | None = None) -> None:
+        cause = TypeError("a BusSnapshot is made by the sandbox actor, not from a stream")
+        raise SnapshotPersistError(snapshot_id=self.id, path=self._place(), cause=cause)
+
+    async def restore(self, *, dependencies: Dependencies | None = None) -> io.IOBase:
+        if not self.tree:
+            raise SnapshotNotRestorableError(snapshot_id=self.id, path=self._place())
+        cause = TypeError("a BusSnapshot is restored by the sandbox actor, not as a stream")
+        raise SnapshotRestoreError(snapshot_id=self.id, path=self._place(), cause=cause)
+
+    async def restorable(self, *, dependencies: Dependencies | None = None) -> bool:
+        return bool(self.tree)
+
+    def _place(self) -> Path:
+        return Path(f"<bus:{self.tree}>")
+
+
+class RemoteSnapshot(SnapshotBase):
+    """Stored by an object of the session's dependencies with ``upload(id, stream)``,
+    ``download(id)`` and ``exists(id)``, each plain or async.
+    """
+
+    type: Literal["remote"] = "remote"
+    client_dependency_key: str
+
+    async def persist(self, data: io.IOBase, *, dependencies: Dependencies | None = None) -> None:
+        try:
+            await self._call("upload", dependencies, data)
+        except Exception as error:
+            raise SnapshotPersistError(
+                snapshot_id=self.id, path=self._place(), cause=error
+            ) from error
+
+    async def restore(self, *, dependencies: Dependencies | None = None) -> io.IOBase:
+        try:
+            stream = await self._call("download", dependencies)
+            if not isinstance(stream, io.IOBase):
+                raise TypeError(f"download() must give a stream (io.IOBase), not {type(stream)}")
+        except Exception as error:
+            raise SnapshotRestoreError(
+                snapshot_id=self.id, path=self._place(), cause=error
+            ) from error
+        return stream
+
+    async def restorable(self, *, dependencies: Dependencies | None = None) -> bool:
+        return bool(await self._call("exists", dependencies))
+
+    async def _call(
+        self, method_name: str, dependencies: Dependencies | None, *arguments: object
+    ) -> object:
+        if dependencies is None:
+            raise RuntimeError(
+                f"RemoteSnapshot {self.id!r} needs the session's dependencies, which hold "
+                f"`{self.client_dependency_key}`"
+            )
+        client = await dependencies.require(self.client_dependency_key, consumer="RemoteSnapshot")
+        method = getattr(client, method_name, None)
+        if not callable(method):
+            raise TypeError(f"{type(client).__name__} must have a method {method_name}(id, ...)")
+        result = cast("Callable[..., object]", method)(self.id, *arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    def _place(self) -> Path:
+        return Path(f"<remote:{self.client_dependency_key}>")
+
+
+class SnapshotSpec(_Typed, abc.ABC):
+    """Where snapshots of new sessions are kept."""
+
+    @abc.abstractmethod
+    def build(self, snapshot_id: str) -> SnapshotBase: ...
+
+
+class LocalSnapshotSpec(SnapshotSpec):
+    type: Literal["local"] = "local"
+    base_path: Path
+
+    def build(self, snapshot_id: str) -> SnapshotBase:
+        return LocalSnapshot(id=snapshot_id, base_path=self.base_path)
+
+
+class NoopSnapshotSpec(SnapshotSpec):
+    type: Literal["noop"] = "noop"
+
+    def build(self, snapshot_id: str) -> SnapshotBase:
+        return NoopSnapshot(id=snapshot_id)
+
+
+class BusSnapshotSpec(SnapshotSpec):
+    """Checkpoints in the object store; what a session has if nothing else is asked for."""
+
+    type: Literal["bus"] = "bus"
+    tree: str = ""
+    """The checkpoint to start from, if any."""
+
+    def build(self, snapshot_id: str) -> SnapshotBase:
+        return BusSnapshot(id=snapshot_id, tree=self.tree)
+
+
+class RemoteSnapshotSpec(SnapshotSpec):
+    type: Literal["remote"] = "remote"
+    client_dependency_key: str
+
+    def build(self, snapshot_id: str) -> SnapshotBase:
+        return RemoteSnapshot(id=snapshot_id, client_dependency_key=self.client_dependency_key)
+
+
+SnapshotSpecUnion = Annotated[
+    LocalSnapshotSpec | NoopSnapshotSpec | RemoteSnapshotSpec | BusSnapshotSpec,
+    Field(discriminator="type"),
+]
+
+
+def resolve_snapshot(spec: SnapshotBase | SnapshotSpec | None, snapshot_id: str) -> SnapshotBase:
+    """The snapshot of a session: the one given, or a new one of the spec."""
+    if isinstance(spec, SnapshotBase):
+        return spec
+    return (BusSnapshotSpec() if spec is None else spec).build(snapshot_id)
