@@ -102,9 +102,6 @@ class Root(msgspec.Struct, frozen=True, array_like=True):
             found.update(segment.packs)
         return found
 
-    def packs(self) -> set[bytes]:
-        return {pack for segment in self.segments for pack in segment.packs}
-
 
 _encode = msgspec.msgpack.encode
 _decode_entries = msgspec.msgpack.Decoder(tuple[TreeEntry, ...]).decode

@@ -42,7 +42,10 @@ class Spool:
     def close(self) -> None:
         self._file.close()
 
-    async def fetch(self, objects: Objects, packs: Iterable[bytes]) -> None:
+    async def fill(self, objects: Objects, entries: Sequence[TreeEntry]) -> None:
+        """Fetch the contents of these entries. Raises :class:`WorkspaceDamaged`."""
+        packs = {part.pack for entry in entries for part in entry.parts}
+
         async def one(pack: bytes) -> None:
             data = await fetch_pack(objects, self._tree, pack)
             start = self._length
@@ -50,7 +53,8 @@ class Spool:
             await asyncio.to_thread(_write_all, self._file.fileno(), data, start)
             self._starts[pack] = start
 
-        await in_parallel(_FETCHES, one, packs)
+        await in_parallel(_FETCHES, one, sorted(packs))
+        await asyncio.to_thread(self._check, entries)
 
     def pieces(self, entry: TreeEntry) -> Iterator[bytes]:
         """A file's content; raises at the end if it does not fit its digest."""
@@ -65,7 +69,7 @@ class Spool:
                 self._tree, entry.digest.hex(), f"(the file {entry.path!r}) does not fit its digest"
             )
 
-    def check(self, entries: Iterable[TreeEntry]) -> None:
+    def _check(self, entries: Iterable[TreeEntry]) -> None:
         for entry in entries:
             if entry.kind == "file":
                 for _ in self.pieces(entry):
@@ -102,8 +106,7 @@ class Restore:
         entries = await self._trees.all_entries(self._tree)
         spool = Spool(self._tree)
         try:
-            await spool.fetch(self._objects, sorted(root.packs()))
-            await asyncio.to_thread(spool.check, entries)
+            await spool.fill(self._objects, entries)
             if clear:
                 await self._clear(into, keep)
             await self._lay_out(entries, into, spool)

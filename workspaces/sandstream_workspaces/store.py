@@ -23,7 +23,7 @@ from sandstream_workspaces.format import (
 from sandstream_workspaces.freshness import Freshness
 from sandstream_workspaces.host_directory import HostDirectories, SymlinkPolicy
 from sandstream_workspaces.packs import Locations, PackWriter
-from sandstream_workspaces.restore import Restore, fetch_pack
+from sandstream_workspaces.restore import Restore, Spool, fetch_pack
 from sandstream_workspaces.trees import Trees
 
 
@@ -92,11 +92,6 @@ class WorkspaceStore:
         if entry is None or entry.kind != "file":
             what = "nothing" if entry is None else f"a {entry.kind}"
             raise NoSuchPath(f"there is {what} at {path!r} in snapshot {tree}, not a file")
-        async for piece in self.content(tree, entry):
-            yield piece
-
-    async def content(self, tree: str, entry: TreeEntry) -> AsyncIterator[bytes]:
-        """The pieces of a file's content, checked as a whole before the last one is over."""
         hasher = hashlib.sha256()
         for part in entry.parts:
             pack = await fetch_pack(self._objects, tree, part.pack)
@@ -192,8 +187,12 @@ class WorkspaceStore:
         return written.tree
 
     async def tree_entries(self, tree: str) -> list[TreeEntry]:
-        """With the places where contents lie, for :meth:`content`."""
+        """With the places where contents lie."""
         return await self._trees.all_entries(tree)
+
+    async def spool(self, spool: Spool, entries: Sequence[TreeEntry]) -> None:
+        """Fetch the contents of these entries. Raises :class:`WorkspaceDamaged`."""
+        await spool.fill(self._objects, entries)
 
 
 def _relative(path: str) -> bytes:

@@ -6,6 +6,7 @@ share them. Changes are applied segment by segment: what they do not touch is no
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -204,9 +205,10 @@ class Trees:
         if missing:
             return Written("", root, sum(sizes), missing)
         data = encode_root(root)
-        tree = await self._objects.put(data)
+        tree = hashlib.sha256(data).hexdigest()
+        stored = await self._objects.put_new(data, tree)
         self._remember_root(tree, root)
-        return Written(tree, root, sum(sizes), set())
+        return Written(tree, root, sum(sizes) + (len(data) if stored else 0), set())
 
     # --- inside --------------------------------------------------------------------------------
 
