@@ -1,0 +1,115 @@
+"""A custom tool: the model writes one text instead of JSON arguments.
+
+Models of the Responses API can be held to a grammar for that text. As with function tools, this is
+only the declaration; who calls it is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from sandstream.exceptions import UserError
+from sandstream.run_context import RunContextWrapper
+from sandstream.tool_context import ToolContext
+
+__all__ = [
+    "CustomTool",
+    "CustomToolApprovalFunction",
+    "CustomToolCustomDataContext",
+    "CustomToolCustomDataExtractor",
+    "CustomToolExecutor",
+    "CustomToolOnApprovalFunction",
+    "ToolCaller",
+]
+
+ToolCaller: TypeAlias = Literal["direct", "programmatic"]
+CustomToolExecutor: TypeAlias = Callable[[ToolContext[Any], str], Any | Awaitable[Any]]
+CustomToolApprovalFunction: TypeAlias = Callable[
+    [RunContextWrapper[Any], str, str], bool | Awaitable[bool]
+]
+"""``(context, input, call id)`` -> whether a person has to approve this call."""
+CustomToolOnApprovalFunction: TypeAlias = Callable[[RunContextWrapper[Any], Any], Any]
+
+
+@dataclass
+class CustomTool:
+    """A tool whose input is free text."""
+
+    name: str
+    description: str
+    on_invoke_tool: CustomToolExecutor
+    """Called with the context of the call and the model's text."""
+    format: object | None = None
+    """What the text must look like: ``{"type": "grammar", "syntax": "lark", "definition": ...}``;
+    None: anything."""
+    needs_approval: bool | CustomToolApprovalFunction = False
+    on_approval: CustomToolOnApprovalFunction | None = None
+    defer_loading: bool = False
+    custom_data_extractor: CustomToolCustomDataExtractor | None = field(default=None, kw_only=True)
+    """Makes data for the application out of a result; it is never sent to the model."""
+    allowed_callers: list[ToolCaller] | None = field(default=None, kw_only=True)
+    tool_config: dict[str, Any] = field(init=False, repr=False)
+    """The definition as a request of the Responses API has it."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise UserError(f"The name of a tool must be a text of its own, not {self.name!r}.")
+        if not callable(self.on_invoke_tool):
+            raise UserError(
+                f"on_invoke_tool of tool '{self.name}' must be a function of (ToolContext, str), "
+                f"not {self.on_invoke_tool!r}."
+            )
+        self.tool_config = {
+            "type": "custom",
+            "name": self.name,
+            "description": self.description,
+        }
+        if self.format is not None:
+            self.tool_config["format"] = self.format
+        if self.defer_loading:
+            self.tool_config["defer_loading"] = True
+        if self.allowed_callers is not None:
+            self.allowed_callers = _checked_callers(self.name, self.allowed_callers)
+            self.tool_config["allowed_callers"] = self.allowed_callers
+
+    def runtime_needs_approval(self) -> bool | CustomToolApprovalFunction:
+        """Whether a call has to be approved, in terms of the raw text."""
+        return self.needs_approval
+
+    def runtime_on_approval(self) -> CustomToolOnApprovalFunction | None:
+        return self.on_approval
+
+    @property
+    def type(self) -> str:
+        return "custom"
+
+
+def _checked_callers(tool: str, callers: list[ToolCaller]) -> list[ToolCaller]:
+    is_list = isinstance(callers, list) and bool(callers)
+    if not is_list or any(caller not in ("direct", "programmatic") for caller in callers):
+        raise UserError(
+            f"allowed_callers of tool '{tool}' must be a list of 'direct', 'programmatic' or both, "
+            f"not {callers!r}."
+        )
+    if len(set(callers)) < len(callers):
+        raise UserError(f"allowed_callers of tool '{tool}' names a caller twice: {callers!r}.")
+    return list(callers)
+
+
+@dataclass(frozen=True)
+class CustomToolCustomDataContext:
+    """The argument of a ``custom_data_extractor``."""
+
+    tool_context: ToolContext[Any]
+    tool: CustomTool
+    input: str
+    output: str
+    raw_item: Mapping[str, Any]
+
+
+CustomToolCustomDataExtractor: TypeAlias = Callable[
+    [CustomToolCustomDataContext],
+    "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None",
+]

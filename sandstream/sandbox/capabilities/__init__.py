@@ -1,0 +1,41 @@
+"""What an agent can do in its sandbox: built-in capabilities, and the base for your own."""
+
+from __future__ import annotations
+
+from sandstream.sandbox.capabilities.capabilities import Capabilities
+from sandstream.sandbox.capabilities.capability import Capability
+from sandstream.sandbox.capabilities.compaction import (
+    Compaction,
+    CompactionModelInfo,
+    CompactionPolicy,
+    DynamicCompactionPolicy,
+    StaticCompactionPolicy,
+)
+from sandstream.sandbox.capabilities.filesystem import Filesystem, FilesystemToolSet
+from sandstream.sandbox.capabilities.shell import Shell, ShellToolSet
+from sandstream.sandbox.capabilities.skills import (
+    LazySkillSource,
+    LocalDirLazySkillSource,
+    Skill,
+    SkillMetadata,
+    Skills,
+)
+
+__all__ = [
+    "Capabilities",
+    "Capability",
+    "Compaction",
+    "CompactionModelInfo",
+    "CompactionPolicy",
+    "DynamicCompactionPolicy",
+    "Filesystem",
+    "FilesystemToolSet",
+    "LazySkillSource",
+    "LocalDirLazySkillSource",
+    "Shell",
+    "ShellToolSet",
+    "Skill",
+    "SkillMetadata",
+    "Skills",
+    "StaticCompactionPolicy",
+]

@@ -1,0 +1,119 @@
+"""Keeping long conversations within a model's context window.
+
+The model's own service shortens the conversation: the capability asks for it, and leaves out what
+a shortened conversation stands for. Works with the Responses API of OpenAI only.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, field_serializer, field_validator
+
+from sandstream.sandbox.capabilities.capability import Capability
+from sandstream.sandbox.capabilities.context_windows import context_window_of
+
+DEFAULT_THRESHOLD = 240_000
+
+
+class CompactionModelInfo(BaseModel):
+    """What has to be known about a model."""
+
+    context_window: int
+
+    @classmethod
+    def maybe_for_model(cls, model: str) -> CompactionModelInfo | None:
+        window = context_window_of(model)
+        return None if window is None else cls(context_window=window)
+
+    @classmethod
+    def for_model(cls, model: str) -> CompactionModelInfo:
+        info = cls.maybe_for_model(model)
+        if info is None:
+            raise ValueError(
+                f"Unknown context window for model: {model!r}. Give it: "
+                "CompactionModelInfo(context_window=...)."
+            )
+        return info
+
+
+class CompactionPolicy(BaseModel, abc.ABC):
+    """When to shorten."""
+
+    type: str
+
+    @abc.abstractmethod
+    def compaction_threshold(self, sampling_params: dict[str, Any]) -> int:
+        """The number of tokens from which on the conversation is shortened."""
+
+
+class StaticCompactionPolicy(CompactionPolicy):
+    """At a fixed number of tokens."""
+
+    type: Literal["static"] = "static"
+    threshold: int = Field(default=DEFAULT_THRESHOLD)
+
+    def compaction_threshold(self, sampling_params: dict[str, Any]) -> int:
+        return self.threshold
+
+
+class DynamicCompactionPolicy(CompactionPolicy):
+    """At a part of the model's context window."""
+
+    type: Literal["dynamic"] = "dynamic"
+    model_info: CompactionModelInfo
+    threshold: float = Field(ge=0, le=1, default=0.9)
+
+    def compaction_threshold(self, sampling_params: dict[str, Any]) -> int:
+        return int(self.model_info.context_window * self.threshold)
+
+
+_POLICIES: dict[object, type[CompactionPolicy]] = {
+    "static": StaticCompactionPolicy,
+    "dynamic": DynamicCompactionPolicy,
+}
+
+
+class Compaction(Capability):
+    """Has the conversation shortened in time."""
+
+    type: Literal["compaction"] = "compaction"
+    policy: CompactionPolicy | None = Field(default=None)
+    """None: by the window of the model if that is known, else at a fixed number of tokens."""
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _policy_of_its_type(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        policy = _POLICIES.get(value.get("type"))
+        if policy is None:
+            raise ValueError(f"Unsupported compaction policy type: {value.get('type')!r}")
+        return policy.model_validate(dict(value))
+
+    @field_serializer("policy", when_used="always")
+    def _with_fields_of_its_type(self, policy: CompactionPolicy | None) -> dict[str, Any] | None:
+        return None if policy is None else policy.model_dump()
+
+    def sampling_params(self, sampling_params: dict[str, Any]) -> dict[str, Any]:
+        policy = self.policy or _policy_for(sampling_params.get("model"))
+        threshold = policy.compaction_threshold(sampling_params)
+        return {"context_management": [{"type": "compaction", "compact_threshold": threshold}]}
+
+    def process_context(self, context: list[Any]) -> list[Any]:
+        """The items from the last shortened conversation on."""
+        for index in range(len(context) - 1, -1, -1):
+            item = context[index]
+            kind = item.get("type") if isinstance(item, Mapping) else getattr(item, "type", None)
+            if kind == "compaction":
+                return context[index:]
+        return context
+
+
+def _policy_for(model: object) -> CompactionPolicy:
+    info = CompactionModelInfo.maybe_for_model(model) if isinstance(model, str) else None
+    if info is None:
+        return StaticCompactionPolicy()
+    return DynamicCompactionPolicy(model_info=info)

@@ -1,0 +1,50 @@
+"""Changing files by patches, and looking at images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sandstream.sandbox.capabilities.capability import Capability
+from sandstream.sandbox.capabilities.tools.apply_patch_tool import SandboxApplyPatchTool
+from sandstream.sandbox.capabilities.tools.view_image import ViewImageTool
+from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope
+
+
+@dataclass
+class FilesystemToolSet:
+    """The tools of the capability, for a function that changes them."""
+
+    view_image: ViewImageTool
+    apply_patch: SandboxApplyPatchTool
+    workspace_scope: SandboxWorkspaceScope = field(default_factory=SandboxWorkspaceScope)
+
+
+FilesystemToolConfigurator = Callable[[FilesystemToolSet], None]
+
+
+class Filesystem(Capability):
+    """Lets the model change files and see pictures: ``view_image`` and ``apply_patch``."""
+
+    type: Literal["filesystem"] = "filesystem"
+    configure_tools: FilesystemToolConfigurator | None = Field(default=None, exclude=True)
+    """Called with the tools before they are used; may change or replace them."""
+
+    def tools(self) -> list[Any]:
+        if self.session is None:
+            raise ValueError("Filesystem has no session yet: bind(session) comes before tools()")
+        toolset = FilesystemToolSet(
+            view_image=ViewImageTool(
+                session=self.session, user=self.run_as, workspace_scope=self.workspace_scope
+            ),
+            apply_patch=SandboxApplyPatchTool(
+                session=self.session, user=self.run_as, workspace_scope=self.workspace_scope
+            ),
+            workspace_scope=self.workspace_scope,
+        )
+        if self.configure_tools is not None:
+            self.configure_tools(toolset)
+        return [toolset.view_image, toolset.apply_patch]
