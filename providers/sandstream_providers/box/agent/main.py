@@ -1,0 +1,76 @@
+"""Start: take the descriptors over, become the parent of orphans, run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+from sandstream_providers.box.agent.loop import READ, Loop
+from sandstream_providers.box.agent.ports import Forwarder
+from sandstream_providers.box.agent.server import Server
+
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(argv: list[str]) -> None:
+    config: dict[str, Any] = json.loads(argv[1])
+    _fill_standard_descriptors()
+    _protect()
+    ports = config.get("ports") or {}
+    for fd in (config["listen_fd"], config["jobs_fd"], *ports.values()):
+        os.set_inheritable(fd, False)
+    sys.setswitchinterval(0.001)  # a worker that hashes must not slow the loop down
+    os.umask(0o022)
+    loop = Loop()
+    server = Server(loop, config)
+    for port, fd in ports.items():
+        Forwarder(loop, socket.socket(fileno=fd), int(port))
+    _watch_for_death(loop, config.get("death_fd"))
+    loop.catch_signals(server.commands.reap)
+    server.commands.reap()
+    loop.run()
+    server.commands.end_everything()
+    os._exit(0)
+
+
+def _fill_standard_descriptors() -> None:
+    """A pipe must not get one of these numbers."""
+    while True:
+        fd = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        if fd > 2:
+            os.close(fd)
+            return
+
+
+def _protect() -> None:
+    """Commands run as the same user; they must not look into this process."""
+    try:
+        import _ctypes
+    except ImportError:
+        return  # a Python without ctypes: the other protections have to do
+    # the whole ctypes package takes 10 ms to load
+    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
+    _ctypes.call_function(prctl, (PR_SET_DUMPABLE, 0, 0, 0, 0))
+    if os.getpid() != 1:
+        _ctypes.call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def _watch_for_death(loop: Loop, fd: int | None) -> None:
+    if fd is None:
+        return
+    os.set_inheritable(fd, False)
+    os.set_blocking(fd, False)
+
+    def readable(_events: int) -> None:
+        try:
+            if os.read(fd, 4096):
+                return
+        except BlockingIOError:
+            return
+        loop.stop()
+
+    loop.watch(fd, READ, readable)

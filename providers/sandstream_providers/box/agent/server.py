@@ -1,0 +1,177 @@
+"""Requests of clients: commands are handled by the loop, file work by the workers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import traceback
+from typing import Any, Callable, Dict
+
+from sandstream_providers.box.agent import change, files, scan
+from sandstream_providers.box.agent.commands import Commands
+from sandstream_providers.box.agent.connection import Connection
+from sandstream_providers.box.agent.loop import READ, Loop
+from sandstream_providers.box.agent.memory import MemoryWatch
+from sandstream_providers.box.agent.paths import Paths
+from sandstream_providers.box.agent.refused import Refused, from_os_error
+from sandstream_providers.box.agent.workers import Workers
+
+REMEMBERED = 10000
+
+FileWork = Callable[[Dict[str, Any], bytes], Any]
+
+
+class Effect:
+    """A change of files that was asked for; who asks again gets the same outcome."""
+
+    def __init__(self) -> None:
+        self.outcome: dict[str, Any] | None = None
+        self.waiting: list[Callable[[dict[str, Any]], None]] = []
+
+
+class Server:
+    """Accepts connections and spreads requests."""
+
+    def __init__(self, loop: Loop, config: dict[str, Any]) -> None:
+        self._loop = loop
+        self._listener = socket.socket(fileno=config["listen_fd"])
+        self._listener.setblocking(False)
+        self._workers = Workers()
+        self.commands = Commands(loop, config)
+        self._memory: MemoryWatch | None = None
+        if config.get("memory_bytes"):
+            self._memory = MemoryWatch(loop, self.commands, config["memory_bytes"])
+        self._paths = Paths(config["root"])
+        reader = files.Reader(self._paths)
+        writer = files.Writer(self._paths)
+        changer = change.Changer(self._paths)
+        scanner = scan.Scanner(self._paths)
+        self._reads: dict[str, FileWork] = {
+            "read": reader.read,
+            "stat": reader.stat,
+            "list": reader.list,
+            "scan": scanner.scan,
+            "scan_next": scanner.next,
+            "scan_done": scanner.done,
+            "prime": scanner.prime,
+        }
+        self._effects: dict[str, FileWork] = {
+            "make_dir": writer.make_dir,
+            "remove": writer.remove,
+            "move": writer.move,
+            "append": writer.append,
+            "clear": writer.clear,
+            "change": changer.change,
+        }
+        self._asked: dict[str, Effect] = {}
+        self._changing = threading.Lock()
+        changer.clean_up()
+        loop.watch(self._listener.fileno(), READ, self._accept)
+
+    def _accept(self, _events: int) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return  # it went away, or we are short of descriptors
+        Connection(self._loop, sock, self._request, self.commands.forget)
+
+    def _request(self, connection: Connection, request: dict[str, Any], payload: bytes) -> None:
+        number = request.get("id")
+        if not isinstance(number, int):
+            connection.close()
+            return
+        try:
+            self._spread(connection, request, payload)
+        except Refused as refusal:
+            connection.send({"id": number, "error": refusal.as_dict()})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            connection.send({"id": number, "error": _fault(error)})
+
+    def _spread(self, connection: Connection, request: dict[str, Any], payload: bytes) -> None:
+        what = request["do"]
+        if what == "run":
+            self.commands.run(connection, request, payload)
+            if self._memory is not None:
+                self._memory.look_on()
+        elif what == "interact":
+            self.commands.interact(connection, request, payload)
+        elif what == "kill":
+            self.commands.kill(connection, request, payload)
+        elif what == "kill_all":
+            self.commands.kill_all(connection, request, payload)
+        elif what == "sessions":
+            connection.send({"id": request["id"], "ok": len(self.commands.live())})
+        elif what == "forget":
+            self.commands.forget(connection, request["request"])
+        elif what in self._reads:
+            self._read(connection, request, payload)
+        elif what in self._effects:
+            self._effect(connection, request, payload)
+        else:
+            raise ValueError(f"this agent cannot {what!r}")
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def _read(self, connection: Connection, request: dict[str, Any], payload: bytes) -> None:
+        work = self._reads[request["do"]]
+
+        def task() -> None:
+            outcome, data = _attempt(work, request, payload)
+            outcome["id"] = request["id"]
+            self._loop.post(lambda: connection.send(outcome, data))
+
+        self._workers.do(task)
+
+    def _effect(self, connection: Connection, request: dict[str, Any], payload: bytes) -> None:
+        work = self._effects[request["do"]]
+        op = request["op"]
+        effect = self._asked.get(op)
+
+        def tell(outcome: dict[str, Any]) -> None:
+            connection.send(dict(outcome, id=request["id"]))
+
+        if effect is not None:
+            if effect.outcome is not None:
+                tell(effect.outcome)
+            else:
+                effect.waiting.append(tell)
+            return
+        effect = self._asked[op] = Effect()
+        effect.waiting.append(tell)
+        if len(self._asked) > REMEMBERED:
+            del self._asked[next(iter(self._asked))]
+
+        def task() -> None:
+            with self._changing:
+                outcome, _ = _attempt(work, request, payload)
+            self._loop.post(lambda: self._effect_is_over(effect, outcome))
+
+        self._workers.do(task)
+
+    def _effect_is_over(self, effect: Effect, outcome: dict[str, Any]) -> None:
+        effect.outcome = outcome
+        for tell in effect.waiting:
+            tell(outcome)
+        effect.waiting.clear()
+
+
+def _attempt(
+    work: FileWork, request: dict[str, Any], payload: bytes
+) -> tuple[dict[str, Any], bytes]:
+    try:
+        result = work(request, payload)
+    except Refused as refusal:
+        return {"error": refusal.as_dict()}, b""
+    except OSError as error:
+        return {"error": from_os_error(error, str(request.get("path", "?"))).as_dict()}, b""
+    except Exception as error:  # noqa: BLE001 - the client is told; the agent must live on
+        return {"error": _fault(error)}, b""
+    if isinstance(result, tuple):
+        return {"ok": result[0]}, result[1]
+    return {"ok": result}, b""
+
+
+def _fault(error: Exception) -> dict[str, Any]:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    message = f"fault in the sandbox agent: {error!r} at {where.name}:{where.lineno}"
+    return Refused("ProviderError", message).as_dict()

@@ -1,0 +1,34 @@
+"""A few threads for file work, so that the loop never waits for a disk."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import Callable
+
+WORKERS = 4
+
+
+class Workers:
+    """Started at once: in a sandbox full of processes there may be no more threads later."""
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.count = 0
+        for _ in range(WORKERS):
+            try:
+                threading.Thread(target=self._work, daemon=True).start()
+            except RuntimeError:
+                break  # fewer will do
+            self.count += 1
+
+    def do(self, task: Callable[[], None]) -> None:
+        """``task`` must not raise."""
+        if self.count:
+            self._tasks.put(task)
+        else:
+            task()
+
+    def _work(self) -> None:
+        while True:
+            self._tasks.get()()

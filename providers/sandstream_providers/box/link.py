@@ -1,0 +1,129 @@
+"""One connection to an agent, shared by all requests that are under way."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sandstream_providers import interface
+from sandstream_providers.box.agent import wire
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+OnEvent = Callable[[dict[str, Any], bytes], None]
+
+
+class LinkLost(Exception):
+    """The connection broke before the answer came."""
+
+
+class Waiting:
+    """A request whose answer has not come yet."""
+
+    __slots__ = ("answer", "on_event")
+
+    def __init__(self, answer: asyncio.Future[tuple[Any, bytes]], on_event: OnEvent | None) -> None:
+        self.answer = answer
+        self.on_event = on_event
+
+
+class Link:
+    """Made by :func:`open_link`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, Waiting] = {}
+        self._receiving = asyncio.create_task(self._receive())
+        self.broken = False
+
+    async def ask(
+        self, request: dict[str, Any], payload: bytes = b"", on_event: OnEvent | None = None
+    ) -> tuple[Any, bytes]:
+        """The answer and its raw bytes. Raises LinkLost, or the agent's refusal."""
+        if self.broken:
+            raise LinkLost
+        number = next(self._numbers)
+        answer: asyncio.Future[tuple[Any, bytes]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = Waiting(answer, on_event)
+        try:
+            self._send({**request, "id": number}, payload)
+            if len(payload) > 65536:
+                await self._drain()
+            return await answer
+        except asyncio.CancelledError:
+            if not self.broken:
+                self._send({"id": number, "do": "forget", "request": number}, b"")
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    async def close(self) -> None:
+        self._break()
+        self._receiving.cancel()
+        await asyncio.wait([self._receiving])
+
+    def _send(self, header: dict[str, Any], payload: bytes) -> None:
+        head = wire.encode(header, len(payload))
+        if len(payload) > 65536:
+            self._writer.write(head)
+            self._writer.write(payload)
+        else:
+            self._writer.write(head + payload)
+
+    async def _drain(self) -> None:
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise LinkLost from error
+
+    async def _receive(self) -> None:
+        reader = self._reader
+        try:
+            while True:
+                header_length, length = wire.lengths(await reader.readexactly(wire.LENGTHS.size))
+                body = await reader.readexactly(header_length + length)
+                self._take(wire.decode(body[:header_length]), body[header_length:])
+        except (asyncio.IncompleteReadError, OSError, wire.BadFrame):
+            self._break()
+
+    def _take(self, header: dict[str, Any], payload: bytes) -> None:
+        waiting = self._waiting.get(header["id"])
+        if waiting is None or waiting.answer.done():
+            return  # nobody waits for it any more
+        if "event" not in header:
+            if "error" in header:
+                waiting.answer.set_exception(refusal(header["error"]))
+            else:
+                waiting.answer.set_result((header["ok"], payload))
+        elif waiting.on_event is not None:
+            try:
+                waiting.on_event(header, payload)
+            except Exception as error:  # noqa: BLE001 - it is the asker's, who gets it
+                waiting.answer.set_exception(error)
+
+    def _break(self) -> None:
+        self.broken = True
+        self._writer.close()
+        for waiting in self._waiting.values():
+            if not waiting.answer.done():
+                waiting.answer.set_exception(LinkLost())
+
+
+def refusal(error: dict[str, Any]) -> interface.ProviderError:
+    """The agent's error as an exception of the interface."""
+    kind = getattr(interface, str(error["kind"]), interface.ProviderError)
+    if not (isinstance(kind, type) and issubclass(kind, interface.ProviderError)):
+        kind = interface.ProviderError
+    return kind(str(error["message"]), **error["data"])
+
+
+async def open_link(connect: Connect) -> Link:
+    """Raises BoxGone if there is nobody to connect to."""
+    try:
+        reader, writer = await connect()
+    except OSError as error:
+        raise interface.BoxGone(f"the sandbox's agent does not answer: {error}") from error
+    return Link(reader, writer)
