@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from sandstream_providers.interface import Limits, ProviderUnavailable
-from sandstream_providers.local import cage
+from sandstream_providers.local import cage, seccomp
 from sandstream_providers.local.cgroups import Hierarchies, find_hierarchies
 from sandstream_providers.local.processes import LINUX, ChildFds, run_once
 
@@ -86,6 +86,7 @@ async def probe(isolation: Isolation) -> Host:
         python="",
         as_root=as_root,
         groups=groups,
+        seccomp=seccomp.program(),
         open_files=open_files,
     )
     return await _with_python(host)
@@ -134,6 +135,9 @@ async def _with_python(host: Host) -> Host:
     for python, shown in _pythons():
         tried = msgspec.structs.replace(host, python=python, shown=shown)
         code, said = await _try(tried)
+        if "SECCOMP" in said:
+            tried = msgspec.structs.replace(tried, seccomp=None)
+            code, said = await _try(tried)
         if code == 0:
             return tried
         failures.append(f"{python}: {said or f'exit code {code}'}")
@@ -144,7 +148,7 @@ async def _with_python(host: Host) -> Host:
             )
     raise ProviderUnavailable(
         f"sandboxes need Python {_LEAST_PYTHON[0]}.{_LEAST_PYTHON[1]} or newer at {_PYTHONS[0]} "
-        f"(apt-get install python3-minimal). Tried: {'; '.join(failures) or 'none found'}. "
+        f"(apt-get install python3). Tried: {'; '.join(failures) or 'none found'}. "
         f"{_OPT_OUT}"
     )
 
@@ -178,7 +182,7 @@ async def _try(host: Host) -> tuple[int, str]:
             "--",
             *cage.limits_prefix(limits, open_files=host.open_files),
             *(host.python, "-I", "-S", "-c"),
-            f"import sys, json, socket; sys.exit(sys.version_info < {_LEAST_PYTHON})",
+            f"import sys, _ctypes; sys.exit(sys.version_info < {_LEAST_PYTHON})",
         ]
         code, said = await run_once(argv, {"PATH": cage.PATH}, fds, timeout_s=_TRY_S)
         return code, said.strip()

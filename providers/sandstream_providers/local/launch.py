@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from sandstream_providers.box import agent_source
+from sandstream_providers.box.package import agent_source
 from sandstream_providers.interface import ProviderError
 from sandstream_providers.local import cage, cgroups
 from sandstream_providers.local.host import Host
@@ -61,7 +61,7 @@ async def launch(host: Host, layout: Layout, record: BoxRecord, group_name: str)
             "jobs_fd": _add_path(fds, layout.jobs(key), os.O_RDONLY | os.O_DIRECTORY),
             "ports": {},
             "root": record.root,
-            "env": {**cage.BASE_ENV, "HOME": record.root, **record.spec.env},
+            "env": {**_base_env(record), "HOME": record.root, **record.spec.env},
             "output_bytes": record.spec.limits.output_mb * _MB,
             "memory_bytes": _watched_memory(host, record),
             "wall_s": record.spec.limits.wall_s,
@@ -153,6 +153,13 @@ def _command(host: Host, layout: Layout, record: BoxRecord, fds: ChildFds, task:
         *(host.python, "-I", "-S", cage.AGENT_PATH, task),
     ]
     return cage.launcher(command, groups=record.cgroups, mounts=mounts)
+
+
+def _base_env(record: BoxRecord) -> dict[str, str]:
+    """Nothing of the host's; without isolation the box has the host's programs, so its path too."""
+    if record.mode == "bubblewrap":
+        return cage.BASE_ENV
+    return {**cage.BASE_ENV, "PATH": os.environ.get("PATH", cage.PATH)}
 
 
 def _watched_memory(host: Host, record: BoxRecord) -> int | None:

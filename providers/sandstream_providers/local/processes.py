@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -73,7 +73,7 @@ class ChildFds:
 
 
 def spawn_detached(
-    argv: Sequence[str], env: Mapping[str, str], fds: ChildFds, log: Path
+    argv: list[str], env: Mapping[str, str], fds: ChildFds, log: Path
 ) -> ProcessMark:
     """Start a process in its own session, with output to the log. It belongs to no one."""
     pid = _spawn(argv, env, fds, log)
@@ -85,7 +85,7 @@ def spawn_detached(
 
 
 async def run_once(
-    argv: Sequence[str], env: Mapping[str, str], fds: ChildFds, *, timeout_s: float
+    argv: list[str], env: Mapping[str, str], fds: ChildFds, *, timeout_s: float
 ) -> tuple[int, str]:
     """Run to the end: the exit code (minus the signal that ended it) and all it said."""
     with tempfile.NamedTemporaryFile(prefix="sandstream-") as log:
@@ -100,7 +100,7 @@ async def run_once(
         return os.waitstatus_to_exitcode(status), log.read().decode(errors="replace")
 
 
-def _spawn(argv: Sequence[str], env: Mapping[str, str], fds: ChildFds, log: Path) -> int:
+def _spawn(argv: list[str], env: Mapping[str, str], fds: ChildFds, log: Path) -> int:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:

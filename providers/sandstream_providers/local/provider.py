@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from sandstream_providers.box import AgentBox
+from sandstream_providers.box.client import AgentBox
 from sandstream_providers.interface import Box, BoxGone, BoxInfo, BoxSpec, ProviderError
 from sandstream_providers.local import freezing, git, launch
 from sandstream_providers.local.host import Host, Isolation, box_uid, describe, powers_of, probe
