@@ -20,7 +20,7 @@ from sandstream_workspaces.format import (
     path_bytes,
 )
 from sandstream_workspaces.freshness import Freshness
-from sandstream_workspaces.packs import Locations, PackWriter, Placed
+from sandstream_workspaces.packs import PART_BYTES, Locations, PackWriter, Placed
 from sandstream_workspaces.trees import Trees, Written
 
 _READ_BYTES = 4 * 1024 * 1024
@@ -158,16 +158,22 @@ class Checkpoint:
         parts: list[Placed] = []
         hasher = hashlib.sha256()
         size = 0
-        while True:
-            data = await self._box.read(
-                f"{self._box.root}/{path}", self._rule, offset=size, limit=_READ_BYTES
-            )
-            if data:
+        at_end = False
+        while not at_end:
+            pieces: list[bytes] = []
+            for _ in range(PART_BYTES // _READ_BYTES):
+                data = await self._box.read(
+                    f"{self._box.root}/{path}", self._rule, offset=size, limit=_READ_BYTES
+                )
                 await asyncio.to_thread(hasher.update, data)
-                parts.append(await packs.add_part(data))
+                pieces.append(data)
                 size += len(data)
-            if len(data) < _READ_BYTES:
-                return parts, hasher.hexdigest(), size
+                at_end = len(data) < _READ_BYTES
+                if at_end:
+                    break
+            if part := b"".join(pieces):
+                parts.append(await packs.add_part(part))
+        return parts, hasher.hexdigest(), size
 
 
 def _is_same(old: TreeEntry, entry: Entry) -> bool:

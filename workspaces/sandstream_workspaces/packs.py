@@ -120,7 +120,9 @@ class PackWriter:
         return placed
 
     def place(self, digest: bytes, parts: list[Placed]) -> None:
-        self._placed[digest] = parts
+        """These parts are that content. If it was there already, it stays where it was."""
+        if not self.has(digest):
+            self._placed[digest] = parts
 
     async def finish(self) -> None:
         """All packs are stored when this returns."""
