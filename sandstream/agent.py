@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast
 
 from sandstream.agent_output import AgentOutputSchemaBase
+from sandstream.custom_tool import CustomTool
 from sandstream.model_settings import ModelSettings
 from sandstream.models.default_models import get_default_model_settings
 from sandstream.models.interface import Model
@@ -17,7 +18,7 @@ from sandstream.tool import FunctionTool, FunctionToolResult, ToolsToFinalOutput
 
 TContext = TypeVar("TContext")
 
-Tool = FunctionTool
+Tool = FunctionTool | CustomTool
 Instructions = str | Callable[[Any, Any], str | Awaitable[str]]
 ToolsToFinalOutputFunction = Callable[
     [RunContextWrapper[Any], list[FunctionToolResult]],
@@ -92,7 +93,7 @@ class Agent(Generic[TContext]):
         if not isinstance(self.tools, list):
             raise TypeError(f"{where} tools must be a list, not {type(self.tools).__name__}")
         for tool in self.tools:
-            if not isinstance(tool, FunctionTool):
+            if not isinstance(tool, FunctionTool | CustomTool):
                 hint = " (decorate it with @function_tool)" if callable(tool) else ""
                 raise TypeError(f"{where} {tool!r} is not a tool{hint}")
         if not (self.instructions is None or isinstance(self.instructions, str)) and not callable(
@@ -148,6 +149,8 @@ class Agent(Generic[TContext]):
 async def is_tool_enabled(
     tool: Tool, run_context: RunContextWrapper[Any], agent: Agent[Any]
 ) -> bool:
+    if isinstance(tool, CustomTool):
+        return True
     enabled = tool.is_enabled
     if isinstance(enabled, bool):
         return enabled

@@ -27,9 +27,10 @@ __all__ = [
 ToolCaller: TypeAlias = Literal["direct", "programmatic"]
 CustomToolExecutor: TypeAlias = Callable[[ToolContext[Any], str], Any | Awaitable[Any]]
 CustomToolApprovalFunction: TypeAlias = Callable[
-    [RunContextWrapper[Any], str, str], bool | Awaitable[bool]
+    [RunContextWrapper[Any], Any, str], bool | Awaitable[bool]
 ]
-"""``(context, input, call id)`` -> whether a person has to approve this call."""
+"""``(context, input, call id)`` -> whether a person has to approve this call. The input is the
+model's text, or what a tool of its own kind makes of it."""
 CustomToolOnApprovalFunction: TypeAlias = Callable[[RunContextWrapper[Any], Any], Any]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from sandstream_bus.sandbox_messages import SandboxUse
 from sandstream_bus.specs import (
     NO_JSON,
     AgentSpec,
@@ -21,15 +22,15 @@ from sandstream_bus.specs import (
     ToolUseSpec,
 )
 
-from sandstream.agent import Agent
+from sandstream.agent import Agent, Tool
 from sandstream.agent_output import AgentOutputSchema, AgentOutputSchemaBase
+from sandstream.custom_tool import CustomTool
 from sandstream.error_handlers import RunErrorHandlers
 from sandstream.exceptions import UserError
 from sandstream.model_settings import ModelSettings
 from sandstream.models.default_models import get_default_model, get_default_model_settings
 from sandstream.models.interface import Model
 from sandstream.run_config import RunConfig
-from sandstream.tool import FunctionTool
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +57,9 @@ def output_schema_of(agent: Agent[Any]) -> AgentOutputSchemaBase | None:
     return None if schema.is_plain_text() else schema
 
 
-def tools_of(agent: Agent[Any], config: RunConfig) -> list[FunctionTool]:
+def tools_of(agent: Agent[Any], config: RunConfig) -> list[Tool]:
     """The agent's tools, one per name: the last one wins, or two are an error, as configured."""
-    by_name: dict[str, FunctionTool] = {}
+    by_name: dict[str, Tool] = {}
     for tool in agent.tools:
         if tool.name in by_name:
             problem = f"Agent {agent.name!r} has two tools named {tool.name!r}"
@@ -70,11 +71,18 @@ def tools_of(agent: Agent[Any], config: RunConfig) -> list[FunctionTool]:
     return list(by_name.values())
 
 
-def compile_graph(agent: Agent[Any], config: RunConfig, *, host: str) -> GraphSpec:
-    """The agent and all that it can reach, as data. ``host`` is the pool of its callables."""
+def compile_graph(
+    agent: Agent[Any], config: RunConfig, *, host: str, sandbox: SandboxUse | None = None
+) -> GraphSpec:
+    """The agent and all that it can reach, as data. ``host`` is the pool of its callables.
+
+    An agent with a ``sandbox`` must be the working one of its run (see sandbox/binding.py).
+    """
     if not isinstance(agent, Agent):
         raise TypeError(f"the starting agent must be an Agent, not {type(agent).__name__}")
-    return GraphSpec(start=agent.name, agents={agent.name: _compile_agent(agent, config, host)})
+    return GraphSpec(
+        start=agent.name, agents={agent.name: _compile_agent(agent, config, host, sandbox)}
+    )
 
 
 def hosted_by(graph: GraphSpec, pool: str) -> GraphSpec:
@@ -85,7 +93,15 @@ def hosted_by(graph: GraphSpec, pool: str) -> GraphSpec:
     return msgspec.structs.replace(graph, agents=agents)
 
 
-def _compile_agent(agent: Agent[Any], config: RunConfig, host: str) -> AgentSpec:
+def with_sandbox(graph: GraphSpec, name: str, sandbox: SandboxUse) -> GraphSpec:
+    """The same graph with an agent's sandbox filled in."""
+    agent = msgspec.structs.replace(graph.agents[name], sandbox=sandbox)
+    return msgspec.structs.replace(graph, agents={**graph.agents, name: agent})
+
+
+def _compile_agent(
+    agent: Agent[Any], config: RunConfig, host: str, sandbox: SandboxUse | None
+) -> AgentSpec:
     tools = tools_of(agent, config)
     model = config.model if config.model is not None else agent.model
     schema = output_schema_of(agent)
@@ -102,12 +118,13 @@ def _compile_agent(agent: Agent[Any], config: RunConfig, host: str) -> AgentSpec
         instructions=agent.instructions if isinstance(agent.instructions, str) else None,
         prompt=NO_JSON if prompt is None or callable(prompt) else _json(prompt, "prompt", agent),
         settings=settings.to_wire(),
-        tools=[_tool_spec(tool) for tool in tools],
+        tools=[_tool_spec(tool, in_sandbox=sandbox is not None) for tool in tools],
         output=output_spec(schema) if schema else None,
         tool_use=_tool_use(agent, tools),
         reset_tool_choice=agent.reset_tool_choice,
         dynamic=not static or callable(prompt),
         hosted_model=hosted,
+        sandbox=sandbox,
     )
 
 
@@ -120,8 +137,10 @@ def settings_of(agent: Agent[Any], config: RunConfig) -> ModelSettings:
     return own.resolve(config.model_settings)
 
 
-def tool_definition(tool: FunctionTool) -> Raw:
+def tool_definition(tool: Tool) -> Raw:
     """What a model is told of a tool."""
+    if isinstance(tool, CustomTool):
+        return Raw(msgspec.json.encode(tool.tool_config))
     definition = {
         "type": "function",
         "name": tool.name,
@@ -132,12 +151,17 @@ def tool_definition(tool: FunctionTool) -> Raw:
     return Raw(msgspec.json.encode(definition))
 
 
-def _tool_spec(tool: FunctionTool) -> ToolSpec:
+def _tool_spec(tool: Tool, *, in_sandbox: bool) -> ToolSpec:
+    if getattr(tool, "needs_approval", False):
+        raise UserError(
+            f"tool {tool.name!r} has needs_approval, but approvals are not supported yet"
+        )
     return ToolSpec(
         name=tool.name,
         definition=tool_definition(tool),
-        conditional=tool.is_enabled is not True,
-        at_most_once=tool.delivery == "at_most_once",
+        conditional=not isinstance(tool, CustomTool) and tool.is_enabled is not True,
+        at_most_once=not isinstance(tool, CustomTool) and tool.delivery == "at_most_once",
+        sandbox=in_sandbox and hasattr(tool, "sandbox_tool"),
     )
 
 
@@ -150,7 +174,7 @@ def output_spec(schema: AgentOutputSchemaBase) -> OutputSpec:
     )
 
 
-def _tool_use(agent: Agent[Any], tools: list[FunctionTool]) -> ToolUseSpec:
+def _tool_use(agent: Agent[Any], tools: list[Tool]) -> ToolUseSpec:
     behavior = agent.tool_use_behavior
     if behavior == "run_llm_again":
         return ToolUseSpec()
@@ -163,17 +187,13 @@ def _tool_use(agent: Agent[Any], tools: list[FunctionTool]) -> ToolUseSpec:
     return ToolUseSpec(kind="ask_host")
 
 
-def _check_tool_choice(
-    agent: Agent[Any], settings: ModelSettings, tools: list[FunctionTool]
-) -> None:
+def _check_tool_choice(agent: Agent[Any], settings: ModelSettings, tools: list[Tool]) -> None:
     choice = settings.tool_choice
     if isinstance(choice, str) and choice not in _BUILT_IN_CHOICES:
         _check_known(agent, tools, [choice], "tool_choice")
 
 
-def _check_known(
-    agent: Agent[Any], tools: list[FunctionTool], names: list[str], where: str
-) -> None:
+def _check_known(agent: Agent[Any], tools: list[Tool], names: list[str], where: str) -> None:
     known = [tool.name for tool in tools]
     missing = [name for name in names if name not in known]
     if missing:

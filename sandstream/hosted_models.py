@@ -64,6 +64,7 @@ class HostedModels:
 
     async def ask(self, hosted: HostedRun, state: RunState, call: CallRequested) -> ModelAnswered:
         agent = hosted.agent(call.agent)
+        working = hosted.working_agent(call.agent)
         model = self._find(agent, hosted.config)
         request = build_request(state)
         disabled = set(state.prepared.disabled_tools) if state.prepared else set()
@@ -78,7 +79,9 @@ class HostedModels:
             "system_instructions": request.instructions,
             "input": [msgspec.json.decode(item) for item in request.input],
             "model_settings": settings,
-            "tools": [tool for tool in tools_of(agent, hosted.config) if tool.name not in disabled],
+            "tools": [
+                tool for tool in tools_of(working, hosted.config) if tool.name not in disabled
+            ],
             "output_schema": output_schema_of(agent),
             "handoffs": [],
             "tracing": ModelTracing.DISABLED,

@@ -72,8 +72,24 @@ def exception_of_error(error: ErrorInfo, run_id: str) -> Exception:
             return UserError(error.message)
         case "model_http":
             return vendor_error(error.message, data.get("status"), data.get("body"))
+        case code if code == "workspace.lost" or code.startswith("sandbox."):
+            return _sandbox_error(error)
         case _:
             return RunFailed(error.message, code=error.code, run_id=run_id)
+
+
+def _sandbox_error(error: ErrorInfo) -> Exception:
+    from sandstream_bus.sandbox_messages import SandboxFailure
+
+    from sandstream.sandbox.errors import error_from_failure
+
+    code = error.code.removeprefix("sandbox.").replace("workspace.lost", "workspace_lost")
+    context = {name: value for name, value in error.data.items() if name != "op"}
+    return error_from_failure(
+        SandboxFailure(
+            code=code, message=error.message, op=str(error.data.get("op", "")), context=context
+        )
+    )
 
 
 def attach_details(error: Exception, details: Any) -> Exception:

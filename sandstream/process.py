@@ -11,7 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sandstream_actors.harness.actor import Harness
@@ -26,6 +26,11 @@ from sandstream.hosted_models import HostedModels
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 from sandstream.user_code import HostedRun, UserCode
+
+if TYPE_CHECKING:
+    from sandstream_actors.sandbox.actor import SandboxActor
+
+    from sandstream.sandbox.session.link import BusLink
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +50,7 @@ class Process:
         self._runs: dict[RunId, list[HostedRun]] = {}
         """Callers of one key may wait for the same run; the last that came hosts it."""
         self._actors: tuple[Harness, ToolHost] | None = None
+        self._sandboxes: dict[str, asyncio.Future[SandboxActor]] = {}
         self._hosted_models = HostedModels(self.bus)
         self._user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._lifetime: AsyncIterator[None] | None = None
@@ -114,9 +120,24 @@ class Process:
             task.cancel()
         if self._actors is not None:
             await asyncio.gather(*(actor.stop(0.0) for actor in self._actors))
+        for starting in self._sandboxes.values():
+            if starting.done() and not starting.cancelled() and starting.exception() is None:
+                await starting.result().stop(0.0)
         await self._models.aclose()
         await self._hosted_models.aclose()
         await self._opened.close()
+
+    async def local_sandboxes(self, isolation: str) -> BusLink:
+        """This machine's sandboxes, served by an actor in this process from the first use on."""
+        from sandstream.sandbox.session.link import BusLink
+        from sandstream.sandbox_host import start_local_actor
+
+        starting = self._sandboxes.get(isolation)
+        if starting is None or (starting.done() and starting.exception() is not None):
+            work = start_local_actor(self.bus, self.settings.home, isolation, own=True)
+            starting = self._sandboxes[isolation] = asyncio.ensure_future(work)
+        actor = await asyncio.shield(starting)
+        return BusLink(self.bus, "local", actor.node, actor.store)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for; it ends with the process."""

@@ -43,6 +43,10 @@ class RunResultBase:
         self.output_guardrail_results: list[Any] = []
         self.tool_input_guardrail_results: list[Any] = []
         self.tool_output_guardrail_results: list[Any] = []
+        self.sandbox_states: dict[str, Any] = {}
+        """For each sandbox agent the state from which a later run can resume its workspace:
+        ``SandboxRunConfig(session_state=...)``.
+        """
         self._last_agent = starting_agent
         self._omit_reasoning_ids = omit_reasoning_ids
 

@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -23,6 +23,7 @@ from sandstream_bus.errors import BusError, StoreFull
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunMoved, RunStarted
+from sandstream_bus.sandbox_messages import SandboxUse
 from sandstream_bus.subjects import run_id_of_key
 
 from sandstream.agent import Agent
@@ -34,6 +35,7 @@ from sandstream.graph import (
     compile_options,
     hosted_by,
     output_schema_of,
+    with_sandbox,
 )
 from sandstream.ids import new_run_id
 from sandstream.items import TResponseInputItem
@@ -45,6 +47,10 @@ from sandstream.run_context import RunContextWrapper
 from sandstream.run_view import RunView
 from sandstream.stream_events import RawResponsesStreamEvent
 from sandstream.user_code import HostedRun, final_value
+
+if TYPE_CHECKING:
+    from sandstream.sandbox.binding import BoundAgent
+    from sandstream.sandbox.sandbox_agent import SandboxAgent
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +82,10 @@ class RunCall:
         self._input = input
         self._max_turns = max_turns
         self._config = config
-        self._items = compile_input(input)
+        self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
+        self._bound = _bind(agent, config, self.run_id)
+        given = self._bound.process_input(input) if self._bound and _is_list(input) else input
+        self._items = compile_input(given)
         self._options = compile_options(
             config,
             max_turns=max_turns,
@@ -84,10 +93,15 @@ class RunCall:
             error_handlers=error_handlers,
             **conversation,
         )
-        self._graph = compile_graph(agent, config, host="")  # checks all, before any effect
+        working = self._bound.working if self._bound else agent
+        # checks all, before any effect
+        self._graph = compile_graph(
+            working, config, host="", sandbox=SandboxUse() if self._bound else None
+        )
         self._context = RunContextWrapper(context=context)
         self._hosted = HostedRun({agent.name: agent}, self._context, config, error_handlers)
-        self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
+        if self._bound:
+            self._hosted.working[agent.name] = working
         self._process: Process | None = None
         self._is_elsewhere = False
         """Another process works on the run; we wait with it, and take over if it dies."""
@@ -104,6 +118,7 @@ class RunCall:
             view = self._view()
             for event in await process.bus.log.read(self.run_id):
                 view.feed(event.event, event.subject)
+            await self._close_sandbox(result)
         except asyncio.CancelledError:
             await self._abandon(process)
             raise
@@ -124,6 +139,7 @@ class RunCall:
             try:
                 view = self._view()
                 await self._patiently(process, self._follow_into(result, view, process))
+                await self._close_sandbox(result)
             except asyncio.CancelledError:
                 await self._abandon(process)
                 raise
@@ -186,8 +202,11 @@ class RunCall:
         process = self._process
         assert process is not None
         pool = self._pool(process)
+        graph = hosted_by(self._graph, process.pool)
+        if self._bound:
+            graph = with_sandbox(graph, self._agent.name, await self._bound.use())
         started = RunStarted(
-            graph=hosted_by(self._graph, process.pool),
+            graph=graph,
             input=self._items,
             options=self._options,
             pool=pool,
@@ -283,6 +302,12 @@ class RunCall:
 
     # --- ending --------------------------------------------------------------------------------
 
+    async def _close_sandbox(self, result: RunResultBase) -> None:
+        """The run has closed it; what is left is the caller's own snapshot, and its state."""
+        if self._bound is not None and self._bound.is_owned:
+            await self._bound.finish()
+            result.sandbox_states[self._agent.name] = self._bound.session.state
+
     def _conclude(self, result: RunResultBase, view: RunView) -> None:
         """Fill the result; raise if the run did not complete."""
         result.take(view)
@@ -341,6 +366,19 @@ class RunCall:
             "run_id": self.run_id,
             "omit_reasoning_ids": self._config.reasoning_item_id_policy == "omit",
         }
+
+
+def _bind(agent: Agent[Any], config: RunConfig, run: str) -> BoundAgent | None:
+    """The run's own form of a sandbox agent; None for a plain agent."""
+    if not isinstance(agent, Agent) or not hasattr(agent, "capabilities"):
+        return None
+    from sandstream.sandbox.binding import BoundAgent
+
+    return BoundAgent(cast("SandboxAgent[Any]", agent), config, run)
+
+
+def _is_list(input: object) -> TypeGuard[list[Any]]:
+    return isinstance(input, list)
 
 
 def _text(raw: Raw) -> str:

@@ -15,6 +15,27 @@ from sandstream.models.interface import Model, ModelProvider
 if TYPE_CHECKING:
     from sandstream.agent import Agent
     from sandstream.run_context import RunContextWrapper
+    from sandstream.sandbox.config import (
+        SandboxArchiveLimits,
+        SandboxConcurrencyLimits,
+        SandboxRunConfig,
+    )
+
+__all__ = [
+    "CallModelData",
+    "CallModelInputFilter",
+    "ModelInputData",
+    "ReasoningItemIdPolicy",
+    "RunConfig",
+    "SandboxArchiveLimits",
+    "SandboxConcurrencyLimits",
+    "SandboxRunConfig",
+    "ToolErrorFormatter",
+    "ToolErrorFormatterArgs",
+    "ToolExecutionConfig",
+    "ToolNameCollisionPolicy",
+    "ToolNotFoundBehavior",
+]
 
 T = TypeVar("T")
 DEFAULT_MAX_TURNS = 10
@@ -91,6 +112,8 @@ class RunConfig:
     tool_execution: ToolExecutionConfig | None = None
     tool_not_found_behavior: ToolNotFoundBehavior = "raise_error"
     tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
+    sandbox: SandboxRunConfig | None = None
+    """Where the sandbox agents of the run work."""
     run_key: str | None = field(default=None, kw_only=True)
     harness_pool: str | None = field(default=None, kw_only=True)
     """Let the harness replicas of this pool take the run's turns, instead of this process."""
@@ -100,6 +123,8 @@ class RunConfig:
             self.model_settings = ModelSettings.coerce(self.model_settings)
         if isinstance(self.tool_execution, Mapping):
             self.tool_execution = _from_dict(ToolExecutionConfig, self.tool_execution)
+        if self.sandbox is not None:
+            self.sandbox = _sandbox_config(self.sandbox)
         if self.call_model_input_filter is not None and not callable(self.call_model_input_filter):
             raise UserError("call_model_input_filter must be callable")
         _check_choice(
@@ -123,6 +148,25 @@ class RunConfig:
         if isinstance(value, Mapping):
             return _from_dict(cls, value)
         raise TypeError(f"run_config must be a RunConfig or a dict, not {type(value).__name__}")
+
+
+def _sandbox_config(value: Any) -> SandboxRunConfig:
+    from sandstream.sandbox.config import SandboxRunConfig
+
+    if isinstance(value, SandboxRunConfig):
+        return value
+    if isinstance(value, Mapping):
+        return _from_dict(SandboxRunConfig, value)
+    raise TypeError(f"sandbox must be a SandboxRunConfig or a dict, not {type(value).__name__}")
+
+
+def __getattr__(name: str) -> Any:
+    """The sandbox settings, imported by whoever needs them: most runs have no sandbox."""
+    if name in ("SandboxArchiveLimits", "SandboxConcurrencyLimits", "SandboxRunConfig"):
+        from sandstream.sandbox import config
+
+        return getattr(config, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _from_dict(cls: type[T], values: Mapping[str, Any]) -> T:

@@ -157,7 +157,8 @@ class RunView:
         assert self.agent is not None
         result = self._results[call.id]
         wire = msgspec.json.decode(result.output)
-        raw = {"call_id": call.call_id, "output": wire, "type": "function_call_output"}
+        kind = "custom_tool_call_output" if call.is_custom else "function_call_output"
+        raw = {"call_id": call.call_id, "output": wire, "type": kind}
         custom = msgspec.json.decode(result.custom_data) if result.custom_data else None
         return ToolCallOutputItem(self.agent, raw, self._values.get(call.id, wire), custom)
 

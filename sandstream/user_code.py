@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -29,7 +29,8 @@ from sandstream_bus.messages import (
 from sandstream_bus.specs import NO_JSON
 from sandstream_bus.subjects import RunId
 
-from sandstream.agent import Agent, is_tool_enabled
+from sandstream.agent import Agent, Tool, is_tool_enabled
+from sandstream.custom_tool import CustomTool
 from sandstream.error_handlers import (
     RunErrorData,
     RunErrorHandlerInput,
@@ -66,6 +67,7 @@ class HostedRun:
     """The objects behind one run in this process."""
 
     agents: dict[str, Agent[Any]]
+    """As the user made them: what results and contexts show."""
     context: RunContextWrapper[Any]
     config: RunConfig
     error_handlers: RunErrorHandlers = field(default_factory=lambda: RunErrorHandlers())
@@ -73,6 +75,13 @@ class HostedRun:
     """Return values of tools, by call, while the run is in this process."""
     exceptions: dict[str, Exception] = field(default_factory=dict)
     """What user code raised, by message, so that a caller in this process gets the original."""
+
+    working: dict[str, Agent[Any]] = field(default_factory=dict)
+    """Agents as this run has them, where that is different: with the tools of their sandbox."""
+
+    def working_agent(self, name: str) -> Agent[Any]:
+        """The agent whose tools and instructions count."""
+        return self.working.get(name) or self.agent(name)
 
     def agent(self, name: str) -> Agent[Any]:
         found = self.agents.get(name)
@@ -153,7 +162,8 @@ async def _call_tool(
         agent=agent,
         run_config=hosted.config,
     )
-    tool = next((tool for tool in tools_of(agent, hosted.config) if tool.name == call.name), None)
+    tools = tools_of(hosted.working_agent(call.agent), hosted.config)
+    tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None or not await _was_offered(tool, run, states):
         text = await _not_found(hosted, call)
         return _finished(
@@ -166,7 +176,10 @@ async def _call_tool(
         return await _format_error(hosted, call, "tool_exception", default, error)
 
     formatter = format_error if hosted.config.tool_error_formatter else None
-    value = await invoke_function_tool(tool, context, call.arguments, error_formatter=formatter)
+    if isinstance(tool, CustomTool):
+        value = await _resolved(tool.on_invoke_tool(context, call.arguments))
+    else:
+        value = await invoke_function_tool(tool, context, call.arguments, error_formatter=formatter)
     hosted.values[call.call] = value
     return _finished(
         call,
@@ -185,9 +198,9 @@ def final_value(agent: Agent[Any], value: Any) -> Any:
     return str(value)
 
 
-async def _was_offered(tool: FunctionTool, run: RunId, states: StateCache) -> bool:
+async def _was_offered(tool: Tool, run: RunId, states: StateCache) -> bool:
     """A tool that was disabled when the model was asked does not exist for it."""
-    if tool.is_enabled is True:
+    if isinstance(tool, CustomTool) or tool.is_enabled is True:
         return True
     return tool.name not in (await states.load(run)).disabled_tools
 
@@ -219,8 +232,8 @@ async def _format_error(
     return text if isinstance(text, str) else None
 
 
-async def _custom_data(tool: FunctionTool, context: ToolContext[Any], value: Any) -> Raw:
-    if tool.custom_data_extractor is None:
+async def _custom_data(tool: Tool, context: ToolContext[Any], value: Any) -> Raw:
+    if isinstance(tool, CustomTool) or tool.custom_data_extractor is None:
         return NO_JSON
     raw = {
         "call_id": context.tool_call_id,
@@ -239,15 +252,16 @@ async def _prepare(
 ) -> Prepared:
     """Instructions, prompt, enabled tools and filtered input of the turn that is due."""
     agent = hosted.agent(call.agent)
+    working = hosted.working_agent(call.agent)
     context = hosted.context
     context.usage = usage_of(call.usage)
     items = [msgspec.json.decode(item) for item in state.conversation()]
     context.turn_input = items
-    instructions = await agent.get_system_prompt(context)
+    instructions = await working.get_system_prompt(context)
     prompt = await agent.get_prompt(context)
     disabled = [
         tool.name
-        for tool in tools_of(agent, hosted.config)
+        for tool in tools_of(working, hosted.config)
         if not await is_tool_enabled(tool, context, agent)
     ]
     filtered: list[Raw] | None = None
@@ -277,7 +291,8 @@ async def _decide_stop(
     agent = hosted.agent(call.agent)
     behavior = agent.tool_use_behavior
     assert callable(behavior) and state.answer is not None
-    tools = {tool.name: tool for tool in tools_of(agent, hosted.config)}
+    working = hosted.working_agent(call.agent)
+    tools = {tool.name: tool for tool in tools_of(working, hosted.config)}
     results: list[FunctionToolResult] = []
     for tool_call in state.answer.tool_calls:
         wire = msgspec.json.decode(state.results[tool_call.id].output)
@@ -285,7 +300,8 @@ async def _decide_stop(
         raw = {"call_id": tool_call.call_id, "output": wire, "type": "function_call_output"}
         if tool_call.name in tools:
             item = ToolCallOutputItem(agent, raw, value)
-            results.append(FunctionToolResult(tools[tool_call.name], value, item))
+            tool = cast(FunctionTool, tools[tool_call.name])
+            results.append(FunctionToolResult(tool, value, item))
     decision = await _resolved(behavior(hosted.context, results))
     if not isinstance(decision, ToolsToFinalOutputResult):
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import logging
 import sys
@@ -9,7 +10,7 @@ import uuid
 from collections import OrderedDict
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from sandstream_actors.state_cache import StateCache
@@ -17,6 +18,7 @@ from sandstream_actors.tools import ToolHost
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.messages import AgentRegistered
+from sandstream_bus.specs import GraphSpec
 from sandstream_bus.subjects import RunId, token_of
 
 from sandstream.agent import Agent
@@ -26,6 +28,10 @@ from sandstream.hosted_models import HostedModels
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.run_context import RunContextWrapper
 from sandstream.user_code import HostedRun, UserCode
+
+if TYPE_CHECKING:
+    from sandstream.sandbox.binding import BoundAgent
+    from sandstream.sandbox.sandbox_agent import SandboxAgent
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +98,7 @@ class AgentWorker:
         """Host first, then offer, so that no call comes before somebody listens."""
         registrations = [
             AgentRegistered(
-                graph=compile_graph(agent, self._config, host=self.pool),
+                graph=await self._graph_of(agent),
                 options=compile_options(self._config, max_turns=DEFAULT_MAX_TURNS),
                 pool=self._harness_pool,
             )
@@ -105,6 +111,34 @@ class AgentWorker:
             await self._bus.agents.register(registration, instance=instance)
         crashpoint("worker.after_register")
 
+    async def _graph_of(self, agent: Agent[Any]) -> GraphSpec:
+        bound = self._bind(agent, "")
+        if bound is None:
+            return compile_graph(agent, self._config, host=self.pool)
+        use = await bound.use()
+        # each run has a sandbox of its own, named after it
+        use = msgspec.structs.replace(use, id=use.id if not use.owned else "")
+        return compile_graph(bound.working, self._config, host=self.pool, sandbox=use)
+
+    def _bind(self, agent: Agent[Any], run: str) -> BoundAgent | None:
+        """The form that a sandbox agent has in a run; None for a plain agent."""
+        if not hasattr(agent, "capabilities"):
+            return None
+        from sandstream.sandbox.binding import BoundAgent
+        from sandstream.sandbox.config import SandboxRunConfig
+        from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
+        from sandstream.sandbox.session.link import BusLink
+
+        config = self._config
+        if config.sandbox is None:
+            sandbox = SandboxRunConfig(client=UnixLocalSandboxClient())
+            config = dataclasses.replace(config, sandbox=sandbox)
+        assert config.sandbox is not None
+        client: Any = config.sandbox.client
+        provider = client.link.provider if client is not None else "local"
+        link = BusLink(self._bus, provider)  # whichever node of the provider takes it
+        return BoundAgent(cast("SandboxAgent[Any]", agent), config, run, link)
+
     async def stop(self) -> None:
         await self._host.stop()
         await self._hosted_models.aclose()
@@ -116,6 +150,10 @@ class AgentWorker:
             assert state.started is not None
             context = msgspec.json.decode(state.started.context) if state.started.context else None
             hosted = HostedRun(self.agents, RunContextWrapper(context=context), self._config)
+            for name in state.started.graph.agents:
+                bound = self._bind(self.agents[name], run) if name in self.agents else None
+                if bound is not None:
+                    hosted.working[name] = bound.working
             self._runs[run] = hosted
             while len(self._runs) > _KEPT_RUNS:
                 self._runs.popitem(last=False)

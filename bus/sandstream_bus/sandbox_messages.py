@@ -242,6 +242,15 @@ class ApplyPatch(Action, frozen=True, kw_only=True, tag="apply_patch"):
     user: str = ""
 
 
+class RunTool(Action, frozen=True, kw_only=True, tag="tool"):
+    """A built-in tool, as a model would call it. Answers :class:`ToolAnswer`."""
+
+    name: str
+    arguments: str
+    cwd: str = ""
+    user: str = ""
+
+
 class ApplyPlan(Action, frozen=True, kw_only=True, tag="apply_plan"):
     """Lay these entries out in the live workspace."""
 
@@ -300,6 +309,7 @@ SandboxAction = (
     | RemovePath
     | MovePath
     | ApplyPatch
+    | RunTool
     | ApplyPlan
     | Checkpoint
     | Restore
@@ -386,6 +396,12 @@ class Listing(Spec, frozen=True, kw_only=True):
 
 class Patched(Spec, frozen=True, kw_only=True):
     output: str
+
+
+class ToolAnswer(Spec, frozen=True, kw_only=True):
+    output: Raw
+    """What the model sees: text or content parts."""
+    error: str = ""
 
 
 class Checkpointed(Spec, frozen=True, kw_only=True):

@@ -74,7 +74,7 @@ def _files_by_place(entries: Sequence[PlannedEntry]) -> list[list[PlannedEntry]]
 
 async def _store_files(group: list[PlannedEntry], trees: TreeWriter, staging: Path) -> PlanTree:
     in_memory = [
-        (wire_path(each.path.name), each.entry.content, each.entry.file_mode)
+        (each.path.name, each.entry.content, each.entry.file_mode)
         for each in group
         if isinstance(each.entry, File)
     ]

@@ -30,7 +30,7 @@ def check_directory(src: Path, base_dir: Path, grants: Sequence[SandboxPathGrant
     """The absolute path of a host directory that may be taken. What it holds is not checked."""
     path = _check(src, base_dir, grants, LocalDirReadError)
     if not stat.S_ISDIR(path.lstat().st_mode):
-        raise _changed(path, Path(path.name), LocalDirReadError)
+        raise _changed(path, src.relative_to(src.anchor), LocalDirReadError)
     return path
 
 
@@ -89,9 +89,8 @@ def _check(
         if grants:
             context["extra_path_grants"] = [grant.path for grant in grants]
         raise error_class(src=path, context=context)
-    start = Path(src.anchor) if src.is_absolute() else base
-    current = start
-    for part in src.parts[1:] if src.is_absolute() else src.parts:
+    current = Path(src.anchor) if src.is_absolute() else base
+    for part in src.relative_to(src.anchor).parts:
         current = current / part
         try:
             mode = current.lstat().st_mode

@@ -60,7 +60,6 @@ class SandboxActor:
         provider: Provider,
         *,
         node: str,
-        start_sequence: int | None = None,
         max_in_flight: int = 256,
         reap_every_s: float = 60.0,
         watch_every_s: float = 5.0,
@@ -71,7 +70,6 @@ class SandboxActor:
         self._max_in_flight = max_in_flight
         self._reap_every_s = reap_every_s
         self._watch_every_s = watch_every_s
-        self._start_sequence = start_sequence
         self._cancellations = Cancellations(bus)
         self.store = WorkspaceStore(bus)
         self._workers: list[Worker] = []
@@ -118,10 +116,9 @@ class SandboxActor:
         return ConsumerSpec(
             name=f"sandbox-{name}",
             filters=[f"{prefix}.run.*.sandbox.{name}", f"{prefix}.sandbox.*.op.{name}"],
-            start_sequence=self._start_sequence,
         )
 
-    def consumer_of(self, node: str) -> ConsumerSpec:
+    def consumer_of(self, node: str, *, start_sequence: int | None = None) -> ConsumerSpec:
         prefix, name = self._bus.subjects.prefix, self.provider.name
         return ConsumerSpec(
             name=f"sandbox-{name}-{node}",
@@ -129,7 +126,7 @@ class SandboxActor:
                 f"{prefix}.run.*.sandbox.{name}.{node}",
                 f"{prefix}.sandbox.*.op.{name}.{node}",
             ],
-            start_sequence=self._start_sequence,
+            start_sequence=start_sequence,
             inactive_s=NODE_IDLE_S,
         )
 

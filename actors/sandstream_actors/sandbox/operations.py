@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 from sandstream_bus.sandbox_messages import (
     ApplyPatch,
     ApplyPlan,
@@ -27,7 +28,9 @@ from sandstream_bus.sandbox_messages import (
     RemovePath,
     ResolvePort,
     Restore,
+    RunTool,
     StatPath,
+    ToolAnswer,
     WriteFile,
     real_path,
     wire_path,
@@ -45,6 +48,7 @@ from sandstream_workspaces.store import WorkspaceStore
 from sandstream_actors.sandbox.failures import Refused
 from sandstream_actors.sandbox.lifecycle import Lifecycle, Live
 from sandstream_actors.sandbox.plans import apply_plan
+from sandstream_actors.sandbox.tools.dispatch import run_tool
 from sandstream_actors.sandbox.tools.patch_apply import apply_patch
 
 READ_PART_BYTES = 16 * 1024 * 1024
@@ -182,6 +186,24 @@ async def _apply_patch(tools: Tools, live: Live, op: str, action: ApplyPatch, _:
     return Patched(output=text)
 
 
+async def _run_tool(
+    tools: Tools, live: Live, op: str, action: RunTool, on_output: OnOutput | None
+) -> ToolAnswer:
+    no_user(action.user, tools)
+    outcome = await run_tool(
+        action.name,
+        action.arguments,
+        live.box,
+        rule=live.rule,
+        root=live.record.root,
+        cwd=inside(live, action.cwd),
+        env=live.env,
+        op=op,
+        on_output=on_output,
+    )
+    return ToolAnswer(output=Raw(msgspec.json.encode(outcome.output)), error=outcome.error or "")
+
+
 async def _apply_plan(tools: Tools, live: Live, op: str, action: ApplyPlan, _: Any) -> None:
     await apply_plan(
         live.box,
@@ -229,6 +251,7 @@ OPERATIONS: dict[type[Any], Operation] = {
     RemovePath: _remove,
     MovePath: _move,
     ApplyPatch: _apply_patch,
+    RunTool: _run_tool,
     ApplyPlan: _apply_plan,
     Checkpoint: _checkpoint,
     Restore: _restore,

@@ -28,7 +28,8 @@ class Capability(BaseModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    type: str
+    type: Any
+    """A text; each subclass narrows it to its own literal."""
     session: Any = Field(default=None, exclude=True)
     """The sandbox session of the run; None until it is bound."""
     run_as: User | None = Field(default=None, exclude=True)
@@ -38,10 +39,7 @@ class Capability(BaseModel):
 
     def clone(self) -> Capability:
         """A copy for one run. What can be changed is not shared with the original."""
-        cloned = self.model_copy()
-        for name, value in self.__dict__.items():
-            cloned.__dict__[name] = _cloned(value)
-        return cloned
+        return self.model_copy(update={name: _cloned(each) for name, each in vars(self).items()})
 
     def bind(self, session: Any) -> None:
         self.session = session
@@ -115,7 +113,7 @@ def _cloned(value: Any) -> Any:
     if duplicate is not value and hasattr(value, "__dict__"):
         # Not setattr: a frozen object is copied like any other.
         for name, each in vars(value).items():
-            vars(duplicate)[name] = _cloned(each)
+            duplicate.__dict__[name] = _cloned(each)
     return duplicate
 
 

@@ -42,7 +42,8 @@ class CompactionModelInfo(BaseModel):
 class CompactionPolicy(BaseModel, abc.ABC):
     """When to shorten."""
 
-    type: str
+    type: Any
+    """A text; each subclass narrows it to its own literal."""
 
     @abc.abstractmethod
     def compaction_threshold(self, sampling_params: dict[str, Any]) -> int:

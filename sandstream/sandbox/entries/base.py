@@ -40,10 +40,11 @@ def resolve_workspace_path(
         if ".." in path.parts:
             raise InvalidManifestPathError(rel=path.as_posix(), reason="escape_root")
         return posix_path_as_path(root / path)
-    absolute = PurePosixPath(posixpath.normpath(path.as_posix()))
-    inside = absolute.is_relative_to(posixpath.normpath(root.as_posix()))
-    if not allow_absolute_within_root or not inside:
+    if not allow_absolute_within_root:
         raise InvalidManifestPathError(rel=path.as_posix(), reason="absolute")
+    absolute = PurePosixPath(posixpath.normpath(path.as_posix()))
+    if not absolute.is_relative_to(posixpath.normpath(root.as_posix())):
+        raise InvalidManifestPathError(rel=absolute.as_posix(), reason="absolute")
     return posix_path_as_path(absolute)
 
 

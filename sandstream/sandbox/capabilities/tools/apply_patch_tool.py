@@ -117,7 +117,6 @@ class SandboxApplyPatchTool(CustomTool):
     """Changes files of the sandbox by a patch."""
 
     sandbox_tool: ClassVar[str] = "apply_patch"
-    needs_approval: bool | ApplyPatchApprovalFunction  # type: ignore[assignment]
 
     def __init__(
         self,

@@ -1,0 +1,273 @@
+"""A sandbox agent in one run: its capabilities bound to the run's session, its prompt and tools put
+together. Nothing is made or sent here; :meth:`BoundAgent.use` says what the run will need.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sandstream_bus.sandbox_messages import SandboxUse
+from sandstream_bus.subjects import sandbox_of
+
+from sandstream.agent import Agent
+from sandstream.exceptions import UserError
+from sandstream.models.default_models import get_default_model
+from sandstream.run_config import RunConfig
+from sandstream.run_context import RunContextWrapper
+from sandstream.sandbox.capabilities import Capability
+from sandstream.sandbox.config import SandboxRunConfig
+from sandstream.sandbox.instructions import get_default_sandbox_instructions
+from sandstream.sandbox.manifest import Manifest
+from sandstream.sandbox.prompt_assembly import assemble_prompt
+from sandstream.sandbox.sandbox_agent import SandboxAgent
+from sandstream.sandbox.session.link import SandboxLink
+from sandstream.sandbox.session.sandbox_client import BaseSandboxClient
+from sandstream.sandbox.session.sandbox_session import SandboxSession
+from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+from sandstream.sandbox.types import User
+from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope
+
+
+class BoundAgent:
+    """One sandbox agent of one run."""
+
+    def __init__(
+        self,
+        agent: SandboxAgent[Any],
+        config: RunConfig,
+        run: str,
+        link: SandboxLink | None = None,
+    ) -> None:
+        """``link``: where the sandbox is, instead of where the client would have it."""
+        self.public = agent
+        sandbox = _sandbox_config(agent, config)
+        self._config = sandbox
+        self._capabilities = [capability.clone() for capability in agent.capabilities]
+        _check_requirements(self._capabilities)
+        self.is_owned = sandbox.session is None
+        self.session = self._session(sandbox, run, link)
+        self.session.archive_limits = sandbox.archive_limits
+        self.session.concurrency_limits = sandbox.concurrency_limits
+        self._scope = SandboxWorkspaceScope(cwd=sandbox.cwd)  # type: ignore[arg-type]
+        for capability in self._capabilities:
+            capability.bind(self.session)
+            capability.bind_run_as(_user(agent.run_as))
+            capability.bind_workspace_scope(self._scope)
+        self.working = self._working_agent(config)
+
+    # --- the session ---------------------------------------------------------------------------
+
+    def _session(
+        self, sandbox: SandboxRunConfig, run: str, link: SandboxLink | None
+    ) -> SandboxSession:
+        """From the caller, from a saved state, or new: in this order."""
+        if sandbox.session is not None:
+            if not isinstance(sandbox.session, SandboxSession):
+                raise UserError(
+                    f"sandbox.session must be a SandboxSession, not "
+                    f"{type(sandbox.session).__name__}"
+                )
+            return sandbox.session
+        client = sandbox.client
+        if not isinstance(client, BaseSandboxClient):
+            raise UserError(
+                "RunConfig(sandbox=...) needs a client or a live session: "
+                "SandboxRunConfig(client=UnixLocalSandboxClient())"
+            )
+        if sandbox.options is None and not client.supports_default_options:
+            raise UserError(f"{type(client).__name__} needs SandboxRunConfig(options=...)")
+        state = self._state(sandbox, client, run)
+        session = client.session_of(state, sandbox.options, run=run)
+        if link is not None:
+            session.remote.link = link
+        return session
+
+    def _state(
+        self, sandbox: SandboxRunConfig, client: BaseSandboxClient[Any], run: str
+    ) -> SandboxSessionState:
+        if sandbox.session_state is not None:
+            state = SandboxSessionState.parse(sandbox.session_state)
+            if not isinstance(state, client.state_class):
+                raise ValueError(
+                    f"the session state is of the backend {state.type!r}, but the client is of "
+                    f"{client.backend_id!r}"
+                )
+            return state
+        given = sandbox.manifest or self.public.default_manifest or Manifest()
+        manifest = given.model_copy(deep=True)
+        for capability in self._capabilities:
+            manifest = capability.process_manifest(manifest)
+        user = _user(self.public.run_as)
+        if user is not None and all(it.name != user.name for it in manifest.users):
+            manifest = manifest.model_copy(update={"users": [*manifest.users, user]})
+        return client.new_state(
+            snapshot=sandbox.snapshot,
+            manifest=manifest,
+            options=sandbox.options,
+            sandbox_id=sandbox_of(run, self.public.name),
+        )
+
+    async def use(self) -> SandboxUse:
+        """How the run comes to the sandbox. Local sources go to the object store here; a session of
+        the caller's is started if it is not running.
+        """
+        cwd = str(self._config.cwd or "")
+        session = self.session
+        if not self.is_owned:
+            if not await session.running():
+                await session.start()
+            await self._add_entries()
+            return SandboxUse(
+                spec=await session.spec(with_plan=False),
+                id=session.sandbox_id,
+                owned=False,
+                checkpoint=self._config.checkpoint,
+                cwd=cwd,
+            )
+        return SandboxUse(
+            spec=await session.spec(),
+            id=session.sandbox_id,
+            checkpoint=self._config.checkpoint,
+            cwd=cwd,
+        )
+
+    async def _add_entries(self) -> None:
+        """Capabilities may add files to a session that is running, and nothing else."""
+        before = self.session.state.manifest
+        after = before.model_copy(deep=True)
+        for capability in self._capabilities:
+            after = capability.process_manifest(after)
+        changed = [
+            name
+            for name in ("root", "environment", "users", "groups", "extra_path_grants")
+            if getattr(before, name) != getattr(after, name)
+        ]
+        if changed:
+            raise UserError(
+                f"a capability changes {', '.join(changed)} of the manifest, which a running "
+                "session cannot take over; give the run a client instead of a session"
+            )
+        missing = [path for path in before.entries if path not in after.entries]
+        if missing:
+            raise UserError(
+                f"a capability removes {missing[0]} from the manifest of a running session"
+            )
+        new = {path: it for path, it in after.entries.items() if path not in before.entries}
+        if new:
+            await self.session.add_entries(after, new)
+
+    async def finish(self) -> None:
+        """After the run: the caller's own snapshot is written from the last checkpoint."""
+        record = await self.session.remote.record()
+        if record.tree:
+            self.session.state.snapshot_fingerprint = record.tree
+            self.session.state.workspace_root_ready = True
+            await self.session.export_snapshot()
+
+    # --- the agent -----------------------------------------------------------------------------
+
+    def _working_agent(self, config: RunConfig) -> SandboxAgent[Any]:
+        """The agent as the model sees it: with the tools and the prompt of its sandbox."""
+        agent = self.public
+        working = copy.copy(agent)
+        tools = [tool for it in self._capabilities for tool in it.tools()]
+        working.tools = [*agent.tools, *tools]
+        working.instructions = self._instructions()
+        settings = agent.model_settings
+        extra = dict(settings.extra_args or {})
+        model = _model_name(agent, config)
+        for capability in self._capabilities:
+            known = {**extra, "model": model} if model else dict(extra)
+            extra = _merged(extra, capability.sampling_params(known))
+        working.model_settings = replace(settings, extra_args=extra or None)
+        return working
+
+    def _instructions(self) -> Any:
+        """Text where all of it is known now, else a function that is asked before each turn."""
+        agent = self.public
+        known = (
+            (agent.instructions is None or isinstance(agent.instructions, str))
+            and (agent.base_instructions is None or isinstance(agent.base_instructions, str))
+            and all(it.has_static_instructions() for it in self._capabilities)
+            and self.session.root_is_known
+        )
+        manifest = self.session.state.manifest
+        if known:
+            texts = [it.static_instructions(manifest) for it in self._capabilities]
+            return self._assembled(agent.base_instructions, agent.instructions, texts, manifest)
+
+        async def compute(context: RunContextWrapper[Any], _: Agent[Any]) -> str:
+            where = await self.session.located_manifest()
+            base = await _resolved(agent.base_instructions, context, agent)
+            own = await _resolved(agent.instructions, context, agent)
+            texts = [await it.instructions(where) for it in self._capabilities]
+            return self._assembled(base, own, texts, where)
+
+        return compute
+
+    def _assembled(
+        self, base: Any, own: Any, texts: Sequence[str | None], manifest: Manifest
+    ) -> str:
+        return assemble_prompt(
+            base=get_default_sandbox_instructions() if base is None else base,
+            agent_instructions=own,
+            capability_texts=[text for text in texts if text],
+            manifest=manifest,
+            cwd=str(self._config.cwd) if self._config.cwd else None,
+        )
+
+    def process_input(self, items: list[Any]) -> list[Any]:
+        """The run's input as the capabilities want it."""
+        for capability in self._capabilities:
+            items = capability.process_context(items)
+        return items
+
+
+def _sandbox_config(agent: SandboxAgent[Any], config: RunConfig) -> SandboxRunConfig:
+    if config.sandbox is None:
+        raise UserError(
+            f"agent {agent.name!r} works in a sandbox: say which with "
+            "RunConfig(sandbox=SandboxRunConfig(client=UnixLocalSandboxClient()))"
+        )
+    return config.sandbox
+
+
+def _check_requirements(capabilities: Sequence[Capability]) -> None:
+    known = {capability.type for capability in capabilities}
+    for capability in capabilities:
+        missing = sorted(capability.required_capability_types() - known)
+        if missing:
+            raise UserError(
+                f"{type(capability).__name__} requires missing capabilities: {', '.join(missing)}"
+            )
+
+
+def _user(value: User | str | None) -> User | None:
+    return User(name=value) if isinstance(value, str) else value
+
+
+def _model_name(agent: Agent[Any], config: RunConfig) -> str | None:
+    model = config.model if config.model is not None else agent.model
+    if model is None:
+        return get_default_model()
+    name = model if isinstance(model, str) else getattr(model, "model", None)
+    return name if isinstance(name, str) else None
+
+
+def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in more.items():
+        known = merged.get(key)
+        both = isinstance(known, dict) and isinstance(value, dict)
+        merged[key] = _merged(known, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+async def _resolved(value: Any, context: RunContextWrapper[Any], agent: Agent[Any]) -> Any:
+    if not callable(value):
+        return value
+    text = value(context, agent)
+    return await text if hasattr(text, "__await__") else text

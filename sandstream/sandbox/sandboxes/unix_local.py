@@ -1,0 +1,152 @@
+"""Sandboxes on this machine, isolated by default where the machine can do it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Any, Literal
+
+import msgspec
+from pydantic import Field
+from sandstream_bus.bus import Bus
+from sandstream_bus.sandbox_messages import LimitSpec
+from sandstream_workspaces.store import WorkspaceStore
+
+from sandstream.process import Process
+from sandstream.sandbox.manifest import Manifest
+from sandstream.sandbox.plan import check_manifest
+from sandstream.sandbox.session.dependencies import Dependencies
+from sandstream.sandbox.session.link import BusLink, SandboxLink
+from sandstream.sandbox.session.manager import Instrumentation
+from sandstream.sandbox.session.sandbox_client import (
+    BaseSandboxClient,
+    BaseSandboxClientOptions,
+)
+from sandstream.sandbox.session.sandbox_session import SandboxSession
+from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+from sandstream.sandbox.session.settings import SandboxSettings
+
+Isolation = Literal["required", "none"]
+_ISOLATION = "SANDSTREAM_LOCAL_ISOLATION"
+
+UnixLocalSandboxSession = SandboxSession
+
+
+class UnixLocalSandboxSessionState(SandboxSessionState):
+    type: Literal["unix_local"] = "unix_local"
+    workspace_root_owned: bool = True
+
+
+class UnixLocalSandboxClientOptions(BaseSandboxClientOptions):
+    """``exposed_ports`` can be reached from this machine; the rest is about what a sandbox may use.
+
+    ``limits``: any of ``cpus``, ``memory_mb``, ``processes``, ``disk_mb``, ``file_mb``, ``wall_s``;
+    None takes a default limit away.
+    """
+
+    type: Literal["unix_local"] = "unix_local"
+    exposed_ports: tuple[int, ...] = ()
+    network: Literal["none", "host"] = "none"
+    limits: dict[str, float | int | None] = Field(default_factory=dict)
+    idle_s: float | None = None
+
+
+class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
+    """Sandboxes of this machine, served by this process.
+
+    They are isolated: own processes, own files, no network, no view of the host's home and
+    environment. Where that cannot be had, starting one fails and says why;
+    ``isolation="none"`` (or ``SANDSTREAM_LOCAL_ISOLATION=none``) does without.
+    """
+
+    backend_id = "unix_local"
+    supports_default_options = True
+
+    def __init__(
+        self,
+        *,
+        instrumentation: Instrumentation | None = None,
+        dependencies: Dependencies | None = None,
+        inherit_host_environment: bool = False,
+        host_environment_allowlist: Collection[str] | None = None,
+        isolation: Isolation | None = None,
+    ) -> None:
+        super().__init__(instrumentation=instrumentation, dependencies=dependencies)
+        if inherit_host_environment and host_environment_allowlist is not None:
+            raise ValueError("host_environment_allowlist requires inherit_host_environment=False")
+        if isinstance(host_environment_allowlist, str):
+            raise TypeError("host_environment_allowlist must be a collection of variable names")
+        chosen = isolation or os.environ.get(_ISOLATION) or "required"
+        if chosen not in ("required", "none"):
+            raise ValueError(f"isolation must be 'required' or 'none'; it is {chosen!r}")
+        self._link = _LocalLink(chosen)
+        self._inherit = inherit_host_environment
+        self._allowed = tuple(host_environment_allowlist or ())
+
+    @property
+    def link(self) -> SandboxLink:
+        return self._link
+
+    @property
+    def state_class(self) -> type[SandboxSessionState]:
+        return UnixLocalSandboxSessionState
+
+    def settings(self, options: UnixLocalSandboxClientOptions | None) -> SandboxSettings:
+        chosen = options if options is not None else UnixLocalSandboxClientOptions()
+        return SandboxSettings(
+            ports=tuple(chosen.exposed_ports),
+            network=chosen.network,
+            limits=_limits(chosen.limits),
+            environment=self._environment(),
+            login_shell=False,
+            keeps_root=self._link.isolation != "none",
+            idle_s=chosen.idle_s,
+        )
+
+    def check_manifest(self, manifest: Manifest) -> None:
+        check_manifest(manifest, supports_users=False)
+        for grant in manifest.extra_path_grants:
+            if grant.host_path is not None:
+                raise ValueError(
+                    f"the path grant {grant.path!r} has a host_path, which the local provider does "
+                    "not know: the path is the same inside and outside, so leave it out"
+                )
+
+    def _environment(self) -> dict[str, str]:
+        """Variables of this process that commands may see: those that were asked for."""
+        if self._inherit:
+            return {k: v for k, v in os.environ.items() if k not in ("PATH", "HOME", "PWD")}
+        return {name: os.environ[name] for name in self._allowed if name in os.environ}
+
+
+def _limits(values: dict[str, Any]) -> LimitSpec:
+    unknown = sorted(set(values) - set(LimitSpec.__struct_fields__))
+    if unknown:
+        known = ", ".join(LimitSpec.__struct_fields__)
+        raise ValueError(f"limits: {', '.join(unknown)} is unknown; the limits are {known}")
+    try:
+        return msgspec.convert(values, LimitSpec, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"limits: {error}") from None
+
+
+class _LocalLink:
+    """This process's own sandbox actor, started on first use."""
+
+    provider = "local"
+
+    def __init__(self, isolation: str) -> None:
+        self.isolation = isolation
+
+    async def _open(self) -> BusLink:
+        process = await Process.of_this_loop()
+        return await process.local_sandboxes(self.isolation)
+
+    async def bus(self) -> Bus:
+        return (await Process.of_this_loop()).bus
+
+    async def store(self) -> WorkspaceStore:
+        return await (await self._open()).store()
+
+    async def node(self) -> str:
+        return await (await self._open()).node()

@@ -1,0 +1,257 @@
+"""What a sandbox session can do. The methods that need only other methods are here."""
+
+from __future__ import annotations
+
+import abc
+import io
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Self
+
+from sandstream.sandbox.files import FileEntry
+from sandstream.sandbox.session.dependencies import Dependencies
+from sandstream.sandbox.session.pty_types import PtyExecUpdate
+from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+from sandstream.sandbox.types import ExecResult, ExposedPortEndpoint, User
+
+ShellPrefix = bool | list[str]
+AnyPath = Path | PurePosixPath | str
+
+
+class BaseSandboxSession(abc.ABC):
+    """A workspace with files, commands and ports."""
+
+    state: SandboxSessionState
+
+    def __init__(self, dependencies: Dependencies | None = None) -> None:
+        self._dependencies = dependencies
+        self._pre_stop_hooks: list[Callable[[], Awaitable[None]]] = []
+        self._skip_paths: set[str] = set()
+
+    # --- life ----------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def start(self) -> None:
+        """Make the sandbox, find it again, or restore it from its last checkpoint."""
+
+    @abc.abstractmethod
+    async def stop(self) -> None:
+        """End running commands and save the workspace. The sandbox stays."""
+
+    @abc.abstractmethod
+    async def shutdown(self) -> None:
+        """Let the sandbox go. A later ``start()`` restores what was saved."""
+
+    @abc.abstractmethod
+    async def running(self) -> bool:
+        """Is it there?"""
+
+    async def aclose(self) -> None:
+        """Hooks, stop, shutdown, dependencies: each is tried, the first failure is raised. Nothing
+        is deleted: that is the client's ``delete(session)``.
+        """
+        failure: BaseException | None = None
+        try:
+            await self.run_pre_stop_hooks()
+            await self.stop()
+        except Exception as error:  # noqa: BLE001  raised below, after the rest was tried
+            failure = error
+        for step in (self.shutdown, self._close_dependencies):
+            try:
+                await step()
+            except Exception as error:  # noqa: BLE001
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    @property
+    def dependencies(self) -> Dependencies:
+        if self._dependencies is None:
+            self._dependencies = Dependencies()
+        return self._dependencies
+
+    def set_dependencies(self, dependencies: Dependencies | None) -> None:
+        self._dependencies = dependencies
+
+    async def _close_dependencies(self) -> None:
+        if self._dependencies is not None:
+            await self._dependencies.aclose()
+
+    def register_pre_stop_hook(self, hook: Callable[[], Awaitable[None]]) -> None:
+        """Call this once before the workspace is saved."""
+        self._pre_stop_hooks.append(hook)
+
+    async def run_pre_stop_hooks(self) -> None:
+        """Run the hooks, each once, in order; all are tried, the first failure is raised."""
+        hooks, self._pre_stop_hooks = self._pre_stop_hooks, []
+        failure: Exception | None = None
+        for hook in hooks:
+            try:
+                await hook()
+            except Exception as error:  # noqa: BLE001  raised below, after the rest was tried
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    # --- commands ------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def exec(
+        self,
+        *command: str | Path,
+        timeout: float | None = None,
+        shell: ShellPrefix = True,
+        user: str | User | None = None,
+    ) -> ExecResult:
+        """Run a command to its end. Its exit code is part of the result, not an error.
+
+        ``shell=True`` runs it in ``sh``, a list is a shell of your own, ``False`` runs the
+        arguments as they are.
+        """
+
+    def supports_pty(self) -> bool:
+        return False
+
+    async def pty_exec_start(
+        self,
+        *command: str | Path,
+        timeout: float | None = None,
+        shell: ShellPrefix = True,
+        user: str | User | None = None,
+        tty: bool = False,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> PtyExecUpdate:
+        """Start a command and wait a while; it may run on, and be written to."""
+        raise NotImplementedError("this sandbox session has no interactive commands")
+
+    async def pty_write_stdin(
+        self,
+        *,
+        session_id: int,
+        chars: str,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> PtyExecUpdate:
+        """Write to a running command, wait a while, return what it says."""
+        raise NotImplementedError("this sandbox session has no interactive commands")
+
+    @abc.abstractmethod
+    async def pty_terminate_all(self) -> None:
+        """End all running commands."""
+
+    @abc.abstractmethod
+    async def run_tool(self, name: str, arguments: str, *, cwd: str = "", user: str = "") -> Any:
+        """Call one of the built-in tools as a model would; what the model would see."""
+
+    # --- files ---------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def read(self, path: AnyPath, *, user: str | User | None = None) -> io.IOBase: ...
+
+    @abc.abstractmethod
+    async def write(
+        self, path: AnyPath, data: io.IOBase, *, user: str | User | None = None
+    ) -> None: ...
+
+    @abc.abstractmethod
+    async def ls(self, path: AnyPath, *, user: str | User | None = None) -> list[FileEntry]: ...
+
+    @abc.abstractmethod
+    async def mkdir(
+        self, path: AnyPath, *, parents: bool = False, user: str | User | None = None
+    ) -> None: ...
+
+    @abc.abstractmethod
+    async def rm(
+        self, path: AnyPath, *, recursive: bool = False, user: str | User | None = None
+    ) -> None: ...
+
+    @abc.abstractmethod
+    async def mv(
+        self, source: AnyPath, destination: AnyPath, *, user: str | User | None = None
+    ) -> None: ...
+
+    @abc.abstractmethod
+    async def same_file(
+        self, first: AnyPath, second: AnyPath, *, user: str | User | None = None
+    ) -> bool: ...
+
+    @abc.abstractmethod
+    async def read_bounded(self, path: AnyPath, *, max_bytes: int) -> bytes:
+        """At most so many bytes from the beginning of a file."""
+
+    @abc.abstractmethod
+    async def extract(
+        self,
+        path: AnyPath,
+        data: io.IOBase,
+        *,
+        compression_scheme: Literal["tar", "zip"] | str | None = None,
+    ) -> None:
+        """Unpack an archive into a directory; one with a member that could leave it is refused."""
+
+    @abc.abstractmethod
+    async def apply_patch(
+        self,
+        operations: Any,
+        *,
+        patch_format: Any = "v4a",
+        user: str | User | None = None,
+    ) -> str:
+        """Create, change and delete files: all of it or nothing."""
+
+    @abc.abstractmethod
+    def normalize_path(self, path: AnyPath, *, for_write: bool = False) -> Path:
+        """The absolute path in the sandbox; raises for one outside of it."""
+
+    # --- the workspace as a whole --------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def persist_workspace(self) -> io.IOBase:
+        """The workspace as a tar archive."""
+
+    @abc.abstractmethod
+    async def hydrate_workspace(self, data: io.IOBase) -> None:
+        """Make the workspace what a tar archive says."""
+
+    @abc.abstractmethod
+    async def apply_manifest(self, *, only_ephemeral: bool = False) -> Any:
+        """Lay out the manifest's entries, again."""
+
+    def register_persist_workspace_skip_path(self, path: AnyPath) -> Path:
+        """Leave this path out of snapshots and archives."""
+        relative = PurePosixPath(self.normalize_path(path).as_posix()).relative_to(
+            self.state.manifest.root
+        )
+        if relative == PurePosixPath("."):
+            raise ValueError("the whole workspace cannot be left out of its own snapshot")
+        self._skip_paths.add(relative.as_posix())
+        return Path(relative)
+
+    def describe(self) -> str:
+        return self.state.manifest.describe()
+
+    # --- ports ---------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def resolve_exposed_port(self, port: int) -> ExposedPortEndpoint:
+        """Where a declared port can be reached from outside."""
+
+
+def shell_argv(command: Sequence[str | Path], shell: ShellPrefix, *, login: bool) -> list[str]:
+    """The argument list of a command."""
+    parts = [str(part) for part in command]
+    if not shell:
+        return parts
+    line = parts[0] if len(parts) == 1 else shlex.join(parts)
+    prefix = shell if isinstance(shell, list) else ["sh", "-lc" if login else "-c"]
+    return [*prefix, line]

@@ -1,0 +1,178 @@
+"""Sandbox clients: they make sessions of one provider, and bring saved ones back."""
+
+from __future__ import annotations
+
+import abc
+import uuid
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, model_serializer
+
+from sandstream.sandbox.manifest import Manifest
+from sandstream.sandbox.session.dependencies import Dependencies
+from sandstream.sandbox.session.link import SandboxLink
+from sandstream.sandbox.session.manager import Instrumentation
+from sandstream.sandbox.session.sandbox_session import SandboxSession
+from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+from sandstream.sandbox.session.settings import SandboxSettings
+from sandstream.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
+
+ClientOptionsT = TypeVar("ClientOptionsT")
+OptionsClass = type["BaseSandboxClientOptions"]
+
+
+class BaseSandboxClientOptions(BaseModel):
+    """The base of all providers' options; they register themselves by the default of ``type``."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
+
+    type: str
+    _subclass_registry: ClassVar[dict[str, OptionsClass]] = {}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        names = [name for name in type(self).model_fields if name != "type"]
+        if len(args) > len(names):
+            raise TypeError(
+                f"{type(self).__name__}() takes at most {len(names)} positional arguments, "
+                f"but {len(args)} were given"
+            )
+        for name, value in zip(names, args, strict=False):
+            if name in kwargs:
+                raise TypeError(f"{type(self).__name__}() got {name!r} twice")
+            kwargs[name] = value
+        super().__init__(**kwargs)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        kind = cls.model_fields["type"].default
+        if not isinstance(kind, str) or not kind:
+            raise TypeError(f"{cls.__name__} needs a text as the default of `type`")
+        known = BaseSandboxClientOptions._subclass_registry.setdefault(kind, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"the options type {kind!r} belongs to {known.__name__} already")
+
+    @classmethod
+    def parse(cls, payload: object) -> BaseSandboxClientOptions:
+        """Options of the right class, from options or a dict."""
+        if isinstance(payload, BaseSandboxClientOptions):
+            return payload
+        if not isinstance(payload, dict):
+            raise TypeError(
+                f"client options must be options or a dict, not {type(payload).__name__}"
+            )
+        kind = payload.get("type")
+        found = BaseSandboxClientOptions._subclass_registry.get(str(kind))
+        if found is None:
+            raise ValueError(f"unknown client options type {kind!r}")
+        return found.model_validate(payload)
+
+    @model_serializer(mode="wrap")
+    def _with_type(self, handler: Any) -> dict[str, Any]:
+        return {**handler(self), "type": self.type}
+
+
+class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
+    """Makes sessions. What a provider adds: its link, its settings, its state class."""
+
+    backend_id: str
+    supports_default_options: bool = False
+
+    def __init__(
+        self,
+        *,
+        instrumentation: Instrumentation | None = None,
+        dependencies: Dependencies | None = None,
+    ) -> None:
+        self._instrumentation = instrumentation
+        self._dependencies = dependencies
+
+    @property
+    @abc.abstractmethod
+    def link(self) -> SandboxLink:
+        """How its sandboxes are reached."""
+
+    @property
+    @abc.abstractmethod
+    def state_class(self) -> type[SandboxSessionState]: ...
+
+    @abc.abstractmethod
+    def settings(self, options: ClientOptionsT | None) -> SandboxSettings:
+        """What the client and its options say about new sandboxes."""
+
+    def check_manifest(self, manifest: Manifest) -> None:
+        """Raise for what this provider cannot do, before anything is made."""
+
+    def new_state(
+        self,
+        *,
+        snapshot: SnapshotSpec | SnapshotBase | None = None,
+        manifest: Manifest | None = None,
+        options: ClientOptionsT | None = None,
+        sandbox_id: str = "",
+    ) -> SandboxSessionState:
+        """The state of a sandbox that is not made yet. No effect."""
+        manifest = manifest if manifest is not None else Manifest()
+        self.check_manifest(manifest)
+        session_id = uuid.uuid4()
+        return self.state_class(
+            type=self.backend_id,
+            session_id=session_id,
+            snapshot=resolve_snapshot(snapshot, str(session_id)),
+            manifest=manifest,
+            exposed_ports=tuple(self.settings(options).ports),
+            sandbox_id=sandbox_id,
+            provider=self.link.provider,
+        )
+
+    def session_of(
+        self, state: SandboxSessionState, options: ClientOptionsT | None = None, *, run: str = ""
+    ) -> SandboxSession:
+        """A session object for a state. Nothing is started."""
+        return SandboxSession(
+            state,
+            self.link,
+            self.settings(options),
+            instrumentation=self._instrumentation,
+            dependencies=self._dependencies.clone() if self._dependencies else None,
+            run=run,
+        )
+
+    async def create(
+        self,
+        *,
+        snapshot: SnapshotSpec | SnapshotBase | None = None,
+        manifest: Manifest | None = None,
+        options: ClientOptionsT | None = None,
+    ) -> SandboxSession:
+        """A new session; ``start()`` it, or use it with ``async with``."""
+        if options is None and not self.supports_default_options:
+            raise ValueError(f"{type(self).__name__}.create() needs options")
+        state = self.new_state(snapshot=snapshot, manifest=manifest, options=options)
+        return self.session_of(state, options)
+
+    async def resume(self, state: SandboxSessionState) -> SandboxSession:
+        """A session that goes on where the state was saved: in the live sandbox if it is there,
+        else from its last checkpoint or snapshot.
+        """
+        if not isinstance(state, self.state_class):
+            raise TypeError(
+                f"{type(self).__name__}.resume() needs a {self.state_class.__name__}, "
+                f"not {type(state).__name__}"
+            )
+        self.check_manifest(state.manifest)
+        return self.session_of(state)
+
+    async def delete(self, session: SandboxSession) -> SandboxSession:
+        """Remove the sandbox for good: its box, its files, its record. Snapshots stay."""
+        await session.delete()
+        return session
+
+    def serialize_session_state(self, state: SandboxSessionState) -> dict[str, object]:
+        """The state as JSON. Host paths that were granted are left out: grant them anew."""
+        grants = tuple(it for it in state.manifest.extra_path_grants if it.host_path is None)
+        manifest = state.manifest.model_copy(update={"extra_path_grants": grants})
+        return state.model_copy(update={"manifest": manifest}).model_dump(mode="json")
+
+    def deserialize_session_state(self, payload: dict[str, object]) -> SandboxSessionState:
+        return self.state_class.model_validate(payload)

@@ -1,0 +1,298 @@
+"""The session object: a proxy. Each operation is a message to the sandbox's actor and its reply."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sandstream_bus.sandbox_messages import (
+    ApplyPlan,
+    Checkpoint,
+    Checkpointed,
+    Close,
+    Endpoint,
+    Exec,
+    Executed,
+    Interact,
+    KillAll,
+    Open,
+    Opened,
+    Pause,
+    Probe,
+    ResolvePort,
+    Running,
+    RunTool,
+    SandboxSpec,
+    ToolAnswer,
+)
+
+from sandstream.sandbox.config import SandboxArchiveLimits, SandboxConcurrencyLimits
+from sandstream.sandbox.errors import (
+    ExecTimeoutError,
+    ExecTransportError,
+    ExposedPortUnavailableError,
+    SandboxError,
+    WorkspaceStartError,
+    WorkspaceStopError,
+)
+from sandstream.sandbox.manifest import Manifest
+from sandstream.sandbox.plan import plan_of
+from sandstream.sandbox.session.base_sandbox_session import ShellPrefix, shell_argv
+from sandstream.sandbox.session.dependencies import Dependencies
+from sandstream.sandbox.session.link import Remote, SandboxLink
+from sandstream.sandbox.session.manager import Instrumentation, SessionEvents
+from sandstream.sandbox.session.pty_types import PtyExecUpdate
+from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+from sandstream.sandbox.session.settings import SandboxSettings
+from sandstream.sandbox.session.specs import sandbox_spec
+from sandstream.sandbox.session.workspace import WorkspaceSession, name_of
+from sandstream.sandbox.types import ExecResult, ExposedPortEndpoint, User
+
+_MIN_YIELD_S, _MIN_POLL_S, _MAX_YIELD_S = 0.25, 5.0, 30.0
+
+
+class SandboxSession(WorkspaceSession):
+    """One sandbox, wherever it is."""
+
+    def __init__(
+        self,
+        state: SandboxSessionState,
+        link: SandboxLink,
+        settings: SandboxSettings,
+        *,
+        instrumentation: Instrumentation | None = None,
+        dependencies: Dependencies | None = None,
+        run: str = "",
+    ) -> None:
+        super().__init__(dependencies)
+        self.state = state
+        self.settings = settings
+        self.remote = Remote(link, state.sandbox_id, run=run)
+        self.archive_limits: SandboxArchiveLimits | None = None
+        self.concurrency_limits: SandboxConcurrencyLimits | None = None
+        self._events = SessionEvents(instrumentation, state.session_id)
+        self._events.bind_session(self)
+        self._is_open = False
+
+    @property
+    def sandbox_id(self) -> str:
+        """Its name on the bus."""
+        return self.state.sandbox_id
+
+    def __repr__(self) -> str:
+        return f"<SandboxSession {self.sandbox_id} provider={self.remote.link.provider}>"
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        async with self._events.operation("start"):
+            try:
+                await self._start()
+            except SandboxError:
+                raise
+            except OSError as error:
+                raise WorkspaceStartError(path=Path(self.root), cause=error) from error
+
+    async def _start(self) -> None:
+        record = await self.remote.record()
+        if record.state == "unknown":
+            action = Open(spec=await self.spec())
+        else:
+            action = Open()
+        if not record.is_live:
+            self.remote.node = await self.remote.link.node()
+        opened = await self.remote.ask(action, Opened)
+        self.adopt(opened)
+
+    async def spec(self, *, with_plan: bool = True) -> SandboxSpec:
+        """What the sandbox is made from; without the plan: only where it is."""
+        link = self.remote.link
+        if not with_plan:
+            return SandboxSpec(
+                provider=link.provider, node=self.remote.node, root=self.state.manifest.root
+            )
+        return await sandbox_spec(
+            self.state.manifest,
+            self.settings,
+            await link.store(),
+            provider=link.provider,
+            node=await link.node(),
+            base=await self.stored_tree(),
+            concurrency=self.concurrency_limits,
+        )
+
+    @property
+    def root_is_known(self) -> bool:
+        """Whether the workspace will lie where the manifest says."""
+        return bool(self._root) or self.settings.keeps_root
+
+    async def located_manifest(self) -> Manifest:
+        """The manifest with the root that the sandbox really has."""
+        if not self._root:
+            self.root = (await self.remote.record()).root or self.root
+        return self.state.manifest.model_copy(update={"root": self.root})
+
+    async def add_entries(self, manifest: Manifest, new: dict[Any, Any]) -> None:
+        """Lay new entries out in the running sandbox."""
+        added = manifest.model_copy(update={"entries": new})
+        plan = await plan_of(added, await self.remote.link.store())
+        await self.remote.ask(ApplyPlan(plan=plan))
+        self.state.manifest = manifest
+
+    def adopt(self, opened: Opened) -> None:
+        """Take in where the sandbox is."""
+        self.remote.node = opened.node
+        self.root = opened.root
+        self.state.workspace_root_ready = True
+        self._is_open = True
+
+    async def stop(self) -> None:
+        async with self._events.operation("stop"):
+            await self.pty_terminate_all()
+            try:
+                await self.checkpoint()
+                await self.export_snapshot()
+            except SandboxError:
+                raise
+            except OSError as error:
+                raise WorkspaceStopError(path=Path(self.root), cause=error) from error
+
+    async def checkpoint(self) -> str:
+        """Save the workspace in the object store; the digest of its tree."""
+        saved = await self.remote.ask(Checkpoint(exclude=sorted(self._skip_paths)), Checkpointed)
+        self._saved(saved.tree)
+        return saved.tree
+
+    async def shutdown(self) -> None:
+        async with self._events.operation("shutdown"):
+            record = await self.remote.record()
+            if record.is_live:
+                close = Close(exclude=sorted(self._skip_paths))
+                saved = await self.remote.ask(close, Checkpointed)
+                self._saved(saved.tree)
+            self._is_open = False
+
+    async def delete(self) -> None:
+        """Remove the sandbox for good. Snapshots stay."""
+        record = await self.remote.record()
+        if record.state not in ("unknown", "deleted"):
+            if not record.is_live:
+                self.remote.node = await self.remote.link.node()
+            await self.remote.ask(Close(checkpoint=False, delete=True))
+        self._is_open = False
+
+    async def pause(self) -> None:
+        """Freeze all its processes. The next operation wakes it."""
+        await self.remote.ask(Pause())
+
+    async def running(self) -> bool:
+        async with self._events.operation("running"):
+            record = await self.remote.record()
+            if not record.is_live:
+                return False
+            self.remote.node = record.node
+            return (await self.remote.ask(Probe(), Running)).running
+
+    def _saved(self, tree: str) -> None:
+        self.state.snapshot_fingerprint = tree or self.state.snapshot_fingerprint
+        self.state.snapshot_fingerprint_version = "sandstream_tree_v1"
+
+    # --- commands ------------------------------------------------------------------------------
+
+    async def exec(
+        self,
+        *command: str | Path,
+        timeout: float | None = None,
+        shell: ShellPrefix = True,
+        user: str | User | None = None,
+    ) -> ExecResult:
+        argv = shell_argv(command, shell, login=self.settings.login_shell)
+        async with self._events.operation("exec", command=argv) as finish:
+            done = await self.remote.ask(
+                Exec(argv=argv, timeout_s=timeout, user=name_of(user)), Executed
+            )
+            if done.killed == "timeout":
+                raise ExecTimeoutError(command=command, timeout_s=timeout)
+            if done.state == "lost":
+                raise ExecTransportError(
+                    command=command, context={"reason": "the sandbox was lost while it ran"}
+                )
+            finish.stdout, finish.stderr = done.stdout, done.stderr
+            code = done.exit_code if done.exit_code is not None else -1
+            return ExecResult(stdout=done.stdout, stderr=done.stderr, exit_code=code)
+
+    def supports_pty(self) -> bool:
+        return True
+
+    async def pty_exec_start(
+        self,
+        *command: str | Path,
+        timeout: float | None = None,
+        shell: ShellPrefix = True,
+        user: str | User | None = None,
+        tty: bool = False,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> PtyExecUpdate:
+        wait_s = 10.0 if yield_time_s is None else yield_time_s
+        action = Exec(
+            argv=shell_argv(command, shell, login=self.settings.login_shell),
+            timeout_s=timeout,
+            wait_s=max(_MIN_YIELD_S, min(wait_s, _MAX_YIELD_S)),
+            tty=tty,
+            keep_stdin=tty,
+            user=name_of(user),
+        )
+        return _update(await self.remote.ask(action, Executed), max_output_tokens)
+
+    async def pty_write_stdin(
+        self,
+        *,
+        session_id: int,
+        chars: str,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> PtyExecUpdate:
+        least_s = _MIN_YIELD_S if chars else _MIN_POLL_S
+        wait_s = 0.25 if yield_time_s is None else yield_time_s
+        action = Interact(
+            session=session_id,
+            data=chars.encode(),
+            wait_s=max(least_s, min(wait_s, _MAX_YIELD_S)),
+        )
+        return _update(await self.remote.ask(action, Executed), max_output_tokens)
+
+    async def pty_terminate_all(self) -> None:
+        await self.remote.ask(KillAll())
+
+    async def run_tool(self, name: str, arguments: str, *, cwd: str = "", user: str = "") -> Any:
+        action = RunTool(name=name, arguments=arguments, cwd=cwd, user=user)
+        answer = await self.remote.ask(action, ToolAnswer)
+        return msgspec.json.decode(answer.output)
+
+    # --- ports ---------------------------------------------------------------------------------
+
+    async def resolve_exposed_port(self, port: int) -> ExposedPortEndpoint:
+        async with self._events.operation("resolve_exposed_port", port=port):
+            if port not in self.state.exposed_ports:
+                raise ExposedPortUnavailableError(
+                    port=port, exposed_ports=self.state.exposed_ports, reason="not_configured"
+                )
+            found = await self.remote.ask(ResolvePort(port=port), Endpoint)
+            return ExposedPortEndpoint(
+                host=found.host, port=found.port, tls=found.tls, query=found.query
+            )
+
+
+def _update(done: Executed, max_output_tokens: int | None) -> PtyExecUpdate:
+    from sandstream_actors.sandbox.tools.truncation import shorten
+
+    text = (done.stdout + done.stderr).decode("utf-8", "replace")
+    shortened, count = shorten(text, max_output_tokens)
+    return PtyExecUpdate(
+        process_id=done.session if done.state == "running" else None,
+        output=shortened.encode(),
+        exit_code=done.exit_code,
+        original_token_count=count,
+    )

@@ -1,0 +1,348 @@
+"""The files of a session: single ones by message, whole workspaces by snapshot and archive."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from sandstream_bus.sandbox_messages import (
+    ApplyPatch,
+    ApplyPlan,
+    Checkpoint,
+    Checkpointed,
+    Content,
+    ListDir,
+    Listing,
+    MakeDir,
+    MovePath,
+    Patched,
+    PatchOperation,
+    PathEntry,
+    ReadFile,
+    RemovePath,
+    Restore,
+    StatPath,
+    WriteFile,
+    real_path,
+    wire_path,
+)
+from sandstream_workspaces.archive_rules import ArchiveLimits
+from sandstream_workspaces.archives import tar_of, tree_of_archive, tree_of_tar
+from sandstream_workspaces.errors import ArchiveRejected
+
+from sandstream.sandbox.config import SandboxArchiveLimits
+from sandstream.sandbox.errors import (
+    InvalidCompressionSchemeError,
+    WorkspaceArchiveWriteError,
+    WorkspaceWriteTypeError,
+)
+from sandstream.sandbox.files import EntryKind, FileEntry
+from sandstream.sandbox.materialization import MaterializationResult
+from sandstream.sandbox.plan import plan_of
+from sandstream.sandbox.session.base_sandbox_session import AnyPath, BaseSandboxSession
+from sandstream.sandbox.session.link import Remote
+from sandstream.sandbox.session.manager import SessionEvents
+from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+from sandstream.sandbox.snapshot import BusSnapshot, NoopSnapshot
+from sandstream.sandbox.types import Permissions, User
+from sandstream.sandbox.workspace_paths import normalize_path
+
+PART_BYTES = 8 * 1024 * 1024
+"""Files are sent in parts of this size."""
+_SPOOL_BYTES = 16 * 1024 * 1024
+_SCHEMES = {
+    "tar": "tar",
+    "tar.gz": "tar.gz",
+    "tgz": "tar.gz",
+    "gz": "tar.gz",
+    "tar.bz2": "tar.bz2",
+    "bz2": "tar.bz2",
+    "tar.xz": "tar.xz",
+    "xz": "tar.xz",
+    "zip": "zip",
+}
+_KINDS = {"file": EntryKind.FILE, "dir": EntryKind.DIRECTORY, "link": EntryKind.SYMLINK}
+
+
+class WorkspaceSession(BaseSandboxSession):
+    """The part of a session that is about files."""
+
+    remote: Remote
+    archive_limits: SandboxArchiveLimits | None
+    _events: SessionEvents
+    _root = ""
+
+    @property
+    def root(self) -> str:
+        """The workspace's directory in the sandbox."""
+        return self._root or self.state.manifest.root
+
+    @root.setter
+    def root(self, value: str) -> None:
+        self._root = value
+
+    def normalize_path(self, path: AnyPath, *, for_write: bool = False) -> Path:
+        return normalize_path(
+            path, self.root, self.state.manifest.extra_path_grants, for_write=for_write
+        )
+
+    def _inside(self, path: AnyPath, *, for_write: bool = False) -> str:
+        return wire_path(self.normalize_path(path, for_write=for_write).as_posix())
+
+    # --- single files --------------------------------------------------------------------------
+
+    async def read(self, path: AnyPath, *, user: str | User | None = None) -> io.IOBase:
+        """The file's content, at its beginning. A big one is spooled to a temporary file."""
+        async with self._events.operation("read", path=str(path)):
+            inside = self._inside(path)
+            found = await self._part(inside, 0, user)
+            if len(found.data) >= found.size:
+                return io.BytesIO(found.data)
+            spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
+            spool.write(found.data)
+            while found.data and spool.tell() < found.size:
+                found = await self._part(inside, spool.tell(), user)
+                spool.write(found.data)
+            spool.seek(0)
+            return cast(io.IOBase, spool)
+
+    async def _part(self, path: str, offset: int, user: str | User | None) -> Content:
+        action = ReadFile(path=path, offset=offset, limit=PART_BYTES, user=name_of(user))
+        return await self.remote.ask(action, Content)
+
+    async def read_bounded(self, path: AnyPath, *, max_bytes: int) -> bytes:
+        if max_bytes <= 0:
+            raise ValueError(f"max_bytes must be positive; it is {max_bytes}")
+        inside = self._inside(path)
+        data = b""
+        while len(data) < max_bytes:
+            limit = min(PART_BYTES, max_bytes - len(data))
+            action = ReadFile(path=inside, offset=len(data), limit=limit)
+            part = (await self.remote.ask(action, Content)).data
+            data += part
+            if len(part) < limit:
+                break
+        return data
+
+    async def write(
+        self, path: AnyPath, data: io.IOBase, *, user: str | User | None = None
+    ) -> None:
+        async with self._events.operation("write", path=str(path)):
+            inside = self._inside(path, for_write=True)
+            part = self._bytes(path, data.read(PART_BYTES))
+            await self.remote.ask(WriteFile(path=inside, data=part, user=name_of(user)))
+            written = len(part)
+            while len(part) == PART_BYTES:
+                part = self._bytes(path, data.read(PART_BYTES))
+                if part:
+                    action = WriteFile(
+                        path=inside, data=part, append_at=written, user=name_of(user)
+                    )
+                    await self.remote.ask(action)
+                    written += len(part)
+
+    def _bytes(self, path: AnyPath, part: object) -> bytes:
+        if isinstance(part, bytes | bytearray | memoryview):
+            return bytes(part)
+        raise WorkspaceWriteTypeError(path=Path(path), actual_type=type(part).__name__)
+
+    async def ls(self, path: AnyPath, *, user: str | User | None = None) -> list[FileEntry]:
+        found = await self.remote.ask(ListDir(path=self._inside(path), user=name_of(user)), Listing)
+        return [_file_entry(it) for it in found.entries]
+
+    async def mkdir(
+        self, path: AnyPath, *, parents: bool = False, user: str | User | None = None
+    ) -> None:
+        inside = self._inside(path, for_write=True)
+        await self.remote.ask(MakeDir(path=inside, parents=parents, user=name_of(user)))
+
+    async def rm(
+        self, path: AnyPath, *, recursive: bool = False, user: str | User | None = None
+    ) -> None:
+        inside = self._inside(path, for_write=True)
+        await self.remote.ask(RemovePath(path=inside, recursive=recursive, user=name_of(user)))
+
+    async def mv(
+        self, source: AnyPath, destination: AnyPath, *, user: str | User | None = None
+    ) -> None:
+        action = MovePath(
+            path=self._inside(source, for_write=True),
+            target=self._inside(destination, for_write=True),
+            user=name_of(user),
+        )
+        await self.remote.ask(action)
+
+    async def same_file(
+        self, first: AnyPath, second: AnyPath, *, user: str | User | None = None
+    ) -> bool:
+        """Do both paths lead to one file?"""
+        one = await self.remote.ask(StatPath(path=self._inside(first)), Listing)
+        other = await self.remote.ask(StatPath(path=self._inside(second)), Listing)
+        return one.entries[0].path == other.entries[0].path
+
+    async def apply_patch(
+        self, operations: Any, *, patch_format: Any = "v4a", user: str | User | None = None
+    ) -> str:
+        if patch_format != "v4a":
+            raise ValueError(f"unknown patch_format {patch_format!r}; use 'v4a'")
+        items = operations if isinstance(operations, list | tuple) else [operations]
+        action = ApplyPatch(operations=[_operation(it) for it in items], user=name_of(user))
+        return (await self.remote.ask(action, Patched)).output
+
+    # --- the workspace as a whole --------------------------------------------------------------
+
+    async def persist_workspace(self) -> io.IOBase:
+        async with self._events.operation("persist_workspace"):
+            action = Checkpoint(exclude=sorted(self._skip_paths))
+            saved = await self.remote.ask(action, Checkpointed)
+            return await self._tar(saved.tree)
+
+    async def _tar(self, tree: str) -> io.IOBase:
+        store = await self.remote.link.store()
+        spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
+        async for part in tar_of(store, tree):
+            spool.write(part)
+        spool.seek(0)
+        return cast(io.IOBase, spool)
+
+    async def hydrate_workspace(self, data: io.IOBase) -> None:
+        async with self._events.operation("hydrate_workspace"):
+            store = await self.remote.link.store()
+            try:
+                tree = await tree_of_tar(store, _parts(data), limits=self._limits())
+            except ArchiveRejected as error:
+                raise _refused(self.root, error) from error
+            await self.remote.ask(Restore(tree=tree))
+
+    async def extract(
+        self, path: AnyPath, data: io.IOBase, *, compression_scheme: str | None = None
+    ) -> None:
+        """Unpack an archive into the directory of ``path``, which names its kind if nothing else
+        does.
+        """
+        scheme = _scheme(path, compression_scheme)
+        target = self.normalize_path(path, for_write=True)
+        if compression_scheme is None or target.suffix:
+            target = target.parent
+        store = await self.remote.link.store()
+        try:
+            tree = await tree_of_archive(
+                store, _parts(data), scheme=scheme, limits=self._limits(), strict=True
+            )
+        except ArchiveRejected as error:
+            raise _refused(str(path), error) from error
+        into = PurePosixPath(target.as_posix()).relative_to(self.root)
+        await self.remote.ask(Restore(tree=tree, into=wire_path(into.as_posix()), clear=False))
+
+    async def apply_manifest(self, *, only_ephemeral: bool = False) -> MaterializationResult:
+        store = await self.remote.link.store()
+        plan = await plan_of(self.state.manifest, store, only_ephemeral=only_ephemeral)
+        await self.remote.ask(ApplyPlan(plan=plan, only_ephemeral=only_ephemeral))
+        return MaterializationResult(files=[])
+
+    def _limits(self) -> ArchiveLimits:
+        given = self.archive_limits
+        if given is None:
+            return ArchiveLimits()
+        return ArchiveLimits(
+            max_input_bytes=given.max_input_bytes,
+            max_extracted_bytes=given.max_extracted_bytes,
+            max_members=given.max_members,
+        )
+
+    # --- snapshots of the caller's own ---------------------------------------------------------
+
+    async def stored_tree(self) -> str:
+        """What a new sandbox starts from: the last checkpoint, or the caller's snapshot."""
+        state: SandboxSessionState = self.state
+        snapshot = state.snapshot
+        if isinstance(snapshot, BusSnapshot):
+            return state.snapshot_fingerprint or snapshot.tree
+        if isinstance(snapshot, NoopSnapshot):
+            return ""
+        if not await snapshot.restorable(dependencies=self._dependencies):
+            return ""
+        archive = await snapshot.restore(dependencies=self._dependencies)
+        store = await self.remote.link.store()
+        try:
+            return await tree_of_tar(store, _parts(archive), limits=self._limits())
+        except ArchiveRejected as error:
+            raise _refused(self.root, error) from error
+        finally:
+            archive.close()
+
+    async def export_snapshot(self) -> None:
+        """Write the last checkpoint to the caller's own snapshot, if there is one."""
+        snapshot = self.state.snapshot
+        if isinstance(snapshot, BusSnapshot):
+            tree = self.state.snapshot_fingerprint or ""
+            self.state.snapshot = snapshot.model_copy(update={"tree": tree})
+            return
+        if isinstance(snapshot, NoopSnapshot) or not self.state.snapshot_fingerprint:
+            return
+        archive = await self._tar(self.state.snapshot_fingerprint)
+        try:
+            await snapshot.persist(archive, dependencies=self._dependencies)
+        finally:
+            archive.close()
+
+
+async def _parts(data: io.IOBase) -> AsyncIterator[bytes]:
+    """A stream in parts."""
+    while part := data.read(PART_BYTES):
+        if not isinstance(part, bytes):
+            raise WorkspaceWriteTypeError(path=Path("archive"), actual_type=type(part).__name__)
+        yield part
+
+
+def name_of(user: str | User | None) -> str:
+    return user.name if isinstance(user, User) else user or ""
+
+
+def _file_entry(entry: PathEntry) -> FileEntry:
+    permissions = Permissions.from_mode(entry.mode)
+    return FileEntry(
+        path=real_path(entry.path),
+        permissions=permissions.model_copy(update={"directory": entry.kind == "dir"}),
+        owner=str(entry.uid),
+        group=str(entry.gid),
+        size=entry.size,
+        kind=_KINDS.get(entry.kind, EntryKind.OTHER),
+    )
+
+
+def _operation(value: Any) -> PatchOperation:
+    """An operation of a patch from an object or a dict."""
+
+    def get(name: str) -> Any:
+        return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+
+    kind = get("type")
+    if kind not in ("create_file", "update_file", "delete_file"):
+        raise ValueError(
+            f"a patch operation must have a type of create_file, update_file or delete_file, "
+            f"not {kind!r}"
+        )
+    return PatchOperation(
+        kind=kind,
+        path=str(get("path")),
+        diff=get("diff") or "",
+        move_to=str(get("move_to") or ""),
+    )
+
+
+def _scheme(path: AnyPath, given: str | None) -> Any:
+    name = (given or "".join(PurePosixPath(path).suffixes[-2:])).lower().lstrip(".")
+    if name not in _SCHEMES and given is None:
+        name = PurePosixPath(path).suffix.lower().lstrip(".")
+    if name not in _SCHEMES:
+        raise InvalidCompressionSchemeError(path=Path(path), scheme=given)
+    return _SCHEMES[name]
+
+
+def _refused(path: str, error: ArchiveRejected) -> WorkspaceArchiveWriteError:
+    context = {"reason": error.reason, "member": error.member}
+    return WorkspaceArchiveWriteError(path=Path(path), context=context, cause=error)
