@@ -22,6 +22,13 @@ _OF_READS = {
     "wrong_kind": "workspace_archive_read_error",
     "not_permitted": "workspace_archive_read_error",
 }
+_OF_OPERATION = {
+    "open": "workspace_start_error",
+    "close": "workspace_stop_error",
+    "checkpoint": "snapshot_persist_error",
+    "exec": "exec_transport_error",
+    "interact": "exec_transport_error",
+}
 _OF_GIT = {"missing": "git_missing_in_image"}
 
 
@@ -73,6 +80,8 @@ def _code_of(error: ProviderError, op: str) -> str:
         return _BY_CODE[error.code]
     if op in _READS and error.code in _OF_READS:
         return _OF_READS[error.code]
+    if op in _OF_OPERATION:
+        return _OF_OPERATION[op]
     if error.code == "not_found":
         return "workspace_read_not_found"
     return "workspace_archive_write_error"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, runtime_checkable
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from sandstream.sandbox.errors import WorkspaceReadNotFoundError
@@ -286,6 +287,8 @@ class HttpProxySink(EventSink):
             with urlopen(request, timeout=self.timeout_s) as response:
                 response.read(1)
         except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, HTTPError):
+                error.close()  # a refusal is also the response, with its connection
             self._spool(event)
             raise RuntimeError(f"http proxy sink POST failed: {error}") from error
 
