@@ -91,7 +91,7 @@ def test_a_snapshot_goes_out_as_a_tar_and_comes_back(
             root = Path(box.root)
             fill_with_everything(root)
             (root / "absolute").unlink()  # such a link is refused on the way in
-            (root / "big").write_bytes(os.urandom(9 * MB))
+            (root / "big").write_bytes(os.urandom(9000) * 1024)
             long = root / ("long-" * 30) / ("name-" * 30)
             long.parent.mkdir()
             long.symlink_to("../" + "target-" * 30)
@@ -104,8 +104,7 @@ def test_a_snapshot_goes_out_as_a_tar_and_comes_back(
         back = await tree_of_tar(store, stream(data))
         assert await store.diff(tree, back) == Difference(added=[], changed=[], removed=[])
         assert back == tree
-        for pack in (gzip.compress, bz2.compress, lzma.compress):
-            assert await tree_of_tar(store, stream(pack(data))) == tree
+        assert await tree_of_tar(store, stream(gzip.compress(data, 1))) == tree
 
     with_store(nats_server, test)
 
@@ -148,7 +147,7 @@ def test_each_scheme(
     nats_server: NatsServer, scheme: Scheme, pack: Callable[[bytes], bytes]
 ) -> None:
     async def test(store: WorkspaceStore) -> None:
-        content = os.urandom(9000) * 1024
+        content = os.urandom(9000) * (1024 if scheme == "tar.gz" else 16)
         data = pack(tar(("a/b", b"b"), ("big", content), ("empty", b"")))
         tree = await tree_of_archive(store, stream(data), scheme, strict=True)
         assert await joined(store.read_file(tree, "a/b")) == b"b"

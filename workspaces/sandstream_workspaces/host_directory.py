@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import stat
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ SymlinkPolicy = Literal["reject", "keep", "skip"]
 """``keep``: as a link with the same target, which is not looked at."""
 
 _REMEMBERED = 200_000
+_CLOCK_TICK_NS = 20 * 1000 * 1000
 _GROUP_BYTES = 4 * 1024 * 1024
 _GROUP_FILES = 500
 
@@ -93,13 +95,15 @@ class HostDirectories:
         return found
 
     async def _small(self, root: Path, files: list[_File], packs: PackWriter, found: Found) -> None:
+        started_ns = time.time_ns()
         contents = await asyncio.to_thread(_read_files, root, files)
         for file, (digest, data) in zip(files, contents, strict=True):
             await packs.add(digest, data)
-            self._learn(file.stamp, digest)
+            self._learn(file.stamp, digest, started_ns)
             found.digests[file.path] = digest
 
     async def _big(self, root: Path, file: _File, packs: PackWriter) -> bytes:
+        started_ns = time.time_ns()
         hasher = hashlib.sha256()
         parts = []
         with _opened(root, file.path) as opened:
@@ -115,10 +119,12 @@ class HostDirectories:
             _expect_unchanged(root, file, opened)
         digest = hasher.digest()
         packs.place(digest, parts)
-        self._learn(file.stamp, digest)
+        self._learn(file.stamp, digest, started_ns)
         return digest
 
-    def _learn(self, stamp: _Stamp, digest: bytes) -> None:
+    def _learn(self, stamp: _Stamp, digest: bytes, read_at_ns: int) -> None:
+        if max(stamp.mtime_ns, stamp.ctime_ns) > read_at_ns - _CLOCK_TICK_NS:
+            return  # it could have changed again within the same tick of the file system's clock
         self._digests[stamp] = digest
         self._digests.move_to_end(stamp)
         if len(self._digests) > _REMEMBERED:

@@ -80,6 +80,7 @@ class PackWriter:
         self._sending: list[asyncio.Task[bytes]] = []
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
         self._placed: dict[bytes, list[Placed]] = {}
+        self._failure: Exception | None = None
         self.new_bytes = 0
         """What had to be stored."""
 
@@ -143,6 +144,8 @@ class PackWriter:
         if not self._open:
             return
         await self._slots.acquire()
+        if self._failure is not None:
+            raise self._failure
         pieces, self._open, self._open_bytes = self._open, [], 0
         self._sending.append(asyncio.create_task(self._put(pieces)))
 
@@ -154,6 +157,9 @@ class PackWriter:
             self._freshness.stored(digest)
             self.new_bytes += len(data) if stored else 0
             return bytes.fromhex(digest)
+        except Exception as error:
+            self._failure = error  # no more contents need to be gathered
+            raise
         finally:
             self._slots.release()
 

@@ -27,6 +27,7 @@ from sandstream_workspaces.trees import Trees
 _FETCHES = 3
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_ENTRIES = 1000
+_PRIMED_AT_ONCE = 20_000
 _OWNER = 0o700
 
 
@@ -113,7 +114,9 @@ class Restore:
         finally:
             spool.close()
         prefix = path_bytes(into.strip("/"))
-        await self._box.prime([_below(entry, prefix).public() for entry in entries])
+        for start in range(0, len(entries), _PRIMED_AT_ONCE):
+            some = entries[start : start + _PRIMED_AT_ONCE]
+            await self._box.prime([_below(entry, prefix).public() for entry in some])
         return len(entries)
 
     async def _all_there(self, digests: set[str]) -> None:
