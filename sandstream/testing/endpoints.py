@@ -16,7 +16,7 @@ from sandstream.testing.journal import Api, Journal, Request
 from sandstream.testing.reading import Json
 from sandstream.testing.responses_api import response_body, response_stream
 from sandstream.testing.script import Choice, Script, Selector
-from sandstream.testing.steps import Answer, Drop, HttpError, Malformed
+from sandstream.testing.steps import Answer, CustomToolCall, Drop, HttpError, Malformed, Step
 from sandstream.testing.turn import Turn
 from sandstream.testing.validation import find_problem
 
@@ -87,6 +87,13 @@ class Endpoints:
             record.problem = f"The script has no step for this request: {_tail(record)}"
             record.unexpected = True
             return _error(500, record.problem, code="unexpected_request")
+        if record.api == "chat" and _calls_custom_tool(choice.step):
+            record.problem = (
+                f"Step {choice.label} calls a custom tool: the scripted model does that on the "
+                "Responses API only. Use tool_call(), or let the client use /v1/responses."
+            )
+            record.unexpected = True
+            return _error(500, record.problem, code="unexpected_request")
         record.step = choice.label
         record.conversation = choice.conversation
         record.position = choice.position
@@ -154,6 +161,14 @@ def _write(record: Request, turn: Turn) -> Reply:
     if record.stream:
         return _event_stream(completion_stream(turn))
     return Reply(pieces=[(0.0, completion_body(turn))])
+
+
+def _calls_custom_tool(step: Step) -> bool:
+    action = step.action
+    answer = action.answer if isinstance(action, Drop) else action
+    return isinstance(answer, Answer) and any(
+        isinstance(item, CustomToolCall) for item in answer.items
+    )
 
 
 def _api_of(path: str) -> Api:

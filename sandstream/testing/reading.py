@@ -12,6 +12,16 @@ Json = dict[str, Any]
 GENERATED_CALL_ID_CHARS = len("call_") + 24
 """Length of the call ids that the server makes up; all but the last two name the answer."""
 
+_TEXT_FIELDS = (
+    "content",
+    "summary",
+    "name",
+    "arguments",
+    "input",
+    "output",
+    "refusal",
+    "tool_calls",
+)
 _MODEL_ITEMS = frozenset({"reasoning", "mcp_list_tools", "mcp_approval_request", "compaction"})
 
 
@@ -35,10 +45,10 @@ def first_user_text(body: Json) -> str:
 
 
 def input_text(body: Json) -> str:
-    """All text of a request, in order: instructions, messages, tool arguments, tool outputs."""
+    """All text of a request, in order: instructions, messages, tool arguments and outputs."""
     found = list(_strings(body.get("instructions")))
     for item in conversation_items(body):
-        for key in ("content", "summary", "name", "arguments", "output", "refusal", "tool_calls"):
+        for key in _TEXT_FIELDS:
             found.extend(_strings(item.get(key)))
     return "\n".join(found)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from sandstream.testing.http_server import Piece
 from sandstream.testing.reading import Json
-from sandstream.testing.steps import Item, Reasoning, Refusal, Text, ToolCall
+from sandstream.testing.steps import CustomToolCall, Item, Reasoning, Refusal, Text, ToolCall
 from sandstream.testing.turn import Turn
 
 _encode = msgspec.json.encode
@@ -59,6 +59,12 @@ def _stream_item(events: _Events, turn: Turn, index: int, item: Item) -> None:
         for delta in turn.deltas(item.arguments_text):
             events.delta(f"{kind}.delta", {**at, "delta": delta})
         events.add(f"{kind}.done", {**at, "arguments": item.arguments_text})
+    elif isinstance(item, CustomToolCall):
+        events.add("response.output_item.added", _placed(index, {**begun, "input": ""}))
+        kind = "response.custom_tool_call_input"
+        for delta in turn.deltas(item.input):
+            events.delta(f"{kind}.delta", {**at, "delta": delta})
+        events.add(f"{kind}.done", {**at, "input": item.input})
     elif isinstance(item, Reasoning):
         events.add("response.output_item.added", _placed(index, {**done, "summary": []}))
         if item.text:
@@ -108,6 +114,15 @@ def _item(turn: Turn, index: int, item: Item) -> Json:
             "status": status,
             "arguments": item.arguments_text,
             "call_id": turn.call_id(item, index),
+            "name": item.name,
+        }
+    if isinstance(item, CustomToolCall):
+        return {
+            "id": turn.item_id("ctc", index),
+            "type": "custom_tool_call",
+            "status": status,
+            "call_id": turn.call_id(item, index),
+            "input": item.input,
             "name": item.name,
         }
     if isinstance(item, Reasoning):

@@ -30,6 +30,16 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
         return msgspec.json.encode(self.arguments).decode()
 
 
+class CustomToolCall(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="custom_tool_call"
+):
+    """A call of a custom tool: its input is one text, not JSON. Responses API only."""
+
+    name: str
+    input: str
+    call_id: str | None = None
+
+
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="refusal"):
     text: str
 
@@ -39,7 +49,7 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """The summary; empty for a model that does not tell its reasoning."""
 
 
-Item = Text | ToolCall | Refusal | Reasoning
+Item = Text | ToolCall | CustomToolCall | Refusal | Reasoning
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -154,6 +164,11 @@ def tool_call(
     """A call of one function tool. A string is sent as it is, valid JSON or not."""
     given = {} if arguments is None else arguments
     return Step(action=Answer(items=(ToolCall(name=name, arguments=given, call_id=call_id),)))
+
+
+def custom_tool_call(name: str, input: str, *, call_id: str | None = None) -> Step:
+    """A call of one custom (freeform) tool with this text. Responses API only."""
+    return Step(action=Answer(items=(CustomToolCall(name=name, input=input, call_id=call_id),)))
 
 
 def tool_calls(*calls: Step | tuple[str, dict[str, Any] | str]) -> Step:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import msgspec
 
 from sandstream.testing.reading import Json
-from sandstream.testing.steps import Answer, Reasoning, Step, ToolCall, Usage
+from sandstream.testing.steps import Answer, CustomToolCall, Reasoning, Step, ToolCall, Usage
 
 _WORDS = re.compile(r"\s*\S+|\s+$")
 
@@ -35,7 +35,7 @@ class Turn(msgspec.Struct, kw_only=True):
     def item_id(self, kind: str, index: int) -> str:
         return f"{kind}_{self.unique}{index:04x}"
 
-    def call_id(self, call: ToolCall, index: int) -> str:
+    def call_id(self, call: ToolCall | CustomToolCall, index: int) -> str:
         return call.call_id or f"{self.call_prefix}{index:02x}"
 
     def usage(self) -> Usage:
@@ -48,6 +48,8 @@ class Turn(msgspec.Struct, kw_only=True):
                 thought += len(item.text) // 4 + 1
             elif isinstance(item, ToolCall):
                 said += (len(item.name) + len(item.arguments_text)) // 4 + 1
+            elif isinstance(item, CustomToolCall):
+                said += (len(item.name) + len(item.input)) // 4 + 1
             else:
                 said += len(item.text) // 4 + 1
         return Usage(

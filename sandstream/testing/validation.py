@@ -49,18 +49,25 @@ def _responses_problem(body: Json) -> Problem | None:
 
 
 def _unpaired(items: list[Json], continues: bool) -> Problem | None:
-    open_calls: dict[str, int] = {}
-    for index, item in enumerate(items):
+    """A call and its output have the same kind: a function's output does not answer a custom tool's
+    call.
+    """
+    open_calls: dict[str, str] = {}
+    for item in items:
+        kind = str(item.get("type"))
         for call_id in call_ids(item):
-            open_calls[call_id] = index
+            open_calls[call_id] = kind
         answered = output_id(item)
-        if answered is None or open_calls.pop(answered, None) is not None or continues:
+        if answered is None:
             continue
-        return Problem(
-            f"No tool call found for function call output with call_id {answered}.", "input"
-        )
-    for call_id in open_calls:
-        return Problem(f"No tool output found for function call {call_id}.", "input")
+        if open_calls.get(answered) == kind.removesuffix("_output"):
+            del open_calls[answered]
+        elif not continues:
+            said = kind.replace("_", " ")
+            return Problem(f"No tool call found for {said} with call_id {answered}.", "input")
+    for call_id, kind in open_calls.items():
+        said = kind.replace("_", " ")
+        return Problem(f"No tool output found for {said} {call_id}.", "input")
     return None
 
 

@@ -17,7 +17,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from openai.types.responses import Response, ResponseStreamEvent
+from openai.types.responses import Response, ResponseCustomToolCall, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
 import sandstream.testing
@@ -28,6 +28,7 @@ from sandstream.testing import (
     Step,
     Usage,
     answer,
+    custom_tool_call,
     drop_connection,
     error,
     incomplete,
@@ -104,6 +105,10 @@ def function_call(call_id: str, name: str = "get_weather") -> dict[str, Any]:
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": "{}"}
 
 
+def custom_call(call_id: str) -> dict[str, Any]:
+    return {"type": "custom_tool_call", "call_id": call_id, "name": "patch", "input": "a"}
+
+
 def output(call_id: str, said: str = "sunny") -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": call_id, "output": said}
 
@@ -158,6 +163,11 @@ def test_responses_stream_is_the_real_sequence_of_events() -> None:
             "function_call_arguments.delta function_call_arguments.done output_item.done",
         ),
         (
+            custom_tool_call("patch", "Add a line").chunks(2),
+            "output_item.added custom_tool_call_input.delta custom_tool_call_input.delta "
+            "custom_tool_call_input.done output_item.done",
+        ),
+        (
             refusal("I will not").chunks(1),
             "output_item.added content_part.added refusal.delta refusal.done "
             "content_part.done output_item.done",
@@ -178,6 +188,47 @@ def test_responses_streams_of_other_items(step: Step, kinds: str) -> None:
         assert [event.type for event in events] == [f"response.{kind}" for kind in expected]
 
     play(ScriptedModel([step]), body)
+
+
+def test_a_custom_tool_is_offered_called_and_answered() -> None:
+    patch: dict[str, Any] = {
+        "type": "custom",
+        "name": "patch",
+        "description": "Changes files.",
+        "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"},
+    }
+
+    async def body(client: AsyncOpenAI) -> None:
+        first = await ask(client, tools=[patch])
+        stream = await ask(client, tools=[patch], stream=True)
+        streamed = [event async for event in stream]
+        for call in (first.output[0], streamed[-1].response.output[0], streamed[-2].item):
+            assert isinstance(call, ResponseCustomToolCall)
+            assert call.id and call.id.startswith("ctc_")
+            assert (call.call_id, call.name, call.input) == ("call_9", "patch", "one two\n")
+            assert call.model_dump()["status"] == "completed"
+        deltas = [event.delta for event in streamed if event.type.endswith("input.delta")]
+        assert deltas == ["one", " two", "\n"]
+        done = next(event for event in streamed if event.type.endswith("input.done"))
+        assert done.input == "one two\n" and done.item_id == streamed[2].item.id
+        assert streamed[2].item.input == ""
+        assert first.tools[0].name == "patch"
+        outcome = {"type": "custom_tool_call_output", "call_id": "call_9", "output": "ok"}
+        answered = [USER, first.output[0].model_dump(exclude_unset=True), outcome]
+        assert (await ask(client, answered, tools=[patch])).output_text == "Done."
+
+    call = custom_tool_call("patch", "one two\n", call_id="call_9").times(2)
+    # the text of a call is seen by conditions, like a function's arguments
+    play(ScriptedModel([call, text("Done.").when("one two")]), body)
+
+
+def test_a_custom_tool_call_is_no_answer_of_chat_completions() -> None:
+    async def body(client: AsyncOpenAI) -> None:
+        with pytest.raises(openai.InternalServerError, match="Responses API only"):
+            await chat(client)
+
+    with pytest.raises(ScriptError, match="calls a custom tool"):
+        play(ScriptedModel([custom_tool_call("patch", "a")]), body)
 
 
 def test_the_clients_stream_helper_rebuilds_what_was_sent() -> None:
@@ -328,6 +379,16 @@ def test_failed_and_incomplete_answers() -> None:
             "responses",
             {"model": "m", "input": [USER, function_call("call_x")]},
             "No tool output found for function call call_x.",
+        ),
+        (
+            "responses",
+            {"model": "m", "input": [USER, custom_call("call_x"), output("call_x")]},
+            "No tool call found for function call output with call_id call_x.",
+        ),
+        (
+            "responses",
+            {"model": "m", "input": [USER, custom_call("call_x")]},
+            "No tool output found for custom tool call call_x.",
         ),
         (
             "responses",
