@@ -29,6 +29,7 @@ class AgentProcess:
         self.root = home / "workspace"
         self.jobs = home / "jobs"
         self.prefix: list[str] = config.pop("prefix", [])
+        self.python: str = config.pop("python", sys.executable)
         self.ports: list[int] = config.pop("ports", [])
         self.config = config
         self.process: subprocess.Popen[bytes] | None = None
@@ -76,7 +77,7 @@ class AgentProcess:
             **self.config,
         }
         fds += [config["death_fd"]] if config["death_fd"] is not None else []
-        command = [*self.prefix, sys.executable, "-I", "-S", str(self.file), json.dumps(config)]
+        command = [*self.prefix, self.python, "-I", "-S", str(self.file), json.dumps(config)]
         self.process = subprocess.Popen(command, pass_fds=fds)
         os.close(jobs)
         for one in [listener, *listeners]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat as modes
-from typing import Any, Callable
 
 from sandstream_providers.box.agent import wire
 from sandstream_providers.box.agent.files import (
@@ -21,8 +20,13 @@ from sandstream_providers.box.agent.files import (
 from sandstream_providers.box.agent.paths import STAGE, Paths, Place, Rule, not_found, open_exactly
 from sandstream_providers.box.agent.refused import Refused, from_os_error
 
-Undo = Callable[[int, bytes], None]
-"""Called with the directory and the name of what was changed."""
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    Undo = Callable[[int, bytes], None]
+    """Called with the directory and the name of what was changed."""
+
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

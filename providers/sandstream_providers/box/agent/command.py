@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Callable
 
 from sandstream_providers.box.agent.loop import READ, WRITE, Loop
 from sandstream_providers.box.agent.output import OutputStore
 from sandstream_providers.box.agent.spawn import Started
 from sandstream_providers.box.agent.tree import Family
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
 
 CHUNK = 65536
 READS_AT_ONCE = 4

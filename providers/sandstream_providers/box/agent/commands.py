@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from sandstream_providers.box.agent import jobs, spawn, tree, wire
 from sandstream_providers.box.agent.command import Command, Running
@@ -14,6 +13,11 @@ from sandstream_providers.box.agent.loop import Loop
 from sandstream_providers.box.agent.output import OutputStore
 from sandstream_providers.box.agent.refused import Refused
 from sandstream_providers.box.agent.waiting import Operation, Waiter
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any
+
 
 MAX_LIVE = 64
 MAX_INTERACTIONS = 10000
@@ -202,7 +206,7 @@ class Commands:
 
     def _with_session(self, session: int) -> Command:
         for command in self._commands.values():
-            if command.session == session and not (command.over and command.told):
+            if command.session == session and not (command.state == "exited" and command.told):
                 return command
         raise Refused(
             "NoSuchSession", f"no running command has the number {session}", session=session

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from typing import Any, Callable, Iterator, Optional, Tuple
 
 from sandstream_providers.box.agent import wire
 from sandstream_providers.box.agent.loop import READ, WRITE, Loop
 
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator, Optional, Tuple
+
+    Frame = Tuple[Any, bytes]
+    Queued = Tuple[memoryview, Optional[Callable[[], None]]]
+
+
 CHUNK = 256 * 1024
 ENOUGH_WAITING = 1024 * 1024
-
-Frame = Tuple[Any, bytes]
-Queued = Tuple[memoryview, Optional[Callable[[], None]]]
 
 
 class Connection:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
-from typing import Any
 
 from sandstream_providers.box.agent import wire
 from sandstream_providers.box.agent.paths import STAGE, Paths, Place, look, not_found
 from sandstream_providers.box.agent.refused import Refused
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any
+
 
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 READ_AT_ONCE = 8 * 1024 * 1024

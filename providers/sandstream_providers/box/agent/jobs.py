@@ -10,9 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any
 
 from sandstream_providers.box.agent import wire
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any
+
 
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 KEPT = 1000

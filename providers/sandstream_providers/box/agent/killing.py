@@ -7,10 +7,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Callable
 
 from sandstream_providers.box.agent.loop import Loop
 from sandstream_providers.box.agent.tree import Process
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Callable
+
 
 GRACE_S = 0.5
 POLL_S = 0.02

@@ -10,7 +10,11 @@ import selectors
 import signal
 import time
 from collections import deque
-from typing import Callable
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Callable
+
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE

@@ -6,11 +6,15 @@ import json
 import os
 import socket
 import sys
-from typing import Any
 
 from sandstream_providers.box.agent.loop import READ, Loop
 from sandstream_providers.box.agent.ports import Forwarder
 from sandstream_providers.box.agent.server import Server
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any
+
 
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36

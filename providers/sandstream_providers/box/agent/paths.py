@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import os
 import stat as modes
-from typing import Any
 
 from sandstream_providers.box.agent import wire
 from sandstream_providers.box.agent.refused import Refused
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any
+
 
 MAX_LINKS = 40
 STAGE = b".sandstream-stage"

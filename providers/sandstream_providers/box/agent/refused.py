@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Refused(Exception):

@@ -11,12 +11,23 @@ import os
 import stat as modes
 import threading
 import time
-from typing import Any, Generator, List, Tuple
 
 from sandstream_providers.box.agent import wire
 from sandstream_providers.box.agent.files import FOLDER_FLAGS, READ_FLAGS, entry
 from sandstream_providers.box.agent.paths import STAGE, Paths
 from sandstream_providers.box.agent.refused import Refused
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any, Generator, List, Tuple
+
+    Signature = Tuple[int, int, int, int, int]
+    Facts = Tuple[str, int, str, str, int]
+    """Kind, mode, digest, target, time of change: what makes an entry differ."""
+    Row = List[Any]
+    Batch = Tuple[List[Row], bytes]
+    """Rows (an entry, whether it is gone, the length of its content or -1) and the contents."""
+
 
 INLINE_BYTES = 4 * 1024 * 1024
 CLOCK_TICK_NS = 20 * 1000 * 1000
@@ -24,13 +35,6 @@ MAX_SCANS = 4
 ROWS_PER_BATCH = 500
 BYTES_PER_BATCH = 1024 * 1024
 MAX_DEPTH = 400
-
-Signature = Tuple[int, int, int, int, int]
-Facts = Tuple[str, int, str, str, int]
-"""Kind, mode, digest, target, time of change: what makes an entry differ."""
-Row = List[Any]
-Batch = Tuple[List[Row], bytes]
-"""Rows (an entry, whether it is gone, the length of its content or -1) and the contents."""
 
 
 def signature(facts: os.stat_result) -> Signature:

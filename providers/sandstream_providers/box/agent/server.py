@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import traceback
-from typing import Any, Callable, Dict
 
 from sandstream_providers.box.agent import change, files, scan
 from sandstream_providers.box.agent.commands import Commands
@@ -16,9 +14,14 @@ from sandstream_providers.box.agent.paths import Paths
 from sandstream_providers.box.agent.refused import Refused, from_os_error
 from sandstream_providers.box.agent.workers import Workers
 
-REMEMBERED = 10000
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict
 
-FileWork = Callable[[Dict[str, Any], bytes], Any]
+    FileWork = Callable[[Dict[str, Any], bytes], Any]
+
+
+REMEMBERED = 10000
 
 
 class Effect:
@@ -172,6 +175,9 @@ def _attempt(
 
 
 def _fault(error: Exception) -> dict[str, Any]:
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    message = f"fault in the sandbox agent: {error!r} at {where.name}:{where.lineno}"
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where else "?"
+    message = f"fault in the sandbox agent: {error!r} at {place}"
     return Refused("ProviderError", message).as_dict()

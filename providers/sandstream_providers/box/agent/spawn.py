@@ -11,10 +11,14 @@ import fcntl
 import os
 import signal
 import struct
-from typing import Any
 
 from sandstream_providers.box.agent import wire
 from sandstream_providers.box.agent.refused import Refused
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any
+
 
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 TIOCSWINSZ = 0x5414

@@ -5,7 +5,11 @@ environment, which stays when they detach themselves from all the others.
 from __future__ import annotations
 
 import os
-from typing import Iterable
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Iterable
+
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -7,11 +7,17 @@ answer before it ended. Asked again it begins at the same place.
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Iterator
 
 from sandstream_providers.box.agent.command import Command, outcome
-from sandstream_providers.box.agent.connection import Connection, Frame
+from sandstream_providers.box.agent.connection import Connection
 from sandstream_providers.box.agent.loop import Loop, Timer
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator
+
+    from sandstream_providers.box.agent.connection import Frame
+
 
 COALESCE_S = 0.02
 EVENT_BYTES = 65536

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any
+
 
 LENGTHS = struct.Struct(">II")
 MAX_HEADER = 64 * 1024 * 1024

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import threading
 from queue import SimpleQueue
-from typing import Callable
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Callable
+
 
 WORKERS = 4
 

@@ -1,0 +1,138 @@
+"""Ending commands with all that they started, also what hides."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from providers.box.agent_process import running_agent, shell
+from sandstream_providers.box.client import AgentBox
+from sandstream_providers.interface import ExecSpec, LimitReached
+
+STUBBORN = "trap '' TERM HUP INT; "
+HIDING = (
+    "import os,signal,sys,time\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "for _ in range(2):\n"
+    "    if os.fork(): os._exit(0)\n"
+    "    os.setsid()\n"
+    "open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+    "time.sleep(1000)\n"
+)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+async def start_hiding(box: AgentBox, root: Path, op: str) -> int:
+    """A grandchild in a session of its own that ignores being asked."""
+    file = root / f"{op}.pid"
+    script = (
+        f'python3 -c "{HIDING}" {file}; while ! test -s {file}; do sleep 0.01; done; echo ready'
+    )
+    ready = asyncio.Event()
+    spec = shell(f"{STUBBORN}{script}; sleep 1000", timeout_s=None)
+    asyncio_task = asyncio.create_task(box.run(op, spec, on_output=lambda *_: ready.set()))
+    await ready.wait()
+    asyncio_task.cancel()
+    pid = int(file.read_text())
+    assert alive(pid)
+    return pid
+
+
+def test_kill_reaches_what_detached_itself(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_agent(tmp_path) as agent:
+            box = agent.box()
+            pid = await start_hiding(box, agent.root, "op")
+            other = await start_hiding(box, agent.root, "other")
+            await box.kill("op")
+            assert not alive(pid)
+            assert alive(other)
+            output = await box.run("op", shell("true"))
+            assert (output.state, output.killed, output.exit_code) == ("exited", "cancelled", 137)
+            await box.kill("op")
+            await box.kill("unknown")
+            await box.kill_all()
+            assert not alive(other)
+
+    asyncio.run(main())
+
+
+def test_a_timeout_ends_all_whoever_watches(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_agent(tmp_path) as agent:
+            box = agent.box()
+            file = agent.root / "pid"
+            script = f'{STUBBORN}python3 -c "{HIDING}" {file}; echo said; sleep 1000'
+            output = await box.run("op", shell(script, timeout_s=1.0))
+            assert (output.state, output.killed, output.exit_code) == ("exited", "timeout", 137)
+            assert output.stdout == b"said\n"
+            assert not alive(int(file.read_text()))
+
+    asyncio.run(main())
+
+
+def test_a_command_that_obeys_ends_in_its_own_way(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_agent(tmp_path, wall_s=0.3) as agent:
+            script = "trap 'echo bye; exit 9' TERM; while :; do sleep 0.02; done"
+            output = await agent.box().run("op", shell(script, timeout_s=50))
+            assert (output.killed, output.exit_code, output.stdout) == ("timeout", 9, b"bye\n")
+
+    asyncio.run(main())
+
+
+def test_the_biggest_command_is_killed_when_memory_is_short(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_agent(tmp_path, memory_bytes=200_000_000) as agent:
+            box = agent.box()
+            small = await box.run("small", shell("sleep 1000"), wait_s=0)
+            hog = "import time; x = bytearray(300_000_000); time.sleep(1000)"
+            output = await box.run("big", ExecSpec(argv=["python3", "-c", hog], cwd="/"))
+            assert (output.state, output.killed) == ("exited", "memory")
+            assert (await box.interact("i", small.session, b"", wait_s=0)).state == "running"
+
+    asyncio.run(main())
+
+
+UNPRIVILEGED = ["setpriv", "--reuid=64123", "--regid=64123", "--clear-groups"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
+def test_a_fork_bomb_does_not_take_the_agent_along(tmp_path: Path) -> None:
+    for folder in (tmp_path / "workspace", tmp_path / "jobs"):
+        folder.mkdir()
+        folder.chmod(0o777)
+    for parent in (tmp_path, *tmp_path.parents[:3]):
+        parent.chmod(parent.stat().st_mode | 0o055)
+
+    async def main() -> None:
+        prefix = ["prlimit", "--nproc=60:60", *UNPRIVILEGED]
+        async with running_agent(tmp_path, prefix=prefix, python="/usr/bin/python3") as agent:
+            box = agent.box()
+            bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n"
+            spec = ExecSpec(argv=["/usr/bin/python3", "-c", bomb], cwd="/", timeout_s=1.5)
+            running = asyncio.create_task(box.run("bomb", spec))
+            refused = False
+            number = 0
+            while not running.done() and not refused:
+                number += 1
+                try:
+                    await box.run(f"try-{number}", shell("sleep 0.01"))
+                except LimitReached:
+                    refused = True
+            assert refused
+            await box.change("c", [], agent.rule)
+            output = await running
+            assert output.killed == "timeout"
+            assert (await box.run("after", shell("echo lives"))).stdout == b"lives\n"
+
+    asyncio.run(main())
