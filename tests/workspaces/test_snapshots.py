@@ -14,7 +14,7 @@ from files import fill, fill_with_everything, holds, random_change
 from sandstream_bus import objects
 from sandstream_bus.bus import Bus
 from sandstream_bus.direct import direct_get_many
-from sandstream_workspaces import freshness
+from sandstream_workspaces import compaction, freshness
 from sandstream_workspaces.errors import WorkspaceDamaged
 from sandstream_workspaces.format import starts_segment
 from sandstream_workspaces.store import WorkspaceStore
@@ -384,3 +384,33 @@ async def purge_up_to(bus: Bus, sequence: int) -> None:
         f"$JS.API.STREAM.PURGE.OBJ_{bus.topology.bucket}",
         msgspec.json.encode({"seq": sequence + 1}),
     )
+
+
+def test_many_checkpoints_do_not_leave_many_packs(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "SPARE_PACKS", 6)
+
+    async def main() -> None:
+        async with (
+            open_bus(nats_server) as bus,
+            open_box(tmp_path / "one") as one,
+            open_box(tmp_path / "two") as two,
+        ):
+            store = WorkspaceStore(bus)
+            tree = ""
+            most = 0
+            for number in range(30):
+                fill(Path(one.root), {f"d/f{number}": os.urandom(100), "always": os.urandom(200)})
+                if number == 3:
+                    fill(Path(one.root), {"big": os.urandom(9 * MB)})
+                tree = (await store.checkpoint(one, base=tree, exclude=[])).tree
+                packs = {part.pack for it in await store.tree_entries(tree) for part in it.parts}
+                most = max(most, len(packs))
+            assert 6 < most <= 4 * 3 + 6
+            await WorkspaceStore(bus).restore(two, tree, op="r")
+            assert holds(Path(two.root)) == holds(Path(one.root))
+            same = await store.checkpoint(one, base=tree, exclude=[])
+            assert (same.tree, same.new_bytes) == (tree, 0)
+
+    asyncio.run(main())

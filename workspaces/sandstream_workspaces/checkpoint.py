@@ -10,6 +10,7 @@ import msgspec
 from sandstream_bus.objects import Objects
 from sandstream_providers.interface import Box, Entry, NotFound, ResolveRule, WrongKind
 
+from sandstream_workspaces.compaction import compact, has_too_many_packs
 from sandstream_workspaces.errors import CheckpointFailed, WorkspaceDamaged
 from sandstream_workspaces.format import (
     PERMISSIONS,
@@ -120,7 +121,12 @@ class Checkpoint:
                 written = await self._trees.build([*kept.values(), *changed.values()])
             else:
                 written = await self._trees.apply(base, changed, removed)
-            return msgspec.structs.replace(written, new_bytes=written.new_bytes + packs.new_bytes)
+            written = msgspec.structs.replace(
+                written, new_bytes=written.new_bytes + packs.new_bytes
+            )
+        if written.missing or not has_too_many_packs(written.root):
+            return written
+        return await compact(self._objects, self._freshness, self._locations, self._trees, written)
 
     async def _base_entries(self, base: str) -> dict[bytes, TreeEntry]:
         """Of the base, so that equal files keep their place; none if it cannot be read, as the new

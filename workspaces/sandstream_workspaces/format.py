@@ -97,10 +97,10 @@ class Root(msgspec.Struct, frozen=True, array_like=True):
 
     def objects(self) -> set[bytes]:
         """Everything that it refers to."""
-        found = {segment.digest for segment in self.segments}
-        for segment in self.segments:
-            found.update(segment.packs)
-        return found
+        return self.packs().union(segment.digest for segment in self.segments)
+
+    def packs(self) -> set[bytes]:
+        return set().union(*(segment.packs for segment in self.segments))
 
 
 _encode = msgspec.msgpack.encode

@@ -58,23 +58,20 @@ class Spool:
         await asyncio.to_thread(self._check, entries)
 
     def pieces(self, entry: TreeEntry) -> Iterator[bytes]:
-        """A file's content; raises at the end if it does not fit its digest."""
-        hasher = hashlib.sha256()
+        """A file's content."""
         for part in entry.parts:
-            start = self._starts[part.pack] + part.offset
-            data = os.pread(self._file.fileno(), part.size, start)
-            hasher.update(data)
-            yield data
-        if hasher.digest() != entry.digest:
-            raise WorkspaceDamaged(
-                self._tree, entry.digest.hex(), f"(the file {entry.path!r}) does not fit its digest"
-            )
+            yield os.pread(self._file.fileno(), part.size, self._starts[part.pack] + part.offset)
 
     def _check(self, entries: Iterable[TreeEntry]) -> None:
         for entry in entries:
-            if entry.kind == "file":
-                for _ in self.pieces(entry):
-                    pass
+            if entry.kind != "file":
+                continue
+            hasher = hashlib.sha256()
+            for piece in self.pieces(entry):
+                hasher.update(piece)
+            if hasher.digest() != entry.digest:
+                content = entry.digest.hex()
+                raise WorkspaceDamaged(self._tree, content, f"(file {entry.path!r}) does not fit")
 
 
 async def fetch_pack(objects: Objects, tree: str, pack: bytes) -> bytes:
