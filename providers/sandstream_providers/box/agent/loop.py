@@ -56,8 +56,10 @@ class Loop:
         self.on_child = on_child
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self.stop())
-        signal.signal(signal.SIGINT, lambda *_: self.stop())
+        # As the first process of a sandbox it gets these only from commands: kill 1.
+        stop = signal.SIG_IGN if os.getpid() == 1 else lambda *_: self.stop()
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
 
     def watch(self, fd: int, events: int, call: Callable[[int], None]) -> None:
         """Call with the events that are ready. Replaces an earlier watch of the descriptor."""

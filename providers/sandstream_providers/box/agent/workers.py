@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from queue import SimpleQueue
 
@@ -34,5 +35,8 @@ class Workers:
             task()
 
     def _work(self) -> None:
+        # The kernel spares the first process of a sandbox, unless the signal comes while the loop's
+        # thread blocks it (in posix_spawn) and another thread does not.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while True:
             self._tasks.get()()
