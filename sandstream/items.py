@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sandstream_actors.model.vendor_types import plain, typed_item
 
@@ -58,7 +58,7 @@ class ReasoningItem(RunItemBase):
 
 
 class ToolCallItem(RunItemBase):
-    """A tool call that the model made: a function tool or a hosted one."""
+    """A tool call that the model made: a function tool, a custom one or a hosted one."""
 
     type = "tool_call_item"
 
@@ -77,7 +77,7 @@ class ToolCallItem(RunItemBase):
 
 
 class ToolCallOutputItem(RunItemBase):
-    """The result of a function tool; ``output`` is its return value if it ran in this process."""
+    """The result of a tool; ``output`` is its return value if it ran in this process."""
 
     type = "tool_call_output_item"
 
@@ -188,6 +188,7 @@ class ItemHelpers:
         """The input item that answers a tool call."""
         from sandstream.tool import tool_output_to_wire
 
-        kind: Literal["function_call_output"] = "function_call_output"
-        call_id = plain(tool_call)["call_id"]
-        return {"call_id": call_id, "output": tool_output_to_wire(output), "type": kind}
+        call = plain(tool_call)
+        custom = call.get("type") == "custom_tool_call"
+        kind = "custom_tool_call_output" if custom else "function_call_output"
+        return {"call_id": call["call_id"], "output": tool_output_to_wire(output), "type": kind}

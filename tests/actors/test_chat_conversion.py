@@ -161,6 +161,7 @@ def test_content_parts_of_a_user() -> None:
         {"type": "item_reference", "id": "x"},
         {"type": "compaction", "id": "x", "encrypted_content": "e"},
         {"type": "web_search_call", "id": "x"},
+        {"type": "custom_tool_call", "call_id": "x", "name": "n", "input": "i"},
         {"role": "user", "content": [{"type": "input_image", "file_id": "f"}]},
         {"role": "user", "content": [{"type": "input_file", "file_url": "u"}]},
         result("a", {"not": "content"}),
@@ -223,6 +224,12 @@ def test_request_body() -> None:
 def test_hosted_tools_are_refused() -> None:
     with pytest.raises(ModelCallError, match="Responses API"):
         ask(json_reply({}), tools=[raw({"type": "web_search"})])
+
+
+def test_custom_tools_are_refused_by_name() -> None:
+    with pytest.raises(ModelCallError, match=r"'apply_patch'.*without apply_patch") as caught:
+        ask(json_reply({}), tools=[raw({"type": "custom", "name": "apply_patch"})])
+    assert caught.value.kind == "misconfigured"
 
 
 def test_a_whole_answer() -> None:

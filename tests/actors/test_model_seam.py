@@ -200,6 +200,7 @@ def test_every_setting_lands_where_the_reference_puts_it() -> None:
         ("computer", [], {"type": "function", "name": "computer"}),
         ("shell", [{"type": "shell"}], {"type": "shell"}),
         ("shell", [], {"type": "function", "name": "shell"}),
+        ("patch", [{"type": "custom", "name": "patch"}], {"type": "custom", "name": "patch"}),
         (
             {"server_label": "s", "name": "n"},
             [],

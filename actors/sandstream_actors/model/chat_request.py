@@ -90,6 +90,12 @@ def chat_call(request: ModelRequest, model: str, *, official: bool) -> Call:
 
 def chat_tool(raw: msgspec.Raw) -> dict[str, Any]:
     tool = _decode_tool(raw)
+    if tool.type == "custom":
+        raise unsupported(
+            f"Custom tools need the Responses API: {tool.name!r} cannot be offered on a Chat "
+            "Completions route. Use a route of the Responses API, or leave the tool out (sandbox "
+            "agents: choose capabilities without apply_patch)."
+        )
     if tool.type != "function":
         raise unsupported(
             f"Hosted tools need the Responses API: {tool.type!r} cannot be offered on a Chat "

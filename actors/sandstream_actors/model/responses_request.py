@@ -153,7 +153,7 @@ def _put_tools(arguments: dict[str, Any], request: ModelRequest) -> None:
 
 
 def tool_choice(choice: Any, tools: list[msgspec.Raw]) -> str | dict[str, Any] | None:
-    """The wire form of a tool choice: a mode, a hosted tool's type, or a function's name."""
+    """The wire form of a tool choice: a mode, a hosted tool's type, or another tool's name."""
     if choice is None or choice in ("auto", "required", "none"):
         return choice  # type: ignore[no-any-return]
     if isinstance(choice, dict):
@@ -177,4 +177,6 @@ def tool_choice(choice: Any, tools: list[msgspec.Raw]) -> str | dict[str, Any] |
         )
     if choice in _HOSTED_CHOICES:
         return {"type": choice}
+    if not named_so and any(tool.type == "custom" and tool.name == choice for tool in offered):
+        return {"type": "custom", "name": choice}
     return {"type": "function", "name": choice}

@@ -14,6 +14,7 @@ from typing import Any, get_args
 _OUTPUT_ITEMS = {
     "message": "ResponseOutputMessage",
     "function_call": "ResponseFunctionToolCall",
+    "custom_tool_call": "ResponseCustomToolCall",
     "reasoning": "ResponseReasoningItem",
     "file_search_call": "ResponseFileSearchToolCall",
     "web_search_call": "ResponseFunctionWebSearch",
