@@ -19,7 +19,7 @@ from sandstream_providers.local.processes import ChildFds
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BASE_ENV = {"PATH": PATH, "LANG": "C.UTF-8", "TERM": "xterm-256color"}
-AGENT_PATH = "/.sandstream/agent.py"
+_AGENT_FOLDER = "/.sandstream"
 INSIDE_ID = 1000
 """The user and group that the box's own processes and files show inside."""
 
@@ -52,7 +52,9 @@ _ETC_TEXTS = {
 _SCRATCH = {"/run": 64, "/home": 64, "/root": 64, "/var/tmp": 256, "/dev/shm": 256}
 """Megabytes of the temporary directories besides /tmp."""
 _TMP_MB = 1024
-_RESERVED = ("/usr", "/etc", "/proc", "/dev", "/bin", "/sbin", "/lib", "/lib64", "/.sandstream")
+_AGENT_TASKS = 6
+"""The agent and its threads count too."""
+_RESERVED = ("/usr", "/etc", "/proc", "/dev", "/bin", "/sbin", "/lib", "/lib64", _AGENT_FOLDER)
 _MB = 1024 * 1024
 
 LAUNCHER = """\
@@ -66,6 +68,11 @@ exec "$@"
 """Waits until the box is on record (or ends with its maker), joins the groups, before anything of
 the box can fork. Arguments: groups, ``--``, pairs of mounts, ``--``, the command.
 """
+
+
+def agent_path(key: str) -> str:
+    """Where the agent lies inside. It names the box, for people who look at processes."""
+    return f"{_AGENT_FOLDER}/{key}"
 
 
 def launcher(
@@ -103,7 +110,7 @@ def limits_prefix(limits: Limits, *, open_files: int) -> list[str]:
     """Run inside the box, so that only its own processes are counted."""
     prefix = ["prlimit", "--core=0:0", f"--nofile={open_files}:{open_files}"]
     if limits.processes is not None:
-        count = limits.processes + 1
+        count = limits.processes + _AGENT_TASKS
         prefix.append(f"--nproc={count}:{count}")
     if limits.file_mb is not None:
         size = limits.file_mb * _MB
@@ -121,13 +128,13 @@ def bubblewrap(
     limits: Limits,
     grants: Sequence[Grant] = (),
     read_only: Sequence[str] = (),
-    agent: bytes | None = None,
+    agent: tuple[str, bytes] | None = None,
     seccomp: bytes | None = None,
     die_with_parent: bool = False,
 ) -> list[str]:
     """Everything up to the command to run. Without a workspace the root is kept in memory.
 
-    ``read_only``: host paths shown where they are.
+    ``read_only``: host paths shown where they are. ``agent``: a path inside and what it holds.
     """
     _check_root(root)
     line = [program, "--unshare-all", "--unshare-user", "--disable-userns"]
@@ -151,8 +158,8 @@ def bubblewrap(
     for grant in grants:
         line += ["--ro-bind" if grant.read_only else "--bind", grant.host_path, grant.path]
     if agent is not None:
-        data = fds.add_data(agent)
-        line += ["--perms", "0444", "--ro-bind-data", str(data), AGENT_PATH]
+        path, source = agent
+        line += ["--perms", "0444", "--ro-bind-data", str(fds.add_data(source)), path]
     if seccomp is not None:
         line += ["--seccomp", str(fds.add_data(seccomp))]
     return [*line, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]

@@ -21,8 +21,8 @@ from sandstream_providers.local.processes import LINUX, until
 
 _PERIOD_US = 100_000
 _LEAST_QUOTA_US = 1_000
-_ROOM_FOR_US = 4
-"""Processes in a box's group that are not the user's: launcher, bubblewrap, agent."""
+_ROOM_FOR_US = 10
+"""Tasks in a box's group that are not the user's: bubblewrap, the agent and its threads."""
 _OURS = "sandstream"
 _REMOVE_S = 5.0
 

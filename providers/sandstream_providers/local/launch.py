@@ -145,12 +145,12 @@ def _command(host: Host, layout: Layout, record: BoxRecord, fds: ChildFds, task:
             limits=spec.limits,
             grants=spec.grants,
             read_only=host.shown,
-            agent=agent_source(),
+            agent=(cage.agent_path(key), agent_source()),
             seccomp=host.seccomp,
         ),
         *("--as-pid-1", "--info-fd", str(info), "--"),
         *cage.limits_prefix(spec.limits, open_files=host.open_files),
-        *(host.python, "-I", "-S", cage.AGENT_PATH, task),
+        *(host.python, "-I", "-S", cage.agent_path(key), task),
     ]
     return cage.launcher(command, groups=record.cgroups, mounts=mounts)
 
