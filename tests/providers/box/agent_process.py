@@ -123,3 +123,11 @@ async def running_agent(home: Path, **config: Any) -> AsyncIterator[AgentProcess
 
 def shell(script: str, **more: Any) -> ExecSpec:
     return ExecSpec(argv=["sh", "-c", script], cwd="/", **more)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"

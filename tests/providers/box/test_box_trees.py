@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from providers.box.agent_process import running_agent, shell
+from providers.box.agent_process import alive, running_agent, shell
 from sandstream_providers.box.client import AgentBox
 from sandstream_providers.interface import ExecSpec, LimitReached
 
@@ -21,14 +21,6 @@ HIDING = (
     "open(sys.argv[1], 'w').write(str(os.getpid()))\n"
     "time.sleep(1000)\n"
 )
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
 
 
 async def start_hiding(box: AgentBox, root: Path, op: str) -> int:

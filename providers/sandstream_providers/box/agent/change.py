@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     """Called with the directory and the name of what was changed."""
 
 
+NEW_MODE = 0o644
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -68,19 +69,21 @@ class Batch:
         self._undo: list[tuple[bytes, Undo]] = []
         self._at_last = False
         """Nothing can fail after the last change: it needs no undo."""
+        self._parents: set[str] = set()
+        """Directories that changes of this batch make if they are missing."""
         self._number = 0
         self._last_parent: tuple[str, Place] | None = None
 
     def make(self, changes: list[dict[str, Any]], content: memoryview) -> None:
-        self._check_all(changes)
         staged: list[tuple[bytes, bytes] | None] = []
+        touched: set[str] = set()
         start = 0
         path = ""
         try:
             for change in changes:
                 path = change["path"]
                 size = change["size"]
-                staged.append(self._stage(change, content[start : start + size]))
+                staged.append(self._prepare(change, content[start : start + size], touched))
                 start += size
             for change, file in zip(changes, staged):
                 path = change["path"]
@@ -104,20 +107,26 @@ class Batch:
 
     # --- before -----------------------------------------------------------------------------------
 
-    def _check_all(self, changes: list[dict[str, Any]]) -> None:
-        """Conditions that do not hang on earlier changes of the batch, before anything is seen."""
-        touched: set[str] = set()
-        for change in changes:
-            path = change["path"]
-            above = _above(path)
-            if (change["exclusive"] or change["must_exist"]) and touched.isdisjoint(above):
-                if path not in touched:
-                    with self._resolve(change) as place:
-                        _check(change, place)
-            touched.add(path)
-            touched.update(above if change["kind"] in ("file", "dir", "link") else ())
-            if change["kind"] == "move":
-                touched.add(change["target"])
+    def _prepare(
+        self, change: dict[str, Any], content: memoryview, touched: set[str]
+    ) -> tuple[bytes, bytes] | None:
+        """Check what does not hang on earlier changes of the batch, and stage the content."""
+        path, kind = change["path"], change["kind"]
+        above = _above(path)
+        if path in touched or path in self._parents or not touched.isdisjoint(above):
+            root = self._rule.root_of(self._paths.real(path), path, write=True)
+        else:
+            with self._place(change, follow=kind in ("file", "dir")) as place:
+                _check(change, place)
+                root = place.root
+        touched.add(path)
+        self._parents |= above
+        if kind == "move":
+            touched.add(change["target"])
+            self._parents |= _above(change["target"])
+        if kind != "file":
+            return None
+        return root, self._stage(root, content, change["mode"])
 
     def _resolve(self, change: dict[str, Any]) -> Place:
         follow = change["kind"] in ("file", "dir")
@@ -125,25 +134,16 @@ class Batch:
             change["path"], self._rule, write=True, follow=follow, parents=True
         )
 
-    def _stage(self, change: dict[str, Any], content: memoryview) -> tuple[bytes, bytes] | None:
-        """Write a file's content; gives the root it lies under and its name there."""
-        if change["kind"] != "file":
-            return None
-        with self._place(change, follow=True) as place:
-            root, existing = place.root, place.facts
-        if existing is not None and not modes.S_ISREG(existing.st_mode):
-            raise wrong_kind(change["path"], "exists and is not a file")
-        mode = change["mode"]
-        if mode is None:
-            mode = 0o644 if existing is None else modes.S_IMODE(existing.st_mode)
+    def _stage(self, root: bytes, content: memoryview, mode: int | None) -> bytes:
+        """Write a file's content below this root; gives its name there."""
         name = self._free_name()
         fd = os.open(name, NEW, 0o600, dir_fd=self._stage_folder(root))
         try:
             write_all(fd, content, 0)
-            os.fchmod(fd, mode)
+            os.fchmod(fd, NEW_MODE if mode is None else mode)
         finally:
             os.close(fd)
-        return root, name
+        return name
 
     def _stage_folder(self, root: bytes) -> int:
         if root not in self._stages:
@@ -216,17 +216,18 @@ class Batch:
         root, name = staged
         with self._place(change, follow=True) as place:
             _check(change, place)
-            if place.facts is not None and not place.is_file():
-                raise wrong_kind(change["path"], "exists and is not a file")
+            stage = self._stages[root]
+            if place.facts is not None and change["mode"] is None:
+                mode = modes.S_IMODE(place.facts.st_mode)
+                if mode != NEW_MODE:
+                    os.chmod(name, mode, dir_fd=stage)
             self._make_parents(place)
             self._set_aside(place, root)
-            os.rename(name, place.name, src_dir_fd=self._stages[root], dst_dir_fd=place.folder)
+            os.rename(name, place.name, src_dir_fd=stage, dst_dir_fd=place.folder)
 
     def _put_dir(self, change: dict[str, Any], place: Place) -> None:
         mode = change["mode"]
         if place.facts is not None:
-            if not place.is_dir():
-                raise wrong_kind(change["path"], "exists and is not a directory")
             if mode is not None:
                 before = modes.S_IMODE(place.facts.st_mode)
                 _chmod_folder(place.folder, place.name, mode)
@@ -239,8 +240,6 @@ class Batch:
             _chmod_folder(place.folder, place.name, mode)
 
     def _put_link(self, change: dict[str, Any], place: Place) -> None:
-        if place.is_dir():
-            raise wrong_kind(change["path"], "exists and is a directory")
         self._make_parents(place)
         self._set_aside(place, place.root)
         stage = self._stage_folder(place.root)
@@ -261,8 +260,6 @@ class Batch:
         self._note(place, lambda folder, back: _put_back(stage, name, folder, back))
 
     def _move(self, change: dict[str, Any], place: Place) -> None:
-        if place.facts is None:
-            raise not_found(change["path"])
         if place.path == place.root:
             raise Refused(
                 "NotPermitted", "{} is a root and stays".format(change["path"]), path=change["path"]
@@ -338,10 +335,18 @@ def _remove_folder(folder: int, name: bytes) -> None:
 
 
 def _check(change: dict[str, Any], place: Place) -> None:
+    kind = change["kind"]
     if change["exclusive"] and place.facts is not None:
         raise wrong_kind(change["path"], "exists")
-    if change["must_exist"] and place.facts is None:
-        raise not_found(change["path"])
+    if place.facts is None:
+        if change["must_exist"] or kind == "move":
+            raise not_found(change["path"])
+    elif kind == "file" and not place.is_file():
+        raise wrong_kind(change["path"], "exists and is not a file")
+    elif kind == "dir" and not place.is_dir():
+        raise wrong_kind(change["path"], "exists and is not a directory")
+    elif kind == "link" and place.is_dir():
+        raise wrong_kind(change["path"], "exists and is a directory")
 
 
 def _chmod_folder(folder: int, name: bytes, mode: int) -> None:

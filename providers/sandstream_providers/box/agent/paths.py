@@ -133,12 +133,13 @@ class Paths:
         """Resolved once, when no command has run yet that could have changed where it leads."""
 
     def rule(self, asked: dict[str, Any]) -> Rule:
-        roots = [(self._real(root), True) for root in asked["roots"]]
-        roots += [(self._real(root), False) for root in asked["read_only_roots"]]
+        roots = [(self.real(root), True) for root in asked["roots"]]
+        roots += [(self.real(root), False) for root in asked["read_only_roots"]]
         return Rule(roots)
 
-    def _real(self, root: str) -> bytes:
-        path = os.path.normpath(wire.to_bytes(root))
+    def real(self, asked: str) -> bytes:
+        """The path with the box's root resolved, and nothing else."""
+        path = os.path.normpath(wire.to_bytes(asked))
         if path == self._named_root:
             return self.root
         if path.startswith(self._named_root.rstrip(b"/") + b"/"):
