@@ -320,6 +320,27 @@ def test_a_zip_that_lies_about_its_size() -> None:
         read(bytes(data), "zip", ArchiveLimits(max_extracted_bytes=MB))
 
 
+@pytest.mark.parametrize(
+    ("scheme", "pack"),
+    [("tar.gz", gzip.compress), ("tar.bz2", bz2.compress), ("tar.xz", lzma.compress)],
+)
+def test_damage_behind_the_end_mark_is_noticed(
+    scheme: Scheme, pack: Callable[[bytes], bytes]
+) -> None:
+    """Compressed data ends with a checksum of what came before it."""
+    data = bytearray(pack(tar(("a", b"1"))))
+    read(bytes(data), scheme)
+    data[-6] ^= 0xFF
+    with pytest.raises(ArchiveRejected, match=r"not a sound"):
+        read(bytes(data), scheme)
+
+
+def test_a_bomb_behind_the_end_mark() -> None:
+    data = gzip.compress(tar(("a", b"1")) + bytes(BOMB), 1)
+    with pytest.raises(ArchiveRejected, match=r"behind its end mark"):
+        read(data, "tar.gz")
+
+
 def test_headers_about_headers() -> None:
     extended = info("x", tarfile.XHDTYPE, size=512).tobuf(tarfile.USTAR_FORMAT) + bytes(512)
     with pytest.raises(ArchiveRejected, match=r"not a sound"):

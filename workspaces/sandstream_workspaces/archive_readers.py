@@ -10,6 +10,7 @@ import bz2
 import gzip
 import lzma
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -24,6 +25,7 @@ Scheme = Literal["tar", "tar.gz", "tar.bz2", "tar.xz", "zip"]
 
 _READ_BYTES = 128 * 1024
 """The most that is read at once. A header of a tar file that is longer than this is refused."""
+_PADDING_BYTES = 16 * 1024 * 1024
 _XZ_MEMORY_BYTES = 256 * 1024 * 1024
 _MAGIC: dict[bytes, Scheme] = {
     b"\x1f\x8b": "tar.gz",
@@ -39,7 +41,8 @@ _BROKEN = (
     EOFError,
     NotImplementedError,  # a zip compression that is not known
     RecursionError,  # tar headers about headers about headers
-    UnicodeError,
+    OverflowError,  # sizes beyond all bounds
+    struct.error,
     ValueError,
 )
 
@@ -149,6 +152,15 @@ class _Forward:
                 raise EOFError("the file ends too early")
         return self._at
 
+    def drain(self) -> None:
+        """Read what comes after the end mark: a checksum of the compressed data is behind it."""
+        end = self._at + _PADDING_BYTES
+        while self.read(_READ_BYTES):
+            if self._at > end:
+                raise ArchiveRejected(
+                    "there is much behind its end mark", limit=_PADDING_BYTES, actual=self._at - end
+                )
+
 
 def _read_tar(source: _Forward, rules: MemberRules) -> Iterator[Piece]:
     with tarfile.open(
@@ -169,6 +181,7 @@ def _read_tar(source: _Forward, rules: MemberRules) -> Iterator[Piece]:
             yield from _pieces(member, content)
         if source.last != bytes(tarfile.BLOCKSIZE):
             raise EOFError("it is cut off or damaged: its end mark is missing")
+    source.drain()
 
 
 def _admit_tar_member(info: tarfile.TarInfo, rules: MemberRules) -> Member | None:
