@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from sandstream.agent_output import AgentOutputSchema as AgentOutputSchema
     from sandstream.agent_output import AgentOutputSchemaBase as AgentOutputSchemaBase
     from sandstream.client import Client as Client
+    from sandstream.custom_tool import CustomTool as CustomTool
+    from sandstream.custom_tool import CustomToolCustomDataContext as CustomToolCustomDataContext
+    from sandstream.custom_tool import (
+        CustomToolCustomDataExtractor as CustomToolCustomDataExtractor,
+    )
+    from sandstream.custom_tool import ToolCaller as ToolCaller
     from sandstream.error_handlers import RunErrorData as RunErrorData
     from sandstream.error_handlers import RunErrorHandler as RunErrorHandler
     from sandstream.error_handlers import RunErrorHandlerInput as RunErrorHandlerInput
@@ -118,6 +124,12 @@ _MODULES = {
         "AgentOutputSchemaBase",
     ),
     "sandstream.client": ("Client",),
+    "sandstream.custom_tool": (
+        "CustomTool",
+        "CustomToolCustomDataContext",
+        "CustomToolCustomDataExtractor",
+        "ToolCaller",
+    ),
     "sandstream.error_handlers": (
         "RunErrorData",
         "RunErrorHandler",

@@ -132,7 +132,7 @@ class RunView:
             case "reasoning":
                 return ReasoningItem(agent, raw)
             case _:
-                name = raw.get("name")
+                name = raw.get("name") if raw.get("type") == "function_call" else None
                 tool = next((tool for tool in agent.tools if tool.name == name), None)
                 return ToolCallItem(agent, raw, tool.description if tool else None)
 
@@ -172,7 +172,7 @@ class RunView:
         """The item whose output ended the run, if its tool ran in this process."""
         names = behavior["stop_at_tool_names"] if isinstance(behavior, Mapping) else None
         for call in self._calls:
-            if names is None or call.name in names:
+            if not call.is_custom and (names is None or call.name in names):
                 return self._outputs.get(call.id) if call.id in self._values else None
         return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -30,7 +30,7 @@ from sandstream_bus.specs import NO_JSON
 from sandstream_bus.subjects import RunId
 
 from sandstream.agent import Agent, Tool, is_tool_enabled
-from sandstream.custom_tool import CustomTool
+from sandstream.custom_tool import CustomTool, CustomToolCustomDataContext
 from sandstream.error_handlers import (
     RunErrorData,
     RunErrorHandlerInput,
@@ -140,28 +140,13 @@ def _finished(
     )
 
 
-# --- function tools -------------------------------------------------------------------------------
+# --- tools ----------------------------------------------------------------------------------------
 
 
 async def _call_tool(
     hosted: HostedRun, call: CallRequested, run: RunId, states: StateCache
 ) -> CallFinished:
     agent = hosted.agent(call.agent)
-    context = ToolContext(
-        hosted.context.context,
-        usage_of(call.usage),
-        call.name,
-        call.call_id,
-        call.arguments,
-        {
-            "type": "function_call",
-            "call_id": call.call_id,
-            "name": call.name,
-            "arguments": call.arguments,
-        },
-        agent=agent,
-        run_config=hosted.config,
-    )
     tools = tools_of(hosted.working_agent(call.agent), hosted.config)
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None or not await _was_offered(tool, run, states):
@@ -171,15 +156,21 @@ async def _call_tool(
             output=Raw(_encode(text)),
             error=ErrorInfo(code="tool_not_found", message=text),
         )
+    if isinstance(tool, CustomTool):
+        return await _call_custom_tool(hosted, call, tool)
+    function_call = {
+        "type": "function_call",
+        "call_id": call.call_id,
+        "name": call.name,
+        "arguments": call.arguments,
+    }
+    context = _tool_context(hosted, call, function_call)
 
     async def format_error(ctx: Any, error: Exception, default: str) -> str | None:
         return await _format_error(hosted, call, "tool_exception", default, error)
 
     formatter = format_error if hosted.config.tool_error_formatter else None
-    if isinstance(tool, CustomTool):
-        value = await _resolved(tool.on_invoke_tool(context, call.arguments))
-    else:
-        value = await invoke_function_tool(tool, context, call.arguments, error_formatter=formatter)
+    value = await invoke_function_tool(tool, context, call.arguments, error_formatter=formatter)
     hosted.values[call.call] = value
     return _finished(
         call,
@@ -188,6 +179,41 @@ async def _call_tool(
         if agent.tool_use_behavior != "run_llm_again"
         else NO_JSON,
         custom_data=await _custom_data(tool, context, value),
+    )
+
+
+async def _call_custom_tool(
+    hosted: HostedRun, call: CallRequested, tool: CustomTool
+) -> CallFinished:
+    """The model gets a text, whatever happens: what the tool raises is told to it, too."""
+    context = _tool_context(hosted, call, None)
+    failed: ErrorInfo | None = None
+    try:
+        value = await _resolved(tool.on_invoke_tool(context, call.arguments))
+        text = value if isinstance(value, str) else str(value)
+    except Exception as error:  # noqa: BLE001  what user code raises is the call's outcome
+        failed = error_info(error)
+        text = failed.message
+    custom_data = NO_JSON
+    if tool.custom_data_extractor is not None:
+        raw = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": text}
+        data = CustomToolCustomDataContext(context, tool, call.arguments, text, raw)
+        custom_data = _as_json(await _resolved(tool.custom_data_extractor(data)))
+    return _finished(call, output=Raw(_encode(text)), error=failed, custom_data=custom_data)
+
+
+def _tool_context(
+    hosted: HostedRun, call: CallRequested, tool_call: dict[str, str] | None
+) -> ToolContext[Any]:
+    return ToolContext(
+        hosted.context.context,
+        usage_of(call.usage),
+        call.name,
+        call.call_id,
+        call.arguments,
+        tool_call,
+        agent=hosted.agent(call.agent),
+        run_config=hosted.config,
     )
 
 
@@ -232,8 +258,8 @@ async def _format_error(
     return text if isinstance(text, str) else None
 
 
-async def _custom_data(tool: Tool, context: ToolContext[Any], value: Any) -> Raw:
-    if isinstance(tool, CustomTool) or tool.custom_data_extractor is None:
+async def _custom_data(tool: FunctionTool, context: ToolContext[Any], value: Any) -> Raw:
+    if tool.custom_data_extractor is None:
         return NO_JSON
     raw = {
         "call_id": context.tool_call_id,
@@ -295,13 +321,14 @@ async def _decide_stop(
     tools = {tool.name: tool for tool in tools_of(working, hosted.config)}
     results: list[FunctionToolResult] = []
     for tool_call in state.answer.tool_calls:
+        tool = tools.get(tool_call.name)
+        if not isinstance(tool, FunctionTool):
+            continue
         wire = msgspec.json.decode(state.results[tool_call.id].output)
         value = hosted.values.get(tool_call.id, wire)
         raw = {"call_id": tool_call.call_id, "output": wire, "type": "function_call_output"}
-        if tool_call.name in tools:
-            item = ToolCallOutputItem(agent, raw, value)
-            tool = cast(FunctionTool, tools[tool_call.name])
-            results.append(FunctionToolResult(tool, value, item))
+        item = ToolCallOutputItem(agent, raw, value)
+        results.append(FunctionToolResult(tool, value, item))
     decision = await _resolved(behavior(hosted.context, results))
     if not isinstance(decision, ToolsToFinalOutputResult):
         raise UserError(

@@ -13,14 +13,16 @@
     <p>.run.<run>.cancel                  stop the run
     <p>.run.<run>.done                    the run's end
     <p>.sandbox.<sandbox>.state           a sandbox's own log: intent, ready, checkpoints, end
-    <p>.sandbox.<sandbox>.op.<provider>[.<node>]  do this, asked by a session object
+    <p>.sandbox.<sandbox>.op.<provider>   do this, asked by a session object; any node
+    <p>.sandbox.<sandbox>.op.<provider>.<node>  the same, for the node that has the sandbox
     <p>.sandbox.<sandbox>.reply.<op>      the one outcome of that
     <p>.timer.<run>.<name>                a scheduled message (see timers.py)
     <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
     <p>.alive.<consumer>                  answered by whoever serves that consumer (core NATS)
     <p>.live.<run>.<kind>…                the run's stored events as they come (core NATS)
     <p>.live.<run>.delta                  model stream events, never stored (core NATS)
-    <p>.live.<run or sandbox>.output      output of commands as it comes, never stored (core NATS)
+    <p>.live.<run>.output                 output of commands as it comes, never stored (core NATS);
+                                          <run> is the sandbox where no run asked for it
 
 ``<p>`` is the installation's prefix. A token is 1 to 128 characters of ``A-Z a-z 0-9 _ - =``.
 Foreign text (agent names) is escaped with :func:`token_of`; ids are checked with

@@ -8,7 +8,11 @@ import os
 
 from sandstream.cli.exits import CliError, Exit
 
-_KINDS = {"harness": "takes the model turns of a pool's runs"}
+_KINDS = {
+    "harness": "takes the model turns of a pool's runs",
+    "sandbox": "makes and keeps the sandboxes of this machine, and runs commands in them",
+}
+_ONLY = {"pool": "harness", "provider": "sandbox", "isolation": "sandbox"}
 _NOTE = "tool hosts are started by `sandstream worker app.py`"
 
 
@@ -20,9 +24,13 @@ def main(arguments: argparse.Namespace) -> int:
             Exit.USAGE,
             f"there is no actor {arguments.kind!r}; the kinds are: {', '.join(_KINDS)} ({_NOTE})",
         )
+    for flag, kind in _ONLY.items():
+        if getattr(arguments, flag) is not None and kind != arguments.kind:
+            raise CliError(Exit.USAGE, f"--{flag} is for `sandstream actor {kind}`")
     from sandstream.cli.session import run_async
 
-    return run_async(_serve(arguments), debug=arguments.debug)
+    serve = _serve_sandboxes if arguments.kind == "sandbox" else _serve_harness
+    return run_async(serve(arguments), debug=arguments.debug)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -38,14 +46,15 @@ def _list(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-async def _serve(arguments: argparse.Namespace) -> int:
+async def _serve_harness(arguments: argparse.Namespace) -> int:
     from sandstream.cli.services import announce, harness, opened, ready_of
     from sandstream.cli.session import say, stop_signals
 
     pipe: int | None = arguments.parent_pipe
+    pool = arguments.pool or "main"
     async with (
         opened("sandstream-harness") as bus,
-        harness(bus, arguments.pool, arguments.concurrency),
+        harness(bus, pool, arguments.concurrency),
     ):
         stopped = stop_signals()
         if pipe is not None:
@@ -55,7 +64,7 @@ async def _serve(arguments: argparse.Namespace) -> int:
             asyncio.get_running_loop().add_reader(pipe, stopped.set)
         else:
             announce(
-                ready_of(bus, pool=arguments.pool, replicas=1),
+                ready_of(bus, pool=pool, replicas=1),
                 as_json=arguments.json,
                 title="harness is ready",
                 hints=["start more of them, on any machine, to go faster"],
@@ -65,4 +74,37 @@ async def _serve(arguments: argparse.Namespace) -> int:
             asyncio.get_running_loop().remove_reader(pipe)
         else:
             say("stopping (once more: at once)")
+    return Exit.OK
+
+
+async def _serve_sandboxes(arguments: argparse.Namespace) -> int:
+    from sandstream.cli.services import (
+        announce,
+        chosen_isolation,
+        opened,
+        ready_of,
+        sandbox_actor,
+    )
+    from sandstream.cli.session import say, stop_signals
+    from sandstream.sandbox_host import PROVIDERS
+
+    if arguments.provider not in (None, *PROVIDERS):
+        known = ", ".join(PROVIDERS)
+        raise CliError(
+            Exit.USAGE, f"there is no sandbox provider {arguments.provider!r}; known: {known}"
+        )
+    isolation = chosen_isolation(arguments.isolation)
+    async with (
+        opened("sandstream-sandbox") as bus,
+        sandbox_actor(bus, isolation, arguments.concurrency) as replica,
+    ):
+        stopped = stop_signals()
+        announce(
+            ready_of(bus, node=replica.node, sandboxes=await replica.provider.check()),
+            as_json=arguments.json,
+            title=f"sandbox actor ({replica.provider.name}) is ready",
+            hints=["look: sandstream sandboxes; they live on when it stops"],
+        )
+        await stopped.wait()
+        say("stopping (once more: at once)")
     return Exit.OK

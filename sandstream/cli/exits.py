@@ -21,7 +21,7 @@ MEANINGS = {
     Exit.OK: "ok",
     Exit.FAILED: "the run failed or did not complete; doctor: there is a problem",
     Exit.USAGE: "bad usage or bad input",
-    Exit.NOT_FOUND: "no such run, agent or parked message",
+    Exit.NOT_FOUND: "no such run, agent, sandbox, file or parked message",
     Exit.UNREACHABLE: "the bus cannot be reached",
     Exit.TIMEOUT: "timeout",
     Exit.INTERRUPTED: "interrupted",

@@ -92,6 +92,8 @@ def _verdict(error: Exception) -> tuple[Exit, str]:
         return Exit.UNREACHABLE, text
     if isinstance(error, SandstreamError | AgentsException):
         return Exit.FAILED, text
+    if isinstance(getattr(error, "error_code", None), str):  # a SandboxError, not imported for this
+        return Exit.FAILED, text
     if isinstance(error, FileNotFoundError):
         return Exit.USAGE, text
     hint = "this is a bug in sandstream; SANDSTREAM_DEBUG=1 shows where"

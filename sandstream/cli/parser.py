@@ -6,6 +6,8 @@ import argparse
 from typing import Any
 
 from sandstream.cli.exits import MEANINGS
+from sandstream.cli.grammar import Help, add_globals, command, port, positive, seconds, whole
+from sandstream.cli.parser_sandboxes import add_sandboxes
 from sandstream.version import __version__
 
 _DESCRIPTION = """\
@@ -17,24 +19,19 @@ examples:
   sandstream up app.py                         serve the file's agents until Ctrl-C
   sandstream submit assistant "hi" --wait      give a served agent a task
   sandstream watch                             a live table of all runs
+  sandstream artifacts get RUN report.pdf      a file that a run made in its sandbox
 
 environment:
   NATS_URL           the NATS server or cluster; without it a private server is started
   SANDSTREAM_HOME    where the private server keeps its store
   SANDSTREAM_PREFIX  the subject prefix of this installation (sandstream)
   SANDSTREAM_SYNC    how often the private server syncs to disk: always, or a duration (1s)
+  SANDSTREAM_LOCAL_ISOLATION  none: sandboxes without isolation, with all rights of this user
   SANDSTREAM_DEBUG   1: tracebacks and debug logs
   NO_COLOR           any value: no colour
 
 exit codes:
 """
-
-
-class Help(argparse.RawDescriptionHelpFormatter):
-    """Descriptions as written; the same width everywhere, so that docs/cli.md is reproducible."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28, width=96)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -48,40 +45,13 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"sandstream {__version__}")
-    _add_globals(parser)
+    add_globals(parser)
     commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
     _add_services(commands)
     _add_tasks(commands)
     _add_looking(commands)
+    add_sandboxes(commands)
     _add_care(commands)
-    return parser
-
-
-def _add_globals(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("where the bus is (before or after the command)")
-    common: dict[str, Any] = {"default": argparse.SUPPRESS}
-    group.add_argument("--nats-url", metavar="URL", help="instead of NATS_URL", **common)
-    group.add_argument("--home", metavar="DIR", help="instead of SANDSTREAM_HOME", **common)
-    group.add_argument("--prefix", help="instead of SANDSTREAM_PREFIX", **common)
-    group.add_argument("--sync", help="instead of SANDSTREAM_SYNC", **common)
-    group.add_argument("--debug", action="store_true", help="show tracebacks and logs", **common)
-
-
-def _command(
-    commands: Any, name: str, summary: str, examples: str, *, module: str, json: str = ""
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=f"examples:\n{examples}",
-        formatter_class=Help,
-        allow_abbrev=False,
-    )
-    if json:
-        parser.add_argument("--json", action="store_true", help=json)
-    _add_globals(parser)
-    parser.set_defaults(module=module)
     return parser
 
 
@@ -89,11 +59,11 @@ def _command(
 
 
 def _add_services(commands: Any) -> None:
-    up = _command(
+    up = command(
         commands,
         "up",
-        "start a bus, a harness and the agents of your files on this machine",
-        "  sandstream up                      a bus and a harness\n"
+        "start a bus, a harness, sandboxes and the agents of your files on this machine",
+        "  sandstream up                      a bus, a harness, an actor for sandboxes\n"
         "  sandstream up app.py --replicas 4  serves app.py, four harness processes\n"
         "  NATS_URL=nats://host:4222 sandstream up app.py",
         module="up",
@@ -104,22 +74,36 @@ def _add_services(commands: Any) -> None:
     up.add_argument(
         "--replicas", type=positive, default=1, metavar="N", help="harness processes (1)"
     )
-    actor = _command(
+    up.add_argument("--no-sandbox", action="store_true", help="start no actor for sandboxes")
+    actor = command(
         commands,
         "actor",
         "start one replica of an actor",
         "  sandstream actor                            the kinds there are\n"
-        "  sandstream actor harness --concurrency 64",
+        "  sandstream actor harness --concurrency 64\n"
+        "  sandstream actor sandbox                    the sandboxes of this machine",
         module="actor",
         json="one line on stdout when it is ready",
     )
-    actor.add_argument("kind", nargs="?", help="harness; without it: list the kinds")
-    actor.add_argument("--pool", default="main", help="the pool whose turns it takes (main)")
+    actor.add_argument("kind", nargs="?", help="harness or sandbox; without it: list the kinds")
+    actor.add_argument("--pool", help="harness: the pool whose turns it takes (main)")
     actor.add_argument(
-        "--concurrency", type=positive, default=256, metavar="N", help="turns at once (256)"
+        "--concurrency",
+        type=positive,
+        default=256,
+        metavar="N",
+        help="turns or operations at once (256)",
+    )
+    actor.add_argument("--provider", help="sandbox: what makes the sandboxes (local)")
+    actor.add_argument(
+        "--isolation",
+        choices=["required", "none"],
+        metavar="required|none",
+        help="sandbox: none runs commands with all rights of this user "
+        "(SANDSTREAM_LOCAL_ISOLATION, else required)",
     )
     actor.add_argument("--parent-pipe", type=int, help=argparse.SUPPRESS)
-    worker = _command(
+    worker = command(
         commands,
         "worker",
         "serve the agents of a file: their tools run in this process",
@@ -139,13 +123,14 @@ def _add_services(commands: Any) -> None:
 
 
 def _add_tasks(commands: Any) -> None:
-    run = _command(
+    run = command(
         commands,
         "run",
         "run an agent of a file in this process, and show what happens",
         '  sandstream run app.py "What is the weather in Paris?"\n'
         "  sandstream run app.py:assistant - < question.txt\n"
-        '  sandstream run app.py "hi" --key order-17   # again with the key: the same run',
+        '  sandstream run app.py "hi" --key order-17   # again with the key: the same run\n'
+        '  sandstream run coder.py "Fix the tests" --workspace .   # a sandbox agent, on a copy',
         module="run",
         json="the run as JSON; with --stream its events as JSON lines, the run last",
     )
@@ -155,7 +140,19 @@ def _add_tasks(commands: Any) -> None:
     run.add_argument("--max-turns", type=positive, metavar="N", help="at most N model turns (10)")
     run.add_argument("--stream", action="store_true", help="show the model's text as it comes")
     run.add_argument("-q", "--quiet", action="store_true", help="only the final output")
-    submit = _command(
+    sandbox = run.add_argument_group("for a sandbox agent")
+    sandbox.add_argument("--manifest", metavar="FILE", help="what its workspace holds, as JSON")
+    sandbox.add_argument("--workspace", metavar="DIR", help="start with a copy of this directory")
+    sandbox.add_argument(
+        "--port",
+        type=port,
+        action="append",
+        default=[],
+        metavar="N",
+        help="a port that can be reached from this machine; may be given again",
+    )
+    sandbox.add_argument("--network", action="store_true", help="let it use this machine's network")
+    submit = command(
         commands,
         "submit",
         "publish a task for a served agent, and print the run's id",
@@ -172,7 +169,7 @@ def _add_tasks(commands: Any) -> None:
     submit.add_argument("--max-turns", type=positive, metavar="N", help="at most N model turns")
     submit.add_argument("--wait", action="store_true", help="wait for the end, print the output")
     submit.add_argument("--timeout", type=seconds, metavar="S", help="with --wait: at most S s")
-    cancel = _command(
+    cancel = command(
         commands,
         "cancel",
         "stop a run",
@@ -189,7 +186,7 @@ def _add_tasks(commands: Any) -> None:
 
 
 def _add_looking(commands: Any) -> None:
-    watch = _command(
+    watch = command(
         commands,
         "watch",
         "follow one run to its end, or all runs in a live table",
@@ -201,7 +198,7 @@ def _add_looking(commands: Any) -> None:
     )
     watch.add_argument("run", nargs="?", metavar="RUN", help="the run's id")
     watch.add_argument("--after", type=whole, default=0, metavar="SEQ", help="skip up to SEQ")
-    runs = _command(
+    runs = command(
         commands,
         "runs",
         "list runs, newest first",
@@ -216,7 +213,7 @@ def _add_looking(commands: Any) -> None:
         metavar="S",
         help=", ".join(STATUSES),
     )
-    show = _command(
+    show = command(
         commands,
         "show",
         "show a run: summary, conversation, events",
@@ -225,7 +222,7 @@ def _add_looking(commands: Any) -> None:
         json="one object: summary, conversation, events",
     )
     show.add_argument("run", metavar="RUN", help="the run's id")
-    replay = _command(
+    replay = command(
         commands,
         "replay",
         "play a run's stored events again, in their own time",
@@ -245,7 +242,7 @@ def _add_looking(commands: Any) -> None:
 
 
 def _add_care(commands: Any) -> None:
-    parked = _command(
+    parked = command(
         commands,
         "parked",
         "messages that no actor could handle: list, look, try again, forget",
@@ -264,7 +261,7 @@ def _add_care(commands: Any) -> None:
         help="list them (ls), show one, publish one again, drop one",
     )
     parked.add_argument("id", nargs="?", metavar="ID", help="as `parked ls` shows it")
-    _command(
+    command(
         commands,
         "doctor",
         "check this installation and say what to do",
@@ -275,29 +272,3 @@ def _add_care(commands: Any) -> None:
 
 
 STATUSES = ["running", "completed", "failed", "cancelled", "max_turns", "guardrail", "budget"]
-
-
-def positive(text: str) -> int:
-    """A whole number above zero."""
-    number = whole(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above zero")
-    return number
-
-
-def whole(text: str) -> int:
-    """A whole number that is not negative."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    """A number above zero."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
-    return number

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import msgspec
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import preload
 
 from sandstream.cli.apps import App
-from sandstream.cli.render import err
+from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.render import err, pad
 from sandstream.cli.session import put_json, say, show_logs
 from sandstream.connect import OpenBus, open_bus
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker
 
+if TYPE_CHECKING:
+    from sandstream_actors.sandbox.actor import SandboxActor
+
 GRACE_S = 10.0
+_ISOLATION = "SANDSTREAM_LOCAL_ISOLATION"
 
 
 class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -29,6 +36,10 @@ class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
     pool: str | None = None
     replicas: int = 0
     agents: list[str] = []
+    node: str | None = None
+    """Whose sandboxes are served."""
+    sandboxes: dict[str, str] = {}
+    """What this machine offers to sandboxes."""
 
 
 @contextlib.asynccontextmanager
@@ -76,6 +87,29 @@ async def worker(
         await replica.stop()
 
 
+@contextlib.asynccontextmanager
+async def sandbox_actor(
+    bus: OpenBus, isolation: str, concurrency: int
+) -> AsyncIterator[SandboxActor]:
+    """A working replica of this machine's sandbox actor. Its sandboxes live on after it."""
+    from sandstream.sandbox_host import start_local_actor
+
+    home = Settings.from_env().home
+    replica = await start_local_actor(bus.bus, home, isolation, concurrency=concurrency)
+    try:
+        yield replica
+    finally:
+        await replica.stop(GRACE_S)
+
+
+def chosen_isolation(flag: str | None = None) -> str:
+    """The flag, else what the environment says, else ``required``."""
+    chosen = flag or os.environ.get(_ISOLATION) or "required"
+    if chosen not in ("required", "none"):
+        raise CliError(Exit.USAGE, f"{_ISOLATION}={chosen!r} must be required or none")
+    return chosen
+
+
 def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> None:
     """Say where it works and what to do next."""
     screen = err()
@@ -87,10 +121,13 @@ def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> No
         ("home", ready.home or ""),
         ("pool", ready.pool or ""),
         ("agents", ", ".join(ready.agents)),
+        ("node", ready.node or ""),
+        *ready.sandboxes.items(),
     ]
+    facts = [(name, value) for name, value in facts if value]
+    width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
-        if value:
-            say("  " + screen.paint(f"{name:<8}", "dim") + value)
+        say("  " + screen.paint(pad(name, width), "dim") + value)
     for hint in hints:
         say("  " + screen.paint(hint, "dim"))
 

@@ -87,6 +87,10 @@ async def _check_agent(client: Client, agent: str) -> None:
     info = await topology.consumer_info(connection, f"harness-{registered.pool}")
     if info is None or not info.get("num_waiting"):
         say(f"no harness of pool {registered.pool} is running: the task waits for `sandstream up`")
+    uses = [one.sandbox for one in registered.graph.agents.values() if one.sandbox is not None]
+    for provider in sorted({use.spec.provider for use in uses}):
+        if not await client.bus.presence.is_served(f"sandbox-{provider}"):
+            say(f"no actor for {provider} sandboxes is running: start `sandstream actor sandbox`")
 
 
 def _context(text: str | None) -> dict[str, Any] | None:

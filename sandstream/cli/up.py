@@ -5,14 +5,24 @@ from __future__ import annotations
 import argparse
 import shlex
 from contextlib import AsyncExitStack
+from typing import Any
 
 from sandstream_bus.subjects import check_token
 
 from sandstream.cli.apps import App, load_apps
 from sandstream.cli.exits import Exit
 from sandstream.cli.replicas import Replicas
-from sandstream.cli.services import announce, harness, opened, ready_of, worker
+from sandstream.cli.services import (
+    announce,
+    chosen_isolation,
+    harness,
+    opened,
+    ready_of,
+    sandbox_actor,
+    worker,
+)
 from sandstream.cli.session import run_async, say, stop_signals
+from sandstream.connect import OpenBus
 
 _CONCURRENCY = 256
 _TOOL_CONCURRENCY = 64
@@ -20,6 +30,8 @@ _TOOL_CONCURRENCY = 64
 
 def main(arguments: argparse.Namespace) -> int:
     check_token(arguments.pool, "the pool")
+    if not arguments.no_sandbox:
+        chosen_isolation()
     apps = load_apps(arguments.apps, debug=arguments.debug)
     return run_async(_up(arguments, apps), debug=arguments.debug)
 
@@ -28,6 +40,8 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
     pool: str = arguments.pool
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(opened("sandstream-up"))
+        # before the agents are offered: the first task may need it
+        sandboxes = {} if arguments.no_sandbox else await _sandboxes(stack, bus)
         for app in apps:
             await stack.enter_async_context(
                 worker(
@@ -53,7 +67,7 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
             hints.insert(0, "serve:   sandstream worker app.py")
         stopped = stop_signals()
         announce(
-            ready_of(bus, pool=pool, replicas=arguments.replicas, agents=names),
+            ready_of(bus, pool=pool, replicas=arguments.replicas, agents=names, **sandboxes),
             as_json=arguments.json,
             title="sandstream is up (Ctrl-C stops)",
             hints=hints,
@@ -61,3 +75,18 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
         await stopped.wait()
         say("stopping (once more: at once)")
     return Exit.OK
+
+
+async def _sandboxes(stack: AsyncExitStack, bus: OpenBus) -> dict[str, Any]:
+    """Serve the sandboxes of this machine, if it can have any: not all agents need them."""
+    from sandstream.sandbox.errors import ProviderUnavailableError
+
+    try:
+        replica = await stack.enter_async_context(
+            sandbox_actor(bus, chosen_isolation(), _CONCURRENCY)
+        )
+    except ProviderUnavailableError as error:
+        say(f"sandstream: warning: no sandboxes here: {error.context['reason']} (--no-sandbox)")
+        return {}
+    found = await replica.provider.check()
+    return {"node": replica.node, "sandboxes": {"isolation": found["isolation"]}}

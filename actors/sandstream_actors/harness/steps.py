@@ -19,12 +19,18 @@ from sandstream_bus.messages import (
     StopDecision,
 )
 from sandstream_bus.sandbox_messages import SandboxUse
-from sandstream_bus.specs import AgentSpec
+from sandstream_bus.specs import AgentSpec, ToolSpec
 
 from sandstream_actors.output_items import AnswerView, ToolCall
 from sandstream_actors.run_state import RunState
 
+
+class _Definition(msgspec.Struct):
+    type: str = ""
+
+
 _stop = msgspec.json.Decoder(StopDecision).decode
+_definition = msgspec.json.Decoder(_Definition).decode
 _encode = msgspec.json.encode
 _SIDE_KINDS = ("checkpoint", "close")
 
@@ -196,7 +202,9 @@ def _tool_turn(state: RunState, answer: AnswerView) -> Step:
     if missing:
         limit = state.options.max_tool_concurrency
         running = sum(call.id in state.asked for call in missing)
-        new = [call for call in missing if call.id not in state.asked]
+        # custom tools of one answer run one after the other: a patch may build on the one before
+        waiting = [call for call in missing if call.is_custom][1:]
+        new = [call for call in missing if call.id not in state.asked and call not in waiting]
         if limit is not None:
             new = new[: max(0, max(1, limit) - running)]  # a limit of none would wait for ever
         return Ask([_tool_request(state, call) for call in new]) if new else Wait()
@@ -204,8 +212,10 @@ def _tool_turn(state: RunState, answer: AnswerView) -> Step:
 
 
 def _after_tools(state: RunState, answer: AnswerView) -> Step:
+    """Results of function tools may end a run, those of custom tools go back to the model."""
     behavior = state.agent.tool_use
-    if behavior.kind == "ask_host":
+    calls = [call for call in answer.tool_calls if not call.is_custom]
+    if behavior.kind == "ask_host" and calls:
         result = state.results.get(f"t{state.turn}-stop")
         if result is None:
             return _host_call(state, "stop", state.turn)
@@ -213,7 +223,7 @@ def _after_tools(state: RunState, answer: AnswerView) -> Step:
         if decision.final:
             return completed(state, decision.value or Raw(b"null"), "tool")
         return _before_model(state)
-    for call in answer.tool_calls:
+    for call in calls:
         if behavior.kind == "stop_on_first" or (
             behavior.kind == "stop_at" and call.name in behavior.names
         ):
@@ -247,15 +257,21 @@ def _misuse(state: RunState, answer: AnswerView) -> ErrorInfo | None:
     """Answers that break the protocol end the run with a model_behavior error."""
     if answer.misuse is not None:
         return _behavior(answer.misuse)
-    if state.options.tool_not_found != "raise_error":
-        return None
-    offered = {tool.name for tool in state.agent.tools} - state.disabled_tools
+    reported = state.options.tool_not_found != "raise_error"
+    offered = {tool.name: tool for tool in state.agent.tools}
     for call in answer.tool_calls:
-        if call.name not in offered:
+        tool = None if call.name in state.disabled_tools else offered.get(call.name)
+        if tool is None and reported and not call.is_custom:
+            continue
+        if tool is None or _is_custom(tool) != call.is_custom:
             return _behavior(
                 f"Tool {call.name} not found in agent {state.agent_name}", tool=call.name
             )
     return None
+
+
+def _is_custom(tool: ToolSpec) -> bool:
+    return _definition(tool.definition).type == "custom"
 
 
 # --- the parts of steps ---------------------------------------------------------------------------

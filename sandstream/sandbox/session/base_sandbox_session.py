@@ -57,7 +57,7 @@ class BaseSandboxSession(abc.ABC):
             await self.stop()
         except Exception as error:  # noqa: BLE001  raised below, after the rest was tried
             failure = error
-        for step in (self.shutdown, self._close_dependencies):
+        for step in (self.shutdown, self._close_dependencies, self._flush_events):
             try:
                 await step()
             except Exception as error:  # noqa: BLE001
@@ -80,6 +80,10 @@ class BaseSandboxSession(abc.ABC):
 
     def set_dependencies(self, dependencies: Dependencies | None) -> None:
         self._dependencies = dependencies
+
+    @abc.abstractmethod
+    async def _flush_events(self) -> None:
+        """Whoever listens gets all of it."""
 
     async def _close_dependencies(self) -> None:
         if self._dependencies is not None:

@@ -46,6 +46,7 @@ from sandstream.sandbox.session.pty_types import PtyExecUpdate
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
 from sandstream.sandbox.session.settings import SandboxSettings
 from sandstream.sandbox.session.specs import sandbox_spec
+from sandstream.sandbox.session.utils import endpoint_data
 from sandstream.sandbox.session.workspace import WorkspaceSession, name_of
 from sandstream.sandbox.types import ExecResult, ExposedPortEndpoint, User
 
@@ -187,12 +188,20 @@ class SandboxSession(WorkspaceSession):
         await self.remote.ask(Pause())
 
     async def running(self) -> bool:
-        async with self._events.operation("running"):
-            record = await self.remote.record()
-            if not record.is_live:
-                return False
-            self.remote.node = record.node
-            return (await self.remote.ask(Probe(), Running)).running
+        async with self._events.operation("running") as finish:
+            alive = await self._is_running()
+            finish.data = {"alive": alive}
+            return alive
+
+    async def _is_running(self) -> bool:
+        record = await self.remote.record()
+        if not record.is_live:
+            return False
+        self.remote.node = record.node
+        return (await self.remote.ask(Probe(), Running)).running
+
+    async def _flush_events(self) -> None:
+        await self._events.flush()
 
     def _saved(self, tree: str) -> None:
         self.state.snapshot_fingerprint = tree or self.state.snapshot_fingerprint
@@ -208,7 +217,10 @@ class SandboxSession(WorkspaceSession):
         user: str | User | None = None,
     ) -> ExecResult:
         argv = shell_argv(command, shell, login=self.settings.login_shell)
-        async with self._events.operation("exec", command=argv) as finish:
+        words = [str(word) for word in command]
+        async with self._events.operation(
+            "exec", command=words, timeout_s=timeout, shell=shell, user=name_of(user) or None
+        ) as finish:
             done = await self.remote.ask(
                 Exec(argv=argv, timeout_s=timeout, user=name_of(user)), Executed
             )
@@ -218,8 +230,8 @@ class SandboxSession(WorkspaceSession):
                 raise ExecTransportError(
                     command=command, context={"reason": "the sandbox was lost while it ran"}
                 )
-            finish.stdout, finish.stderr = done.stdout, done.stderr
             code = done.exit_code if done.exit_code is not None else -1
+            finish.exited(code, done.stdout, done.stderr)
             return ExecResult(stdout=done.stdout, stderr=done.stderr, exit_code=code)
 
     def supports_pty(self) -> bool:
@@ -274,15 +286,17 @@ class SandboxSession(WorkspaceSession):
     # --- ports ---------------------------------------------------------------------------------
 
     async def resolve_exposed_port(self, port: int) -> ExposedPortEndpoint:
-        async with self._events.operation("resolve_exposed_port", port=port):
+        async with self._events.operation("resolve_exposed_port", port=port) as finish:
             if port not in self.state.exposed_ports:
                 raise ExposedPortUnavailableError(
                     port=port, exposed_ports=self.state.exposed_ports, reason="not_configured"
                 )
             found = await self.remote.ask(ResolvePort(port=port), Endpoint)
-            return ExposedPortEndpoint(
+            endpoint = ExposedPortEndpoint(
                 host=found.host, port=found.port, tls=found.tls, query=found.query
             )
+            finish.data = endpoint_data(endpoint)
+            return endpoint
 
 
 def _update(done: Executed, max_output_tokens: int | None) -> PtyExecUpdate:

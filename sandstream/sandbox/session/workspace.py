@@ -46,6 +46,7 @@ from sandstream.sandbox.session.base_sandbox_session import AnyPath, BaseSandbox
 from sandstream.sandbox.session.link import Remote
 from sandstream.sandbox.session.manager import SessionEvents
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+from sandstream.sandbox.session.utils import stream_length
 from sandstream.sandbox.snapshot import BusSnapshot, NoopSnapshot
 from sandstream.sandbox.types import Permissions, User
 from sandstream.sandbox.workspace_paths import normalize_path
@@ -96,7 +97,7 @@ class WorkspaceSession(BaseSandboxSession):
 
     async def read(self, path: AnyPath, *, user: str | User | None = None) -> io.IOBase:
         """The file's content, at its beginning. A big one is spooled to a temporary file."""
-        async with self._events.operation("read", path=str(path)):
+        async with self._events.operation("read", path=str(path), user=name_of(user) or None):
             inside = self._inside(path)
             found = await self._part(inside, 0, user)
             if len(found.data) >= found.size:
@@ -116,21 +117,25 @@ class WorkspaceSession(BaseSandboxSession):
     async def read_bounded(self, path: AnyPath, *, max_bytes: int) -> bytes:
         if max_bytes <= 0:
             raise ValueError(f"max_bytes must be positive; it is {max_bytes}")
-        inside = self._inside(path)
-        data = b""
-        while len(data) < max_bytes:
-            limit = min(PART_BYTES, max_bytes - len(data))
-            action = ReadFile(path=inside, offset=len(data), limit=limit)
-            part = (await self.remote.ask(action, Content)).data
-            data += part
-            if len(part) < limit:
-                break
-        return data
+        async with self._events.operation("read", path=str(path), max_bytes=max_bytes):
+            inside = self._inside(path)
+            data = b""
+            while len(data) < max_bytes:
+                limit = min(PART_BYTES, max_bytes - len(data))
+                action = ReadFile(path=inside, offset=len(data), limit=limit)
+                part = (await self.remote.ask(action, Content)).data
+                data += part
+                if len(part) < limit:
+                    break
+            return data
 
     async def write(
         self, path: AnyPath, data: io.IOBase, *, user: str | User | None = None
     ) -> None:
-        async with self._events.operation("write", path=str(path)):
+        told = {} if (size := stream_length(data)) is None else {"bytes": size}
+        async with self._events.operation(
+            "write", path=str(path), user=name_of(user) or None, **told
+        ):
             inside = self._inside(path, for_write=True)
             part = self._bytes(path, data.read(PART_BYTES))
             await self.remote.ask(WriteFile(path=inside, data=part, user=name_of(user)))
@@ -195,10 +200,14 @@ class WorkspaceSession(BaseSandboxSession):
     # --- the workspace as a whole --------------------------------------------------------------
 
     async def persist_workspace(self) -> io.IOBase:
-        async with self._events.operation("persist_workspace"):
+        root = {"workspace_root": self.root}
+        async with self._events.operation("persist_workspace", **root) as finish:
             action = Checkpoint(exclude=sorted(self._skip_paths))
             saved = await self.remote.ask(action, Checkpointed)
-            return await self._tar(saved.tree)
+            archive = await self._tar(saved.tree)
+            if (size := stream_length(archive)) is not None:
+                finish.data["bytes"] = size
+            return archive
 
     async def _tar(self, tree: str) -> io.IOBase:
         store = await self.remote.link.store()
@@ -209,7 +218,8 @@ class WorkspaceSession(BaseSandboxSession):
         return cast(io.IOBase, spool)
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
-        async with self._events.operation("hydrate_workspace"):
+        told = {} if (size := stream_length(data)) is None else {"bytes": size}
+        async with self._events.operation("hydrate_workspace", untar_dir=self.root, **told):
             store = await self.remote.link.store()
             try:
                 tree = await tree_of_tar(store, _parts(data), limits=self._limits())
