@@ -152,7 +152,8 @@ def _environment(home: str, local: bool) -> dict[str, str]:
         "LC_ALL": "C",
         "HOME": home,
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/etc/gitconfig" if home == _PLACE else "/dev/null",
         "GIT_ALLOW_PROTOCOL": "file" if local else "http:https:git:ssh",
         "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
     }

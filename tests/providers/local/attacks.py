@@ -197,9 +197,8 @@ def write_to_the_top() -> str:
 
 
 def write_the_core_pattern() -> str:
-    with open("/proc/sys/kernel/core_pattern", "r+") as file:
-        file.write("|/workspace/planted")
-    return "written"
+    os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY))
+    return "could be written"
 
 
 def write_other_settings_of_the_kernel() -> str:

@@ -51,7 +51,8 @@ class Maker:
 
 
 def agents_of(key: str) -> list[int]:
-    return [pid for pid in pids_with(key) if b"python" in _program(pid)]
+    """The first processes of boxes of this key: there must never be two."""
+    return [pid for pid in pids_with(f"/.sandstream/{key}") if b"python" in _program(pid)]
 
 
 def _program(pid: int) -> bytes:
