@@ -60,6 +60,24 @@ def test_an_old_object_is_stored_anew_so_that_it_outlives_the_event_that_refers_
     asyncio.run(main())
 
 
+def test_whoever_asks_learns_what_is_there_and_how_old_it_is(nats_server: NatsServer) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            data = [str(number).encode() for number in range(600)]
+            digests = [hashlib.sha256(it).hexdigest() for it in data]
+            there = digests[::2]
+            for it, digest in zip(data[::2], there, strict=True):
+                assert await bus.objects.put_new(it, digest)
+            assert not await bus.objects.put_new(data[0], digests[0])
+            ages = await bus.objects.ages(digests)
+            assert sorted(ages) == sorted(there)
+            assert all(-60 < age_s < 60 for age_s in ages.values())
+            assert await bus.objects.ages([]) == {}
+            assert await bus.objects.ages(digests[1:2]) == {}
+
+    asyncio.run(main())
+
+
 def test_a_missing_object_is_named(nats_server: NatsServer) -> None:
     async def main() -> None:
         async with open_bus(nats_server) as bus:

@@ -29,6 +29,11 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_ENTRIES = 1000
 _PRIMED_AT_ONCE = 20_000
 _OWNER = 0o700
+_WRITABLE = 0o200
+_WHOLE_BYTES = 32 * 1024 * 1024
+"""Nothing can be appended to a file that its owner may not write, such as a pack of git: up to here
+it is written at once.
+"""
 
 
 class Spool:
@@ -147,7 +152,7 @@ class Restore:
             elif entry.kind == "link":
                 target = os.fsdecode(entry.target)
                 links.append(FileWrite(path=path, kind="link", target=target))
-            elif entry.size > _BATCH_BYTES:
+            elif entry.size > (_BATCH_BYTES if entry.mode & _WRITABLE else _WHOLE_BYTES):
                 await self._change(batch)
                 batch, size = [], 0
                 await self._big_file(path, entry, spool)
