@@ -163,7 +163,10 @@ def test_only_files_can_be_changed(tmp_path: Path) -> None:
                 outcome = await workspace.patch(*lines)
                 assert outcome.error == "apply_patch_invalid_diff"
                 assert f"{path} is something else" in str(outcome.output)
-        assert workspace.names() == ["dir", "pipe"]
+        workspace.write("a.txt", "a\n")
+        onto = await workspace.patch("*** Update File: a.txt", "*** Move to: dir", "@@", "-a")
+        assert "dir is something else" in str(onto.output)
+        assert workspace.names() == ["a.txt", "dir", "pipe"]
 
     in_workspace(tmp_path, story)
 
@@ -225,6 +228,8 @@ def test_paths_that_lead_out_are_refused(tmp_path: Path) -> None:
             outcome = await workspace.patch(f"*** Delete File: {path}")
             assert outcome.output == f"apply_patch path must not escape root: {path}"
             assert outcome.error == "apply_patch_invalid_path"
+        outcome = await workspace.patch("*** Update File: ../a", "*** Move to: ../b", "@@", "+x")
+        assert outcome.output == "apply_patch path must not escape root: ../a"
         outcome = await workspace.patch("*** Delete File: way_out/secret.txt")
         assert outcome.error == "apply_patch_invalid_path"
         outcome = await workspace.patch("*** Add File: way_out/new.txt", "+x")

@@ -82,8 +82,9 @@ async def apply_patch(
 
 
 def _step(operation: PatchOperation, root: str, cwd: str) -> _Step:
+    target = _target(operation.path, root, cwd)
     move_to = _target(operation.move_to, root, cwd) if operation.move_to else None
-    return _Step(operation, _target(operation.path, root, cwd), move_to)
+    return _Step(operation, target, move_to)
 
 
 def _target(path: str, root: str, cwd: str) -> _Target:
@@ -224,6 +225,7 @@ class _Draft:
             return
         place = await self._place(step.move_to)
         target = await self._file(place)
+        target.check_kind(step.move_to)
         if place != source_place:
             name = await self._file(await self._name(step.target))
             if target.found is None:
