@@ -1,0 +1,49 @@
+"""``sandstream sandboxes rm``: a sandbox, removed for good."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from sandstream_bus.sandbox_messages import Close
+
+from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.finding import FoundSandbox, sandbox_named
+from sandstream.cli.reaching import reached
+from sandstream.cli.sandboxes import summary_of
+from sandstream.cli.session import connected, put_json, say
+from sandstream.client import Client
+from sandstream.sandbox.session.link import BusLink, Remote
+
+
+async def remove(arguments: argparse.Namespace) -> int:
+    async with connected() as client:
+        found = await sandbox_named(client, arguments.id)
+        was_deleted = found.record.state == "deleted"
+        if not was_deleted:
+            if not arguments.yes:
+                _ask(found)
+            await _remove(client, found)
+            found = await sandbox_named(client, found.id)
+    if arguments.json:
+        put_json(summary_of(found))
+    say(f"sandbox {found.id} was deleted before" if was_deleted else f"deleted {found.id}")
+    return Exit.OK
+
+
+async def _remove(client: Client, found: FoundSandbox) -> None:
+    async with reached(client.bus, found.record) as node:
+        remote = Remote(BusLink(client.bus, found.record.provider), found.id)
+        remote.node = node
+        await remote.ask(Close(checkpoint=False, delete=True))
+
+
+def _ask(found: FoundSandbox) -> None:
+    record = found.record
+    if not sys.stdin.isatty():
+        raise CliError(Exit.USAGE, "there is nobody to ask here: say --yes to remove it")
+    loses = "what is in it and not in a checkpoint is lost" if record.is_live else "for good"
+    sys.stderr.write(f"remove sandbox {found.id} ({record.state})? {loses} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CliError(Exit.FAILED, "nothing was removed")
