@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-_ID = re.compile(r"\b(resp|msg|fc|rs|req|chatcmpl)[_-][A-Za-z0-9-]{6,}\b")
+_ID = re.compile(r"\b(resp|msg|fc|ctc|rs|req|chatcmpl)[_-][A-Za-z0-9-]{6,}\b")
 _CACHE_KEY = re.compile(r"\b(?:agents-sdk|sandstream):(run|group|conversation):\w+")
 _TIMES = {"created_at", "completed_at"}
 
@@ -105,6 +105,7 @@ EXPECTED: tuple[Expected, ...] = (
             "call_id_used_again",
             "chat_http_400",
             "connection_dropped",
+            "custom_tool_on_chat_completions",
             "extra_args_repeat_an_argument",
             "failed_response",
             "handler_output_does_not_fit",
@@ -165,7 +166,9 @@ EXPECTED: tuple[Expected, ...] = (
             "bad_arguments_raise",
             "call_id_used_again",
             "chat_refusal",
+            "custom_tool_called_as_a_function",
             "disabled_tool_is_called",
+            "function_called_as_a_custom_tool",
             "invalid_arguments_raise",
             "one_call_id_for_two_calls",
             "refusal",
@@ -176,6 +179,7 @@ EXPECTED: tuple[Expected, ...] = (
             "tool_error_none",
             "tool_raises_an_sdk_error",
             "tool_timeout_raises",
+            "unknown_custom_tool",
             "unknown_tool_raises",
         ),
         _FAILED_TURN,
@@ -285,6 +289,12 @@ EXPECTED: tuple[Expected, ...] = (
         "outputs are in the order of the calls, also those of unknown tools",
         ("unknown_tool_is_reported",),
         ("result.items.*", "result.input_list.*", "requests.1.body.input.*"),
+    ),
+    Expected(
+        "Small things",
+        "outputs are in the order of the calls, also those of custom tools",
+        ("custom_tool_beside_the_function_that_ends_a_run",),
+        ("result.items.*", "result.input_list.*"),
     ),
     Expected(
         "Small things",

@@ -61,8 +61,7 @@ NOT_YET: dict[str, str] = {
         "ApplyPatchEditor ApplyPatchOperation ApplyPatchResult ApplyPatchTool "
         "ApplyPatchToolCustomDataContext ApplyPatchToolCustomDataExtractor AsyncComputer "
         "Button CodeInterpreterTool Computer ComputerProvider ComputerTool "
-        "ComputerToolCustomDataContext ComputerToolCustomDataExtractor CustomTool "
-        "CustomToolCustomDataContext CustomToolCustomDataExtractor Environment "
+        "ComputerToolCustomDataContext ComputerToolCustomDataExtractor Environment "
         "FileSearchTool ImageGenerationTool ImageGenerationToolConfig "
         "ItemHelpers.copy_tool_call_caller LocalShellCommandRequest LocalShellExecutor "
         "LocalShellTool ProgrammaticToolCallingTool ShellActionRequest ShellCallData "
@@ -72,7 +71,7 @@ NOT_YET: dict[str, str] = {
         "ShellToolContainerNetworkPolicyDomainSecret ShellToolContainerReferenceEnvironment "
         "ShellToolContainerSkill ShellToolEnvironment ShellToolHostedEnvironment "
         "ShellToolInlineSkill ShellToolInlineSkillSource ShellToolLocalEnvironment "
-        "ShellToolLocalSkill ShellToolSkillReference ToolCaller ToolSearchCallItem "
+        "ShellToolLocalSkill ShellToolSkillReference ToolSearchCallItem "
         "ToolSearchOutputItem ToolSearchTool WebSearchTool WebSearchToolImageSettings "
         "apply_diff dispose_resolved_computers resolve_computer tool_namespace"
     ),
@@ -118,7 +117,7 @@ PARAMETERS_NOT_YET: dict[str, str] = {
     "RunConfig": (
         "handoff_input_filter nest_handoff_history handoff_history_mapper input_guardrails "
         "output_guardrails tracing_disabled tracing trace_include_sensitive_data trace_id "
-        "session_input_callback session_settings sandbox output_guardrail_blocked_message"
+        "session_input_callback session_settings output_guardrail_blocked_message"
     ),
     "ToolExecutionConfig": "pre_approval_tool_input_guardrails",
     "FunctionTool": (
