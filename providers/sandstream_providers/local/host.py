@@ -22,10 +22,13 @@ Isolation = Literal["required", "none"]
 
 _FIRST_UID = 700_000
 _UIDS = 60_000
+_LEAST_UIDS = 1000
 _LEAST_PYTHON = (3, 8)
 _MOST_OPEN_FILES = 16_384
 _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 _TRY_S = 20.0
+_ISOLATION_FAILED = ("bwrap: ", "setpriv: ", "prlimit: failed to set")
+"""Said by what stands before the interpreter on the command line."""
 _OPT_OUT = (
     "To run commands without isolation, as this user and with all its rights, say so: "
     'UnixLocalSandboxClient(isolation="none") or SANDSTREAM_LOCAL_ISOLATION=none'
@@ -53,9 +56,16 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     shown: list[str] = []
     """Host paths that the interpreter needs inside."""
     as_root: bool
+    first_uid: int = 0
+    uid_count: int = 0
+    """Whom boxes run as, where the provider is root."""
     groups: Hierarchies
     seccomp: bytes | None = None
     open_files: int
+
+    @property
+    def uids(self) -> range:
+        return range(self.first_uid, self.first_uid + self.uid_count)
 
 
 async def probe(isolation: Isolation) -> Host:
@@ -78,13 +88,17 @@ async def probe(isolation: Isolation) -> Host:
             f"Use a container provider. {_OPT_OUT}"
         )
     program = _programs(as_root)
+    uids = range(0)
     if as_root:
         await _own_mounts()
+        uids = _uids_here()
     host = Host(
         bubblewrap=program,
         version=await _said([program, "--version"]),
         python="",
         as_root=as_root,
+        first_uid=uids.start,
+        uid_count=len(uids),
         groups=groups,
         seccomp=seccomp.program(),
         open_files=open_files,
@@ -96,10 +110,29 @@ def box_uid(host: Host, key: str) -> int | None:
     """Whom a box runs as: with root's rights here, a user that nobody else is."""
     if not host.as_root or host.bubblewrap is None:
         return None
-    uid = _FIRST_UID + int.from_bytes(hashlib.sha256(key.encode()).digest()[:4]) % _UIDS
-    while _is_real(uid):
-        uid += 1
-    return uid
+    uids = host.uids
+    at = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
+    for step in range(len(uids)):
+        uid = uids[(at + step) % len(uids)]
+        if not _is_real(uid):
+            return uid
+    raise ProviderUnavailable(f"all users from {uids[0]} to {uids[-1]} are real ones")
+
+
+def free_uids(uid_map: str) -> range:
+    """Users that boxes can run as: a high range, or within what a container has been given.
+
+    Empty where root is the only user there is, as in a user namespace made by hand.
+    """
+    largest = range(0)
+    for line in uid_map.splitlines():
+        first, _, count = map(int, line.split())
+        found = range(first, first + count)
+        if found.start <= _FIRST_UID and found.stop >= _FIRST_UID + _UIDS:
+            return range(_FIRST_UID, _FIRST_UID + _UIDS)
+        if len(found) > len(largest):
+            largest = found
+    return largest[len(largest) // 2 :] if len(largest) >= _LEAST_UIDS else range(0)
 
 
 def _is_real(uid: int) -> bool:
@@ -118,6 +151,16 @@ def _programs(as_root: bool) -> str:
             f"sandboxes on this machine need {', '.join(missing)}: {_INSTALL}. {_OPT_OUT}"
         )
     return "bwrap"
+
+
+def _uids_here() -> range:
+    uids = free_uids(Path("/proc/self/uid_map").read_text())
+    if not uids:
+        raise ProviderUnavailable(
+            "root runs sandboxes as users without rights, and in this user namespace there are no "
+            f"other users (/proc/self/uid_map). Run as an ordinary user. {_OPT_OUT}"
+        )
+    return uids
 
 
 async def _own_mounts() -> None:
@@ -141,10 +184,14 @@ async def _with_python(host: Host) -> Host:
         if code == 0:
             return tried
         failures.append(f"{python}: {said or f'exit code {code}'}")
-        if "bwrap: " in said and not shown:
+        if "nknown option" in said:
             raise ProviderUnavailable(
-                f"bubblewrap ({host.version}) cannot make a sandbox: {said}. If it is version 0.8 "
-                f"or newer, {_NO_NAMESPACES}. {_OPT_OUT}"
+                f"{host.version} is too old: version 0.8 or newer is needed ({said}). {_OPT_OUT}"
+            )
+        if any(text in said for text in _ISOLATION_FAILED) and not shown:
+            raise ProviderUnavailable(
+                f"{host.version} cannot make a sandbox here: {said}. Perhaps {_NO_NAMESPACES}. "
+                f"{_OPT_OUT}"
             )
     raise ProviderUnavailable(
         f"sandboxes need Python {_LEAST_PYTHON[0]}.{_LEAST_PYTHON[1]} or newer at {_PYTHONS[0]} "

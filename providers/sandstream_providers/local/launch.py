@@ -44,6 +44,7 @@ async def launch(host: Host, layout: Layout, record: BoxRecord, group_name: str)
     record = msgspec.structs.replace(
         record,
         cgroups=cgroups.make(host.groups, group_name, record.spec.limits),
+        socket=str(layout.new_socket(key)),
         ports={},
         outer=None,
         inner=None,
@@ -57,7 +58,7 @@ async def launch(host: Host, layout: Layout, record: BoxRecord, group_name: str)
         stack.callback(os.close, go)
         fds.add(waits)
         task = {
-            "listen_fd": fds.add_socket(stack.enter_context(_listen_unix(layout.socket(key)))),
+            "listen_fd": fds.add_socket(stack.enter_context(_listen_unix(Path(record.socket)))),
             "jobs_fd": _add_path(fds, layout.jobs(key), os.O_RDONLY | os.O_DIRECTORY),
             "ports": {},
             "root": record.root,

@@ -193,11 +193,10 @@ class LocalProvider:
         known = self._boxes.get(key)
         if known is not None and known[0].outer == record.outer:
             return known[1]
-        path = str(self._layout.socket(key))
         box = AgentBox(
             key,
             record.root,
-            lambda: asyncio.open_unix_connection(path),
+            lambda: asyncio.open_unix_connection(record.socket),
             {port: ("127.0.0.1", host_port) for port, host_port in record.ports.items()},
         )
         self._boxes[key] = (record, box)
@@ -213,6 +212,7 @@ class LocalProvider:
         await self._let_go(key)
         if record is not None:
             await launch.end(self._layout, record)
+            await asyncio.to_thread(_remove_socket, record)
         aside = self._layout.put_aside(key)
         if aside is not None:
             await remove_tree(aside)
@@ -240,3 +240,8 @@ class LocalProvider:
         except FileNotFoundError:
             return ""
         return f"; it said: {said.decode(errors='replace').strip()[-_LOG_TAIL:]}" if said else ""
+
+
+def _remove_socket(record: BoxRecord) -> None:
+    if record.socket:
+        Path(record.socket).unlink(missing_ok=True)

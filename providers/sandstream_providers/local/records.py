@@ -51,6 +51,8 @@ class BoxRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The launcher, then bubblewrap; without isolation the agent itself."""
     inner: ProcessMark | None = None
     """The first process in the box; with it all others end."""
+    socket: str = ""
+    """Where the agent listens. On record, since the place depends on who made the box."""
     ports: dict[int, int] = {}
     """Port in the box -> port on the host's 127.0.0.1."""
     cgroups: list[str] = []
@@ -93,7 +95,7 @@ class Layout:
         """Where bubblewrap writes the pid of the box's first process."""
         return self.folder(key) / "namespaces.json"
 
-    def socket(self, key: str) -> Path:
+    def new_socket(self, key: str) -> Path:
         direct = self.folder(key) / "agent.sock"
         if len(os.fsencode(direct)) <= _SOCKET_PATH_BYTES:
             return direct
@@ -127,7 +129,6 @@ class Layout:
     def put_aside(self, key: str) -> Path | None:
         """From now on there is no such box, though its files are still there."""
         aside = self._boxes / f"{_DELETED}{key}"
-        self.socket(key).unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
             self.folder(key).rename(aside)
         return aside if aside.is_dir() else None

@@ -337,7 +337,7 @@ def write_a_big_file() -> str:
 
 def main() -> None:
     facts.update(json.loads(sys.argv[1]))
-    attempts: dict[str, Callable[[], str]] = {
+    attempts: dict[str, Callable[..., Any]] = {
         name: value
         for name, value in globals().items()
         if callable(value)

@@ -36,13 +36,15 @@ async def main(home: Path, isolation: str, only: list[str]) -> None:
             "seed", ExecSpec(argv=["sh", "-c", "echo mine > file"], cwd=neighbour.root)
         )
         box = await provider.create(BoxSpec(key="box", labels={"owner": "tests"}, limits=LIMITS))
+        record = Layout(home).read("neighbour")
+        socket_of_neighbour = "" if record is None else record.socket
         facts = {
             "only": only,
             "secret": SECRET,
             "secret_file": str(secret_file),
             "home": str(home),
             "neighbour_file": str(Layout(home).workspace("neighbour") / "file"),
-            "agent_socket": str(Layout(home).socket("neighbour")),
+            "agent_socket": socket_of_neighbour,
             "script": Path(__file__).name,
             "port": listener.getsockname()[1],
             "abstract": abstract,
