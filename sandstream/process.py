@@ -139,6 +139,13 @@ class Process:
         actor = await asyncio.shield(starting)
         return BusLink(self.bus, "local", actor.node, actor.store)
 
+    async def adopt_node(self, own: str, other: str) -> None:
+        """Have this process's actor serve a node that is gone."""
+        for starting in self._sandboxes.values():
+            actor = await starting
+            if actor.node == own:
+                await actor.adopt(other)
+
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for; it ends with the process."""
         task = asyncio.ensure_future(work)

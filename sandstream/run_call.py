@@ -278,8 +278,18 @@ class RunCall:
             except Conflict:
                 continue
             crashpoint("runner.after_move")
+            await self._bring_sandboxes(process, state)
             self._is_elsewhere = False
             return
+
+    async def _bring_sandboxes(self, process: Process, state: RunState) -> None:
+        """Sandboxes of the lost process: its machine's are found again by our own actor; those of
+        another machine are restored from their checkpoint, as nobody else serves them.
+        """
+        client: Any = self._config.sandbox.client if self._config.sandbox else None
+        for opened in state.sandboxes.values():
+            if client is not None and opened.node.startswith("own-"):
+                await process.adopt_node(await client.link.node(), opened.node)
 
     def _must_look(self, now: float) -> bool:
         """Is it time to see who works on the run? A keyed one may be taken from us, too."""

@@ -371,6 +371,9 @@ class Executed(Spec, frozen=True, kw_only=True):
     session: int = 0
     killed: str = ""
     dropped: int = 0
+    stdout_object: str = ""
+    """The digest of the object that holds ``stdout``, where it is too big for a message."""
+    stderr_object: str = ""
 
 
 class Content(Spec, frozen=True, kw_only=True):

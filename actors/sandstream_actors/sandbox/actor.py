@@ -19,11 +19,11 @@ from msgspec import Raw
 from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import UndecodableMessage
+from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage
 from sandstream_bus.headers import TRACEPARENT, caused_by
-from sandstream_bus.messages import CallFinished, CallRequested
+from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo
 from sandstream_bus.runtime import Worker
-from sandstream_bus.sandbox_messages import SandboxReply, SandboxRequest
+from sandstream_bus.sandbox_messages import SandboxFailure, SandboxReply, SandboxRequest
 from sandstream_bus.sandboxes import SandboxMovedOn
 from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
@@ -140,6 +140,13 @@ class SandboxActor:
             announce=announce,
         )
 
+    async def adopt(self, node: str) -> None:
+        """Serve another node's work as well, because nobody else will."""
+        if node != self.node and not await self.lifecycle.is_served(node):
+            worker = self.worker_for(self.consumer_of(node), announce=False)
+            self._workers.append(worker)
+            await worker.start()
+
     # --- work ----------------------------------------------------------------------------------
 
     async def _on_delivery(self, delivery: Delivery) -> None:
@@ -168,20 +175,36 @@ class SandboxActor:
         duration_ms = round((time.monotonic() - began) * 1000)
         finished = msgspec.structs.replace(finished, duration_ms=duration_ms)
         crashpoint("sandbox.before_result")
+        try:
+            await self._send_result(run, call, finished, delivery)
+        except PayloadTooLarge as error:
+            text = f"The result is too large: {error}"
+            finished = CallFinished(
+                call=call.call,
+                kind=call.kind,
+                turn=call.turn,
+                output=Raw(msgspec.json.encode(text)),
+                error=ErrorInfo(code=error.code, message=text),
+            )
+            await self._send_result(run, call, finished, delivery)
+        crashpoint("sandbox.after_result")
+
+    async def _send_result(
+        self, run: RunId, call: CallRequested, finished: CallFinished, delivery: Delivery
+    ) -> None:
         await self._bus.work_log.send(
             self._bus.subjects.result(run, call.reply_pool),
             finished,
             msg_id=f"{run}:{call.call}:result:{delivery.sequence}",
             headers=caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT)),
         )
-        crashpoint("sandbox.after_result")
 
     async def _until_cancelled(
         self, run: RunId, call: CallRequested, delivery: Delivery
     ) -> CallFinished | None:
         """Do it; None if the run was cancelled meanwhile: then the command is killed."""
-        fresh = delivery.fresh
-        work = self._again(lambda: self._calls.do(run, call, fresh=fresh))
+        sequence, fresh = delivery.sequence, delivery.fresh
+        work = self._again(lambda: self._calls.do(run, call, sequence=sequence, fresh=fresh))
         task = asyncio.ensure_future(work)
         if call.kind == "close":
             return await task
@@ -202,23 +225,29 @@ class SandboxActor:
             return
         began = time.monotonic()
         try:
-            reply = await self._reply_to(sandbox, request, fresh=delivery.fresh)
+            reply = await self._reply_to(sandbox, request, delivery)
         except Elsewhere as elsewhere:
             subject = self._bus.subjects.sandbox_op(sandbox, self.provider.name, elsewhere.node)
             await self._pass_on(subject, delivery)
             return
         duration_ms = round((time.monotonic() - began) * 1000)
         crashpoint("sandbox.before_reply")
-        await self._bus.sandboxes.reply(
-            sandbox, msgspec.structs.replace(reply, duration_ms=duration_ms)
-        )
+        reply = msgspec.structs.replace(reply, duration_ms=duration_ms)
+        try:
+            await self._bus.sandboxes.reply(sandbox, reply)
+        except PayloadTooLarge as error:
+            failure = SandboxFailure(code=error.code, message=f"The result: {error}")
+            await self._bus.sandboxes.reply(sandbox, SandboxReply(op=reply.op, error=failure))
         crashpoint("sandbox.after_reply")
 
     async def _reply_to(
-        self, sandbox: str, request: SandboxRequest, *, fresh: bool
+        self, sandbox: str, request: SandboxRequest, delivery: Delivery
     ) -> SandboxReply:
+        sequence, fresh = delivery.sequence, delivery.fresh
         try:
-            result = await self._again(lambda: self._requests.do(sandbox, request, fresh=fresh))
+            result = await self._again(
+                lambda: self._requests.do(sandbox, request, sequence=sequence, fresh=fresh)
+            )
         except Elsewhere:
             raise
         except Exception as error:

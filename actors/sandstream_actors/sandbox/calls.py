@@ -33,11 +33,13 @@ class RunCalls:
         self._bus = bus
         self._tools = tools
 
-    async def do(self, run: RunId, call: CallRequested, *, fresh: bool) -> CallFinished:
+    async def do(
+        self, run: RunId, call: CallRequested, *, sequence: int, fresh: bool
+    ) -> CallFinished:
         """The call's outcome. Failures are outcomes, too; what is raised is the bus's or ours."""
         try:
             if call.kind == "tool":
-                return await self._tool(run, call, fresh=fresh)
+                return await self._tool(run, call, sequence=sequence, fresh=fresh)
             result = await self._lifecycle_call(run, call)
         except Elsewhere:
             raise
@@ -93,11 +95,13 @@ class RunCalls:
 
     # --- tools ---------------------------------------------------------------------------------
 
-    async def _tool(self, run: RunId, call: CallRequested, *, fresh: bool) -> CallFinished:
+    async def _tool(
+        self, run: RunId, call: CallRequested, *, sequence: int, fresh: bool
+    ) -> CallFinished:
         op = op_of(run, call)
         for last_try in (False, True):
             live = await self._tools.lifecycle.live(call.sandbox)
-            if live.was_recovered and not fresh:
+            if live.may_have_run(sequence, fresh=fresh):
                 return _told(call, _noticed(live, _LOST), "outcome_unknown")
             crashpoint("sandbox.before_operation")
             try:
@@ -147,7 +151,6 @@ def op_of(run: RunId, call: CallRequested) -> str:
 
 def _noticed(live: Live, text: str) -> str:
     notice, live.notice = live.notice, ""
-    live.was_recovered = False
     return f"{notice}\n\n{text}" if notice else text
 
 

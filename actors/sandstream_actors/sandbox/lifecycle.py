@@ -12,9 +12,10 @@ import base64
 import hashlib
 import logging
 import time
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 from sandstream_bus.bus import Bus
@@ -36,7 +37,7 @@ from sandstream_bus.sandboxes import SandboxMovedOn
 from sandstream_providers.interface import Box, Provider, ProviderError, ResolveRule
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream_actors.sandbox.failures import Refused
+from sandstream_actors.sandbox.failures import Refused, failure_of
 from sandstream_actors.sandbox.plans import apply_plan
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_actors.sandbox.specs import box_spec_of, environment_of, rule_of
@@ -55,8 +56,11 @@ class Live(msgspec.Struct):
     env: dict[str, str]
     notice: str = ""
     """What the next answer has to say: the workspace is not what it was."""
-    was_recovered: bool = False
     used_at: float = 0.0
+
+    def may_have_run(self, sequence: int, *, fresh: bool) -> bool:
+        """Can what was asked at ``sequence`` have begun in a box that is lost?"""
+        return not fresh and sequence < self.record.recovered_at
 
 
 class Elsewhere(Exception):
@@ -79,7 +83,7 @@ class Lifecycle:
         self.node = node
         self.owner = owner
         self._live: OrderedDict[str, Live] = OrderedDict()
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._background: set[asyncio.Task[None]] = set()
 
     # --- finding -------------------------------------------------------------------------------
@@ -91,7 +95,7 @@ class Lifecycle:
         """
         found = self._live.get(sandbox)
         if found is None or found.record.state == "paused":
-            async with self._locks[sandbox]:
+            async with self._lock(sandbox):
                 found = self._live.get(sandbox)
                 if found is None or found.record.state == "paused":
                     found = await self._find(await self.record(sandbox))
@@ -108,7 +112,7 @@ class Lifecycle:
 
     async def open(self, sandbox: str, spec: SandboxSpec | None) -> Opened:
         """Make the sandbox unless it is there."""
-        async with self._locks[sandbox]:
+        async with self._lock(sandbox):
             record = await self.record(sandbox)
             created = record.state == "unknown"
             if created:
@@ -147,7 +151,7 @@ class Lifecycle:
         if record.state == "intended" and record.node == self.node:
             return await self._make(record, record.spec, "")  # its maker died on the way
         if record.node != self.node:
-            if await self._is_served(record.node):
+            if await self.is_served(record.node):
                 raise Elsewhere(record.node)
             return await self._recover(record, f"its node {record.node} is gone")
         if record.state == "lost":
@@ -183,9 +187,7 @@ class Lifecycle:
             f"The sandbox was lost ({reason}) and restored from its last checkpoint. Running "
             "commands and later changes to files are gone."
         )
-        live = await self._make(record, record.spec, notice)
-        live.was_recovered = True
-        return live
+        return await self._make(record, record.spec, notice)
 
     # --- making --------------------------------------------------------------------------------
 
@@ -194,6 +196,7 @@ class Lifecycle:
         crash in between: the box is found by its key, and emptied first.
         """
         began = time.monotonic()
+        env = environment_of(spec)
         if not (record.state == "intended" and record.node == self.node):
             generation = record.generation + 1
             intended = SandboxIntended(
@@ -206,13 +209,13 @@ class Lifecycle:
             crashpoint("sandbox.before_intent")
             await self._append(record, intended)
         crashpoint("sandbox.after_intent")
-        env = environment_of(spec)
         try:
             box = await self._provider.create(box_spec_of(record, self.owner))
             crashpoint("sandbox.after_create")
             await self._fill(record, box)
-        except ProviderError as error:
-            await self._give_up(record, error)
+        except Exception as error:
+            if failure_of(error, "open") is not None:
+                await self._give_up(record, error)
             raise
         ready = SandboxReady(
             generation=record.generation,
@@ -268,7 +271,7 @@ class Lifecycle:
         self, live: Live, *, exclude: Sequence[str] = (), reason: str = ""
     ) -> Checkpointed:
         """Store what changed; the log names the snapshot."""
-        async with self._locks[live.record.sandbox]:
+        async with self._lock(live.record.sandbox):
             return await self._checkpoint(live, exclude, reason)
 
     async def _checkpoint(self, live: Live, exclude: Sequence[str], reason: str) -> Checkpointed:
@@ -308,13 +311,13 @@ class Lifecycle:
         reason: str = "",
     ) -> Checkpointed:
         """Let the box go, after a checkpoint if wanted. Closing what is closed is no error."""
-        async with self._locks[sandbox]:
+        async with self._lock(sandbox):
             record = await self.record(sandbox)
             result = Checkpointed(tree=record.tree)
             if record.state == "unknown":
                 raise Refused("workspace_stop_error", f"there is no sandbox {sandbox}")
             if record.state != "deleted" and record.node != self.node and record.state != "stopped":
-                if await self._is_served(record.node):
+                if await self.is_served(record.node):
                     raise Elsewhere(record.node)
             elif record.is_live and checkpoint:
                 live = await self._find(record)
@@ -334,7 +337,7 @@ class Lifecycle:
             return result
 
     async def pause(self, sandbox: str, reason: str = "") -> None:
-        async with self._locks[sandbox]:
+        async with self._lock(sandbox):
             live = await self._find(await self.record(sandbox))
             await self._provider.pause(live.record.key)
             await self._append(
@@ -359,6 +362,10 @@ class Lifecycle:
 
     # --- parts ---------------------------------------------------------------------------------
 
+    def _lock(self, sandbox: str) -> asyncio.Lock:
+        """One at a time makes, saves or closes a sandbox. It lives while somebody needs it."""
+        return self._locks.setdefault(sandbox, asyncio.Lock())
+
     async def _append(self, record: SandboxRecord, event: SandboxEvent) -> None:
         try:
             sequence = await self._bus.sandboxes.append(
@@ -380,7 +387,7 @@ class Lifecycle:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def _is_served(self, node: str) -> bool:
+    async def is_served(self, node: str) -> bool:
         consumer = f"sandbox-{self._provider.name}-{node}"
         if await self._bus.presence.is_served(consumer):
             return True

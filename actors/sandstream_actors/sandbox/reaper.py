@@ -13,11 +13,14 @@ import time
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import BusError
-from sandstream_bus.messages import RunDone, RunReopened
+from sandstream_bus.log import Conflict
+from sandstream_bus.messages import CancelRequested
 from sandstream_bus.sandboxes import SandboxMovedOn
 from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxInfo, Provider, ProviderError
 
+from sandstream_actors.harness.steps import cancelled
+from sandstream_actors.run_state import RunState
 from sandstream_actors.sandbox.failures import Refused
 from sandstream_actors.sandbox.lifecycle import Elsewhere, Lifecycle
 from sandstream_actors.sandbox.record import SandboxRecord
@@ -77,20 +80,39 @@ class Reaper:
         return time.time() - info.created_at > self._grace_s
 
     async def _close_if_run_ended(self, record: SandboxRecord) -> None:
-        run = record.spec.run
-        if not run:
+        if not record.spec.run:
             return
-        events = await self._bus.log.read(RunId(run), skip_unknown=True)
-        ended = False
-        for event in events:
-            if isinstance(event.event, RunDone):
-                ended = True
-            elif isinstance(event.event, RunReopened):
-                ended = False
-        if ended or not events:
+        run = RunId(record.spec.run)
+        events = await self._bus.log.read(run, skip_unknown=True)
+        state = RunState.of(run, events)
+        if state.done is not None or not events or await self._was_abandoned(state):
             await self._lifecycle.close(
                 record.sandbox,
                 checkpoint=bool(events),
                 delete=False,
                 reason="its run has ended",
             )
+
+    async def _was_abandoned(self, state: RunState) -> bool:
+        """A run of a process that is gone, which nobody can continue: it is ended here."""
+        if state.started is None or state.started.key is not None or state.pool != state.host:
+            return False
+        consumer = f"tools-{state.host}"
+        for _ in range(2):  # after a restart of the server its clients are away for a moment
+            if await self._bus.presence.is_served(consumer):
+                return False
+            await asyncio.sleep(1.0)
+        if not state.host.startswith("p-"):
+            return False  # a deployed agent's: its worker may come back
+        state.cancel = CancelRequested(reason="its caller is gone")
+        try:
+            await self._bus.log.append(
+                state.run,
+                self._bus.subjects.done(state.run),
+                cancelled(state).done,
+                after=state.last_seq,
+                msg_id=f"{state.run}:abandoned",
+            )
+        except Conflict:
+            return False
+        return True

@@ -41,6 +41,11 @@ class SandboxRecord:
         self.checkpointed = False
         """A checkpoint was made in this generation."""
         self.reason = ""
+        self.recovered_at = 0
+        """The sequence at which a box that was lost had been replaced: what was asked before it
+        may have run in the lost one.
+        """
+        self._was_lost = False
 
     @classmethod
     def of(cls, sandbox: str, events: Iterable[SandboxLogEvent]) -> SandboxRecord:
@@ -74,6 +79,9 @@ class SandboxRecord:
             case SandboxReady():
                 self.root = event.root
                 self.state = "ready"
+                if self._was_lost:
+                    self.recovered_at = sequence
+                    self._was_lost = False
             case SandboxCheckpointed():
                 self.tree = event.tree
                 self.checkpoints += 1
@@ -87,6 +95,7 @@ class SandboxRecord:
                 self.reason = event.reason
             case SandboxLost():
                 self.state = "lost"
+                self._was_lost = True
                 self.reason = event.reason
             case SandboxDeleted():
                 self.state = "deleted"

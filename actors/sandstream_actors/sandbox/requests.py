@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.sandbox_messages import (
@@ -15,7 +16,6 @@ from sandstream_bus.sandbox_messages import (
     Pause,
     Probe,
     Running,
-    SandboxAction,
     SandboxRequest,
 )
 from sandstream_providers.interface import BoxGone
@@ -23,6 +23,8 @@ from sandstream_providers.interface import BoxGone
 from sandstream_actors.sandbox.lifecycle import Elsewhere
 from sandstream_actors.sandbox.live_output import live_output
 from sandstream_actors.sandbox.operations import OPERATIONS, Tools
+
+INLINE_OUTPUT_BYTES = 4 * 1024 * 1024
 
 
 class Requests:
@@ -32,7 +34,7 @@ class Requests:
         self._bus = bus
         self._tools = tools
 
-    async def do(self, sandbox: str, request: SandboxRequest, *, fresh: bool) -> Any:
+    async def do(self, sandbox: str, request: SandboxRequest, *, sequence: int, fresh: bool) -> Any:
         """The action's result. ``fresh``: nobody can have begun it before."""
         action = request.action
         lifecycle = self._tools.lifecycle
@@ -51,16 +53,18 @@ class Requests:
         if isinstance(action, Pause):
             await lifecycle.pause(sandbox, "asked for")
             return None
-        return await self._operate(sandbox, request, action, fresh=fresh)
+        return await self._operate(sandbox, request, sequence=sequence, fresh=fresh)
 
     async def _operate(
-        self, sandbox: str, request: SandboxRequest, action: SandboxAction, *, fresh: bool
+        self, sandbox: str, request: SandboxRequest, *, sequence: int, fresh: bool
     ) -> Any:
+        action = request.action
         on_output = live_output(self._bus, request.run or sandbox, request.op)
         operation = OPERATIONS[type(action)]
         for last_try in (False, True):
             live = await self._tools.lifecycle.live(sandbox)
-            if live.was_recovered and not fresh and isinstance(action, Exec | Interact):
+            unsure = live.may_have_run(sequence, fresh=fresh)
+            if unsure and isinstance(action, Exec | Interact):
                 return Executed(state="lost")  # it may have run in the box that is gone
             crashpoint("sandbox.before_operation")
             try:
@@ -72,8 +76,19 @@ class Requests:
                     raise
             else:
                 crashpoint("sandbox.after_operation")
-                return result
+                return await self._portable(result)
         raise AssertionError("the loop returns or raises")
+
+    async def _portable(self, result: Any) -> Any:
+        """Output that is too big for a message goes by reference."""
+        if not isinstance(result, Executed):
+            return result
+        refs: dict[str, Any] = {}
+        for stream in ("stdout", "stderr"):
+            data: bytes = getattr(result, stream)
+            if len(data) > INLINE_OUTPUT_BYTES:
+                refs |= {f"{stream}_object": await self._bus.objects.put(data), stream: b""}
+        return msgspec.structs.replace(result, **refs) if refs else result
 
     async def _probe(self, sandbox: str) -> Running:
         record = await self._tools.lifecycle.record(sandbox)

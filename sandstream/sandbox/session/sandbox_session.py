@@ -221,9 +221,7 @@ class SandboxSession(WorkspaceSession):
         async with self._events.operation(
             "exec", command=words, timeout_s=timeout, shell=shell, user=name_of(user) or None
         ) as finish:
-            done = await self.remote.ask(
-                Exec(argv=argv, timeout_s=timeout, user=name_of(user)), Executed
-            )
+            done = await self._executed(Exec(argv=argv, timeout_s=timeout, user=name_of(user)))
             if done.killed == "timeout":
                 raise ExecTimeoutError(command=command, timeout_s=timeout)
             if done.state == "lost":
@@ -233,6 +231,18 @@ class SandboxSession(WorkspaceSession):
             code = done.exit_code if done.exit_code is not None else -1
             finish.exited(code, done.stdout, done.stderr)
             return ExecResult(stdout=done.stdout, stderr=done.stderr, exit_code=code)
+
+    async def _executed(self, action: Exec | Interact) -> Executed:
+        """A command's outcome, with all of its output."""
+        done = await self.remote.ask(action, Executed)
+        objects = (await self.remote.link.bus()).objects
+        if done.stdout_object:
+            data = await objects.get(done.stdout_object)
+            done = msgspec.structs.replace(done, stdout=data)
+        if done.stderr_object:
+            data = await objects.get(done.stderr_object)
+            done = msgspec.structs.replace(done, stderr=data)
+        return done
 
     def supports_pty(self) -> bool:
         return True
@@ -256,7 +266,7 @@ class SandboxSession(WorkspaceSession):
             keep_stdin=tty,
             user=name_of(user),
         )
-        return _update(await self.remote.ask(action, Executed), max_output_tokens)
+        return _update(await self._executed(action), max_output_tokens)
 
     async def pty_write_stdin(
         self,
@@ -273,7 +283,7 @@ class SandboxSession(WorkspaceSession):
             data=chars.encode(),
             wait_s=max(least_s, min(wait_s, _MAX_YIELD_S)),
         )
-        return _update(await self.remote.ask(action, Executed), max_output_tokens)
+        return _update(await self._executed(action), max_output_tokens)
 
     async def pty_terminate_all(self) -> None:
         await self.remote.ask(KillAll())
