@@ -271,7 +271,10 @@ def _misuse(state: RunState, answer: AnswerView) -> ErrorInfo | None:
 
 
 def _is_custom(tool: ToolSpec) -> bool:
-    return _definition(tool.definition).type == "custom"
+    try:
+        return _definition(tool.definition).type == "custom"
+    except msgspec.DecodeError:  # some other client's; the endpoint says what is wrong with it
+        return False
 
 
 # --- the parts of steps ---------------------------------------------------------------------------
