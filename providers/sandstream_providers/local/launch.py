@@ -79,8 +79,20 @@ async def launch(host: Host, layout: Layout, record: BoxRecord, group_name: str)
         record = msgspec.structs.replace(record, outer=outer, ports=ports, state="running")
         layout.write(record)
         os.write(go, b"go\n")
-    record = msgspec.structs.replace(record, inner=await _first_process(layout, record))
-    layout.write(record)
+    return await settled(layout, record)
+
+
+async def settled(layout: Layout, record: BoxRecord) -> BoxRecord:
+    """The record with the box's first process, also if its maker died before it knew that one.
+
+    Under the lock only. Without it, a box whose bubblewrap is killed later would be lost sight of.
+    """
+    if record.inner is not None or not is_alive(record.outer):
+        return record
+    inner = await _first_process(layout, record)
+    if inner is not None:
+        record = msgspec.structs.replace(record, inner=inner)
+        layout.write(record)
     return record
 
 
@@ -103,11 +115,14 @@ def inner_of(layout: Layout, record: BoxRecord) -> ProcessMark | None:
 
 async def end(layout: Layout, record: BoxRecord) -> None:
     """End all processes of the box and wait until they are gone."""
-    inner = inner_of(layout, record)
-    others: list[ProcessMark] = []
-    if record.mode == "none" and is_alive(inner):
-        assert inner is not None
-        others = [found for pid in descendants(inner.pid) if (found := mark(pid)) is not None]
+    record = await settled(layout, record)
+    inner, others = record.inner, []
+    if record.outer is not None and (record.mode == "none" or inner is None):
+        # No namespace ends them with its first process, or none is known: one by one then.
+        send(record.outer, signal.SIGSTOP)
+        if is_alive(record.outer):
+            pids = descendants(record.outer.pid)
+            others = [found for pid in pids if (found := mark(pid)) is not None]
     cgroups.kill(record.cgroups)
     ours = [inner, *others, record.outer]
     for process in ours:

@@ -62,6 +62,7 @@ class LocalProvider:
             record = self._layout.read(key)
             if record is None:
                 return None
+            record = await launch.settled(self._layout, record)
             if record.in_memory and not launch.is_running(self._layout, record):
                 return None
             return await self._revived(host, record)
@@ -142,6 +143,7 @@ class LocalProvider:
 
     async def _revived(self, host: Host, record: BoxRecord) -> Box:
         """The box of a record: as it runs, awake, or started again on its files."""
+        record = await launch.settled(self._layout, record)
         if not launch.is_running(self._layout, record):
             if record.in_memory and record.outer is not None:
                 raise BoxGone(
@@ -220,6 +222,8 @@ class LocalProvider:
     async def _set_paused(self, key: str, paused: bool) -> None:
         async with self._layout.locked(key):
             record = self._layout.read(key)
+            if record is not None:
+                record = await launch.settled(self._layout, record)
             if record is None or not launch.is_running(self._layout, record):
                 raise BoxGone(f"there is no running sandbox {key}")
             if not paused:

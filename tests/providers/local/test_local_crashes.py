@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import pytest
 from providers.local.local_boxes import (
     groups_with,
@@ -18,7 +21,8 @@ from providers.local.local_boxes import (
     said,
 )
 from sandstream_providers.interface import ExecSpec
-from sandstream_providers.local.processes import is_alive
+from sandstream_providers.local.processes import is_alive, until
+from sandstream_providers.local.records import Layout
 
 MAKER = Path(__file__).parent / "maker.py"
 
@@ -100,6 +104,30 @@ def test_two_processes_make_one_box(tmp_path: Path) -> None:
 
     asyncio.run(main())
     assert agents_of(spec.key) == []
+
+
+def test_a_box_is_not_lost_whose_maker_knew_only_its_launcher(tmp_path: Path) -> None:
+    """The maker died between the two entries; then bubblewrap's outer process is killed."""
+
+    async def main() -> None:
+        async with local_provider(tmp_path) as provider:
+            spec = new_spec()
+            await provider.create(spec)
+            record = record_of(tmp_path, spec.key)
+            Layout(tmp_path).write(msgspec.structs.replace(record, inner=None))
+            assert await provider.get(spec.key) is not None
+            assert record_of(tmp_path, spec.key).inner == record.inner
+            assert record.outer is not None
+            os.kill(record.outer.pid, signal.SIGKILL)
+            assert await until(lambda: not is_alive(record.outer), timeout_s=20)
+            box = await provider.get(spec.key)
+            assert box is not None
+            assert await said(box, "echo fine") == "fine\n"
+            assert len(agents_of(spec.key)) == 1
+            await provider.delete(spec.key)
+            assert pids_with(spec.key) == []
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("delay_ms", [0, 3, 6, 10, 15, 25, 40, 60])
