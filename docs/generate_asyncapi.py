@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 import msgspec
 import yaml
 from sandstream_bus import messages as m
+from sandstream_bus import sandbox_messages as b
 from sandstream_bus.subjects import Subjects
 
 from sandstream.version import __version__
@@ -32,10 +33,28 @@ PARAMETERS = {
     "pool": "A harness pool or a tool host pool.",
     "call": "The call's id within its run, such as t1-0.",
     "name": "The timer's name within its run.",
+    "sandbox": "The sandbox's id.",
+    "provider": "The sandbox provider, such as local.",
+    "node": "The node of the provider that has the sandbox.",
+    "op": "The operation's id, chosen by whoever asks.",
     "consumer": "The durable consumer that gave up.",
     "sequence": "The stream sequence of the message that was parked.",
     "event": "The rest of the event's subject: start.POOL, model, done, and so on.",
 }
+
+
+_RESULTS = (
+    b.Opened,
+    b.Executed,
+    b.Content,
+    b.Listing,
+    b.Patched,
+    b.ToolAnswer,
+    b.Checkpointed,
+    b.Endpoint,
+    b.Running,
+)
+"""What the `result` of a reply can be."""
 
 
 class Channel(NamedTuple):
@@ -114,6 +133,24 @@ def channels() -> list[Channel]:
             log,
         ),
         Channel(
+            "run_sandbox",
+            s.run_sandbox("{run}", "{provider}"),
+            "Do this in a sandbox; any node of the provider",
+            (m.CallRequested, m.Claim),
+            "harness",
+            "sandbox actor",
+            log,
+        ),
+        Channel(
+            "run_sandbox_node",
+            s.run_sandbox("{run}", "{provider}", "{node}"),
+            "Do this in a sandbox, on the node that has it",
+            (m.CallRequested, m.Claim),
+            "harness",
+            "sandbox actor of the node",
+            log,
+        ),
+        Channel(
             "started",
             s.started("{run}", "{call}"),
             "An at-most-once call is about to run",
@@ -148,6 +185,53 @@ def channels() -> list[Channel]:
             (m.RunDone, m.Claim),
             "harness",
             "clients, observers",
+            log,
+        ),
+        Channel(
+            "sandbox_state",
+            s.sandbox_state("{sandbox}"),
+            "A sandbox's own log",
+            (
+                b.SandboxIntended,
+                b.SandboxReady,
+                b.SandboxCheckpointed,
+                b.SandboxPaused,
+                b.SandboxStopped,
+                b.SandboxLost,
+                b.SandboxDeleted,
+                m.Claim,
+            ),
+            "sandbox actor",
+            "sandbox actor, observers",
+            log,
+        ),
+        Channel(
+            "sandbox_op",
+            s.sandbox_op("{sandbox}", "{provider}"),
+            "An operation on a sandbox; any node of the provider",
+            (b.SandboxRequest, m.Claim),
+            "anybody",
+            "sandbox actor",
+            log,
+            open_to_all=True,
+        ),
+        Channel(
+            "sandbox_op_node",
+            s.sandbox_op("{sandbox}", "{provider}", "{node}"),
+            "An operation on a sandbox, on the node that has it",
+            (b.SandboxRequest, m.Claim),
+            "anybody",
+            "sandbox actor of the node",
+            log,
+            open_to_all=True,
+        ),
+        Channel(
+            "sandbox_reply",
+            s.sandbox_reply("{sandbox}", "{op}"),
+            "The one outcome of an operation",
+            (b.SandboxReply, m.Claim),
+            "sandbox actor",
+            "whoever asked",
             log,
         ),
         Channel(
@@ -208,6 +292,15 @@ def channels() -> list[Channel]:
             "anybody",
             "",
         ),
+        Channel(
+            "output",
+            s.output("{run}"),
+            "Output of commands as it comes, never stored; {run} is the sandbox where no run asked",
+            (b.LiveOutput,),
+            "sandbox actor",
+            "anybody",
+            "",
+        ),
     ]
 
 
@@ -216,7 +309,7 @@ def document() -> dict[str, Any]:
     table = channels()
     kinds = list(dict.fromkeys(kind for channel in table for kind in channel.messages))
     twins: dict[type[Any], type[Any]] = {}
-    described = [_twin(kind, twins) for kind in (*kinds, m.Prepared, m.StopDecision)]
+    described = [_twin(kind, twins) for kind in (*kinds, m.Prepared, m.StopDecision, *_RESULTS)]
     _, schemas = msgspec.json.schema_components(
         described, ref_template="#/components/schemas/{name}"
     )

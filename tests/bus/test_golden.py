@@ -12,8 +12,10 @@ from typing import get_args
 
 import msgspec
 import pytest
-from sandstream_bus import messages
+from sandstream_bus import messages, sandbox_messages
 from sandstream_bus.messages import LiveEvent, Message, Prepared, RunEvent, StopDecision, Task
+from sandstream_bus.sandbox_messages import LiveOutput, SandboxAction, SandboxEvent
+from sandstream_bus.sandbox_messages import Message as SandboxMessage
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*/*.json"))
 UNTAGGED: dict[str, type[msgspec.Struct]] = {
@@ -21,11 +23,14 @@ UNTAGGED: dict[str, type[msgspec.Struct]] = {
     "prepared": Prepared,
     "stop.decision": StopDecision,
     "live.event": LiveEvent,
+    "live.output": LiveOutput,
 }
 TAGGED: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind
-    for kind in vars(messages).values()
-    if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
+    for module in (messages, sandbox_messages)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Message | SandboxMessage)
+    if kind not in (Message, SandboxMessage)
 }
 KINDS = TAGGED | UNTAGGED
 
@@ -33,7 +38,9 @@ KINDS = TAGGED | UNTAGGED
 def kind_of(path: Path) -> type[msgspec.Struct]:
     """``run.done.least.json`` is a ``run.done``."""
     name = path.stem
-    return KINDS[name] if name in KINDS else KINDS[name.rpartition(".")[0]]
+    while name not in KINDS:
+        name = name.rpartition(".")[0]
+    return KINDS[name]
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -72,6 +79,16 @@ def test_every_event_of_a_run_is_decoded_through_the_union() -> None:
             decoded = msgspec.json.decode(path.read_bytes(), type=RunEvent)  # type: ignore[arg-type]
             assert type(decoded) is kind_of(path)
     assert union <= {kind_of(path) for path in GOLDEN}
+
+
+def test_every_event_of_a_sandbox_and_every_action_has_a_file() -> None:
+    assert set(get_args(SandboxEvent)) <= {kind_of(path) for path in GOLDEN}
+    asked = {
+        json.loads(path.read_bytes())["action"]["do"]
+        for path in GOLDEN
+        if path.stem.startswith("sandbox.request")
+    }
+    assert asked == {str(kind.__struct_config__.tag) for kind in get_args(SandboxAction)}
 
 
 @pytest.mark.parametrize("kind", TAGGED.values(), ids=lambda kind: kind.__name__)

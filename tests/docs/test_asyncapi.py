@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 from doc_blocks import read_page
-from sandstream_bus import messages, subjects
+from sandstream_bus import messages, sandbox_messages, subjects
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "asyncapi.yaml").read_text())
@@ -63,9 +63,10 @@ def test_every_tagged_message_is_described() -> None:
     described = {message["name"] for message in DOCUMENT["components"]["messages"].values()}
     tags = {
         str(kind.__struct_config__.tag)
-        for kind in vars(messages).values()
-        if isinstance(kind, type) and issubclass(kind, messages.Message)
-        if kind is not messages.Message
+        for module in (messages, sandbox_messages)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, module.Message)
+        if kind is not module.Message
     }
     assert tags <= described
 
@@ -100,7 +101,8 @@ def test_golden_messages_fit_their_schema(path: Path) -> None:
     tag = json.loads(data).get("type")
     by_tag = {message["name"]: name for name, message in DOCUMENT["components"]["messages"].items()}
     if tag in by_tag:
-        _fits(data, getattr(messages, by_tag[tag]))
+        name = by_tag[tag]
+        _fits(data, getattr(messages, name, None) or getattr(sandbox_messages, name))
 
 
 def _fits(data: bytes, kind: type[Any]) -> None:
