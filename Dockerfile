@@ -8,6 +8,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY sandstream sandstream
 COPY bus bus
 COPY actors actors
+COPY providers providers
+COPY workspaces workspaces
 # Empty as a rule. With wheels in it (see its README) no index is asked and no pip is needed in BASE.
 COPY deploy/wheels wheels
 RUN python3 -m venv --without-pip /opt/sandstream \

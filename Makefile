@@ -1,4 +1,5 @@
-# On a fresh machine with Python, git and make, `make demo` and `make test` need nothing else.
+# On a fresh machine with Python, git and make, `make demo` and `make test` need nothing else (and
+# bubblewrap, which a root shell with apt installs by itself).
 PYTHON ?= python3
 ARGS ?=
 SOAK_MINUTES ?= 10
@@ -9,7 +10,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos soak docs compose-test clean
+.PHONY: help isolation setup demo test check format bench chaos soak docs compose-test clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -24,15 +25,25 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install -qq --editable '.[uvloop,nkeys]' --group dev
 	@touch $@
 
-setup: $(STAMP) ## Create the environment in .venv (the other targets do it on demand)
+# Local sandboxes are isolated by bubblewrap. A root shell with apt (a CI machine) gets it here.
+isolation:
+	@command -v bwrap >/dev/null 2>&1 || [ "$$(uname)" != Linux ] || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing bubblewrap, for isolated sandboxes ..." >&2; \
+	    apt-get -qq update >/dev/null && \
+	    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends bubblewrap >/dev/null; \
+	  else echo "note: without bubblewrap there are no isolated sandboxes, and their tests fail;" \
+	    "install it with your package manager" >&2; fi; }
 
-demo: $(STAMP) ## Watch agents work on the bus, and survive a kill -9: 20 seconds, no keys
+setup: $(STAMP) isolation ## Create the environment in .venv (the other targets do it on demand)
+
+demo: $(STAMP) isolation ## Watch agents work on the bus, and survive a kill -9: 20 seconds, no keys
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: $(STAMP) ## Run all tests; ARGS="-k name" for some
+test: $(STAMP) isolation ## Run all tests; ARGS="-k name" for some
 	@$(BIN)/python -m pytest -q $(ARGS)
 
-check: $(STAMP) ## Format, lint, types (mypy strict, pyright), tests
+check: $(STAMP) isolation ## Format, lint, types (mypy strict, pyright), tests
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
@@ -42,19 +53,19 @@ check: $(STAMP) ## Format, lint, types (mypy strict, pyright), tests
 format: $(STAMP) ## Format the code and apply the safe fixes of the linter
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --fix --quiet .
 
-bench: $(STAMP) ## Measure, against the in-process SDK; ARGS="--quick" for a first look
+bench: $(STAMP) isolation ## Measure, against the in-process SDK; ARGS="--quick" for a first look
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
-chaos: $(STAMP) ## kill -9 of actors and servers while runs are going
+chaos: $(STAMP) isolation ## kill -9 of actors and servers while runs are going
 	@$(BIN)/python -m pytest -q tests/chaos $(ARGS)
 
-soak: $(STAMP) ## Storm after storm of kills, for SOAK_MINUTES (10)
+soak: $(STAMP) isolation ## Storm after storm of kills, for SOAK_MINUTES (10)
 	@PYTHONPATH=tests $(BIN)/python -m chaos.soak --minutes $(SOAK_MINUTES) $(ARGS)
 
 docs: $(STAMP) ## Generate the pages in docs/ that are made from the code
 	@for generator in docs/generate*.py; do $(BIN)/python "$$generator" || exit 1; done
 
-compose-test: $(STAMP) ## Try compose.yaml for real; needs a Docker engine
+compose-test: $(STAMP) isolation ## Try compose.yaml for real; needs a Docker engine
 	@PATH="$(CURDIR)/$(BIN):$$PATH" tests/compose/try.sh $(ARGS)
 
 clean: ## Remove the environment, caches and build results
