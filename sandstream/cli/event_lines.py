@@ -33,6 +33,7 @@ from sandstream.cli.render import (
     seconds_between,
     shorten,
 )
+from sandstream.cli.sandbox_lines import LIFE, asked_text, life_text, result_text, whole_text
 
 LABEL_WIDTH = 7
 _INDENT = 8 + 2 + LABEL_WIDTH + 2
@@ -82,6 +83,8 @@ class EventLines:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._names: dict[str, str] = {}
+        self._in_sandbox: set[str] = set()
+        """Calls of built-in tools of sandbox agents."""
         self._started_at = ""
         self._said = ""
 
@@ -89,11 +92,13 @@ class EventLines:
         """Take an event in without showing it."""
         self._lines(event)
 
-    def render(self, event: LogEvent) -> list[str]:
-        """The lines of one event, cut to the screen."""
+    def render(self, event: LogEvent, *, is_output_shown: bool = False) -> list[str]:
+        """The lines of one event, cut to the screen. ``is_output_shown``: of the command that
+        finished, as it came.
+        """
         time = clock(event.stored.time)
         lines: list[str] = []
-        for line in self._lines(event):
+        for line in self._lines(event, is_output_shown):
             lines.append(self._formatted(time, line))
             time = ""
         return lines
@@ -108,7 +113,7 @@ class EventLines:
             ]
         )
 
-    def _lines(self, logged: LogEvent) -> list[Line]:
+    def _lines(self, logged: LogEvent, is_output_shown: bool = False) -> list[Line]:
         event = logged.event
         match event:
             case RunStarted():
@@ -123,13 +128,17 @@ class EventLines:
                 return [Line("wait", f"{text} (attempt {event.attempt})", "yellow")]
             case CallRequested():
                 self._names[event.call] = event.name or event.kind
+                if event.kind in LIFE:
+                    return [Line("sandbox", asked_text(event.kind, event.sandbox), "dim", True)]
+                if event.sandbox:
+                    self._in_sandbox.add(event.call)
                 if event.kind == "tool":
                     return [Line("call", call_text(event.name, event.arguments), "magenta")]
                 return [Line("ask", f"{event.kind} for turn {event.turn}", "dim", True)]
             case CallStarted():
                 return [Line("begin", f"{self._name(event.call)}, at most once", "dim", True)]
             case CallFinished():
-                return [self._finished(event)]
+                return self._finished(event, logged.subject, is_output_shown)
             case TurnRequested():
                 why = "after the wait" if event.reason == "waited" else "handed over"
                 return [Line("turn", f"{event.turn}: {event.agent} ({why})", "blue")]
@@ -153,16 +162,25 @@ class EventLines:
             lines.append(Line("user", item_text(msgspec.json.decode(raw)), "blue"))
         return lines
 
-    def _finished(self, event: CallFinished) -> Line:
+    def _finished(self, event: CallFinished, subject: str, is_output_shown: bool) -> list[Line]:
         name = self._name(event.call)
         took = f" · {duration(event.duration_ms / 1000)}" if event.duration_ms else ""
+        if event.kind in LIFE and event.error is None:
+            return [Line("sandbox", f"{life_text(event)}{took}", "cyan")]
         if event.kind != "tool":
             failed = f": {event.error.message}" if event.error else ""
-            return Line("answer", f"{name}{took}{failed}", "dim", not failed)
+            return [Line("answer", f"{name}{took}{failed}", "red" if failed else "dim", not failed)]
         if event.error is not None:
             told = " (told to the model)" if event.output else ""
-            return Line("error", f"{name}: {event.error.message}{told}{took}", "red")
-        return Line("result", f"{name} → {output_text(event.output)}{took}", "magenta")
+            return [Line("error", f"{name}: {event.error.message}{told}{took}", "red")]
+        text = output_text(event.output)
+        if event.call in self._in_sandbox:
+            text = result_text(text, is_output_shown=is_output_shown)
+        lines = [Line("result", f"{name} → {text}{took}", "magenta")]
+        run = subject.partition(".run.")[2].partition(".")[0]
+        if whole := whole_text(event, run):
+            lines.append(Line("", whole, "", True))
+        return lines
 
     def _done(self, event: RunDone, time: str) -> list[Line]:
         took = seconds_between(self._started_at, time) if self._started_at else None
@@ -192,7 +210,7 @@ def _answered(event: ModelAnswered) -> list[Line]:
     for raw in event.output:
         item = msgspec.json.decode(raw)
         kind = item.get("type", "message")
-        if kind == "function_call":
+        if kind in ("function_call", "custom_tool_call"):
             calls += 1  # told by the call itself
         elif kind == "message":
             lines.append(Line("says", item_text(item), "green"))

@@ -16,9 +16,11 @@ from sandstream_bus.subjects import RunId, run_id_of_key
 from sandstream_bus.subscription import CoreMessage
 
 from sandstream.agent import Agent
-from sandstream.cli.apps import App, choose_agent, load_app, split_target
+from sandstream.cli.apps import choose_agent, load_app, split_target
+from sandstream.cli.command_output import decode_output
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.run_display import Display
+from sandstream.cli.run_sandbox import with_sandbox
 from sandstream.cli.session import read_input, run_async, say, show_logs
 from sandstream.cli.submit import put_result
 from sandstream.exceptions import AgentsException, UserError
@@ -37,13 +39,15 @@ def main(arguments: argparse.Namespace) -> int:
     text = read_input(arguments.input)
     if arguments.key == "":
         raise CliError(Exit.USAGE, "--key must not be empty")
-    return run_async(_run(arguments, app, agent, text), debug=arguments.debug)
-
-
-async def _run(arguments: argparse.Namespace, app: App, agent: Agent[Any], text: str) -> int:
-    config = app.config or RunConfig()
+    config = with_sandbox(arguments, agent, app.config or RunConfig())
     if arguments.key is not None:
         config = dataclasses.replace(config, run_key=arguments.key)
+    return run_async(_run(arguments, config, agent, text), debug=arguments.debug)
+
+
+async def _run(
+    arguments: argparse.Namespace, config: RunConfig, agent: Agent[Any], text: str
+) -> int:
     max_turns = arguments.max_turns or DEFAULT_MAX_TURNS
     process = await Process.of_this_loop()
     show_logs()
@@ -109,11 +113,18 @@ async def _tell(
     """Show what happens; the run, and whether its output was just shown word by word."""
     run = await started
     display = Display(run, quiet=arguments.quiet, as_json=arguments.json and arguments.stream)
-    async for event in process.bus.follow.run(run, deltas=arguments.stream):
-        if isinstance(event, LogEvent):
-            display.event(event)
-        else:
-            display.delta(event)
+    bus = process.bus
+    listening = await bus.connection.subscribe(
+        bus.subjects.output(run), lambda message: display.output(decode_output(message.data))
+    )
+    try:
+        async for event in bus.follow.run(run, deltas=arguments.stream):
+            if isinstance(event, LogEvent):
+                display.event(event)
+            else:
+                display.delta(event)
+    finally:
+        await listening.close()
     return run, display.end()
 
 

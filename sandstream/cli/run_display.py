@@ -6,8 +6,16 @@ import sys
 
 import msgspec
 from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import LiveEvent, ModelAnswered, RunDone
+from sandstream_bus.messages import (
+    CallFinished,
+    CallRequested,
+    LiveEvent,
+    ModelAnswered,
+    RunDone,
+)
+from sandstream_bus.sandbox_messages import LiveOutput
 
+from sandstream.cli.command_output import CommandOutput
 from sandstream.cli.event_lines import LABEL_WIDTH, EventLines, output_text, record_of
 from sandstream.cli.render import clean, err, pad
 from sandstream.cli.session import put_json
@@ -32,6 +40,11 @@ class Display:
         self._lines = EventLines(self._screen)
         self._said = ""
         self._last_said = ""
+        self._names: dict[str, str] = {}
+        """Calls in sandboxes that are under way: our id and what their output is named by."""
+        self._outputs: dict[str, CommandOutput] = {}
+        self._early: dict[str, list[LiveOutput]] = {}
+        """Output that came before its call was told."""
 
     def event(self, event: LogEvent) -> None:
         if self._as_json:
@@ -39,7 +52,8 @@ class Display:
         if self._quiet:
             return
         self._close_text()
-        lines = self._lines.render(event)
+        was_shown = isinstance(event.event, CallFinished) and self._finish(event.event)
+        lines = self._lines.render(event, is_output_shown=was_shown)
         if isinstance(event.event, ModelAnswered) and self._said:
             lines = lines[:1]  # its text was shown
         if isinstance(event.event, RunDone):
@@ -51,6 +65,38 @@ class Display:
             self._said = self._said if isinstance(event.event, ModelAnswered) else ""
         for line in lines:
             self._screen.line(line)
+        if isinstance(event.event, CallRequested) and event.event.sandbox:
+            self._begin(event.event)
+            self._has_files = self._has_files or event.event.kind == "close"
+        if isinstance(event.event, RunDone) and self._has_files:
+            hint = f"{pad('', 8 + 2 + LABEL_WIDTH)}  files: sandstream artifacts ls {self._run}"
+            self._screen.line(self._screen.paint(hint, "dim"))
+
+    def output(self, piece: LiveOutput) -> None:
+        """A piece of what a command in a sandbox says."""
+        if self._quiet or self._as_json:
+            return
+        shown = self._outputs.get(piece.call)
+        if shown is not None:
+            self._close_text()
+            shown.take(piece)
+        elif piece.call not in self._names.values():
+            self._early.setdefault(piece.call, []).append(piece)
+
+    def _begin(self, call: CallRequested) -> None:
+        name = call.call_id or call.call
+        self._names[call.call] = name
+        self._outputs[name] = CommandOutput(self._screen)
+        for piece in self._early.pop(name, ()):
+            self._outputs[name].take(piece)
+
+    def _finish(self, finished: CallFinished) -> bool:
+        """Was output of the call shown as it came?"""
+        shown = self._outputs.pop(self._names.get(finished.call, ""), None)
+        if shown is None:
+            return False
+        shown.finish()
+        return shown.is_shown
 
     def delta(self, event: LiveEvent) -> None:
         if self._quiet or self._as_json:
@@ -76,6 +122,7 @@ class Display:
         return both and bool(self._last_said)
 
     _is_open = False
+    _has_files = False
 
     def _close_text(self) -> None:
         if self._is_open:

@@ -127,11 +127,15 @@ def _print_conversation(screen: Screen, items: list[Any]) -> None:
                 role = str(item.get("role", "assistant"))
                 style = {"user": "bold blue", "assistant": "bold green"}.get(role, "bold")
                 _print_block(screen, role, item_text(item), style)
+            case "custom_tool_call":
+                names[str(item.get("call_id"))] = str(item.get("name"))
+                text = f"{item.get('name')}:\n{item.get('input', '')}"
+                _print_block(screen, "call", text, "magenta")
             case "function_call":
                 names[str(item.get("call_id"))] = str(item.get("name"))
                 text = call_text(str(item.get("name")), str(item.get("arguments", "")))
                 _print_block(screen, "call", text, "magenta")
-            case "function_call_output":
+            case "function_call_output" | "custom_tool_call_output":
                 name = names.get(str(item.get("call_id")), "?")
                 _print_block(
                     screen, "result", f"{name} → {value_text(item.get('output'))}", "magenta"

@@ -1,0 +1,69 @@
+"""The output of commands in sandboxes as lines, while they run: the first ones, then how many."""
+
+from __future__ import annotations
+
+import codecs
+from typing import Literal
+
+import msgspec
+from sandstream_bus.sandbox_messages import LiveOutput
+
+from sandstream.cli.event_lines import LABEL_WIDTH
+from sandstream.cli.render import Screen, clean, pad, shorten
+
+MOST_LINES = 12
+_INDENT = f"{'':8}  {pad('│', LABEL_WIDTH)}  "
+
+decode_output = msgspec.json.Decoder(LiveOutput).decode
+Stream = Literal["stdout", "stderr"]
+
+
+class CommandOutput:
+    """One command's output, cut into lines. Bytes that come twice or late are not shown."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in _BOTH}
+        self._rests = dict.fromkeys(_BOTH, "")
+        self._offsets = dict.fromkeys(_BOTH, 0)
+        self._shown = 0
+        self._hidden = 0
+
+    @property
+    def is_shown(self) -> bool:
+        return self._shown > 0
+
+    def take(self, piece: LiveOutput) -> None:
+        known = self._offsets[piece.stream]
+        end = piece.offset + len(piece.data)
+        if end <= known:
+            return
+        data = piece.data[max(0, known - piece.offset) :]
+        self._offsets[piece.stream] = end
+        text = self._rests[piece.stream] + self._decoders[piece.stream].decode(data)
+        *lines, self._rests[piece.stream] = text.split("\n")
+        for line in lines:
+            self._line(line)
+
+    def finish(self) -> None:
+        for rest in self._rests.values():
+            if rest:
+                self._line(rest)
+        if self._hidden:
+            more = "line" if self._hidden == 1 else "lines"
+            self._put(f"… {self._hidden} more {more}")
+
+    def _line(self, text: str) -> None:
+        if self._shown < MOST_LINES:
+            self._shown += 1
+            self._put(text.rsplit("\r", 1)[-1] if "\r" in text.rstrip("\r") else text)
+        else:
+            self._hidden += 1
+
+    def _put(self, text: str) -> None:
+        room = max(20, min(self._screen.width, 200) - len(_INDENT))
+        shown = shorten(clean(text).expandtabs(4).rstrip(), room)
+        self._screen.line(self._screen.paint((_INDENT + shown).rstrip(), "dim"))
+
+
+_BOTH: tuple[Stream, Stream] = ("stdout", "stderr")

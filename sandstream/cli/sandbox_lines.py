@@ -1,0 +1,65 @@
+"""What happened in sandboxes, as text: opened, saved, closed; what a command came to."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from sandstream_bus.messages import CallFinished
+from sandstream_bus.sandbox_messages import Checkpointed, Opened
+
+from sandstream.cli.render import size
+
+LIFE = ("open", "checkpoint", "close")
+"""The kinds of calls that are about a sandbox as a whole."""
+_DOING = {"open": "opening", "checkpoint": "saving", "close": "closing"}
+_MOST = 400
+_COMMAND = re.compile(
+    r"\AChunk ID: .*?^Process (?P<how>exited with code -?\d+|running with session ID \d+)$"
+    r".*?^Output:\n(?P<output>.*)\Z",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def asked_text(kind: str, sandbox: str) -> str:
+    return f"{_DOING[kind]} {sandbox}"
+
+
+def life_text(event: CallFinished) -> str:
+    """How a sandbox was opened, saved or closed."""
+    if event.kind == "open":
+        opened = msgspec.json.decode(event.output, type=Opened)
+        parts = [f"ready at {opened.root} on node {opened.node}"]
+        if opened.restored:
+            parts.append(f"from checkpoint {opened.restored[:12]}")
+        if opened.notice:
+            parts.append(opened.notice)
+        return " · ".join(parts)
+    saved = msgspec.json.decode(event.output, type=Checkpointed)
+    text = "closed" if event.kind == "close" else "saved"
+    if not saved.tree:
+        return text
+    amount = f"{_files(saved.files)}, {size(saved.size_bytes)}, {size(saved.new_bytes)} new"
+    return f"{text} · checkpoint {saved.tree[:12]} · {amount}"
+
+
+def result_text(text: str, *, is_output_shown: bool) -> str:
+    """A tool's answer to the model, short: of a command its exit code, then its output."""
+    found = _COMMAND.match(text)
+    if found is None:
+        return text[:_MOST]
+    how = found["how"].replace("exited with code", "exit code")
+    output = found["output"].strip()
+    return how if is_output_shown or not output else f"{how}: {output[:_MOST]}"
+
+
+def whole_text(event: CallFinished, run: str) -> str:
+    """Where the rest of a shortened output is."""
+    if not event.full_output:
+        return ""
+    amount = size(event.full_output_bytes)
+    return f"shortened; all {amount}: sandstream artifacts output {run} {event.call}"
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number} files"
