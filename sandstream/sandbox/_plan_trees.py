@@ -43,18 +43,20 @@ class PlannedEntry:
 async def store_trees(
     entries: Sequence[PlannedEntry], trees: TreeWriter, concurrency: int | None
 ) -> list[PlanTree]:
-    """One tree for each directory, and one for the files that lie in the same directory."""
+    """One tree for each directory, then one for the files that lie in the same directory: a file
+    may replace one of a directory.
+    """
     jobs: list[Callable[[], Awaitable[PlanTree]]] = []
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sandstream-plan-"))
     try:
-        for number, group in enumerate(_files_by_place(entries)):
-            jobs.append(partial(_store_files, group, trees, folder / f"files-{number}"))
         for number, each in enumerate(entries):
             if each.source is not None and isinstance(each.entry, LocalDir):
                 jobs.append(partial(_store_directory, each, each.source, trees))
             if each.source is not None and isinstance(each.entry, GitRepo):
                 clone = folder / f"git-{number}"
                 jobs.append(partial(_store_clone, each, each.entry, each.source, trees, clone))
+        for number, group in enumerate(_files_by_place(entries)):
+            jobs.append(partial(_store_files, group, trees, folder / f"files-{number}"))
         return await gather_in_order(jobs, max_concurrency=concurrency)
     finally:
         await asyncio.to_thread(shutil.rmtree, folder)
