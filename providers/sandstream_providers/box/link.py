@@ -45,6 +45,10 @@ class Link:
         """The answer and its raw bytes. Raises LinkLost, or the agent's refusal."""
         if self.broken:
             raise LinkLost
+        if len(payload) > wire.MAX_PAYLOAD:
+            raise interface.LimitReached(
+                f"{len(payload)} bytes at once are too many: write big files in pieces, with append"
+            )
         number = next(self._numbers)
         answer: asyncio.Future[tuple[Any, bytes]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = Waiting(answer, on_event)
@@ -87,6 +91,8 @@ class Link:
                 body = await reader.readexactly(header_length + length)
                 self._take(wire.decode(body[:header_length]), body[header_length:])
         except (asyncio.IncompleteReadError, OSError, wire.BadFrame):
+            pass  # whoever waits is told
+        finally:
             self._break()
 
     def _take(self, header: dict[str, Any], payload: bytes) -> None:
@@ -105,6 +111,8 @@ class Link:
                 waiting.answer.set_exception(error)
 
     def _break(self) -> None:
+        if self.broken:
+            return
         self.broken = True
         self._writer.close()
         for waiting in self._waiting.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import importlib.util
+import json
 import os
 import socket
 import struct
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from providers.box.agent_process import AgentProcess, alive, running_agent, shell
+from providers.box.agent_process import alive, running_agent, shell, unprivileged
 from sandstream_providers.box import package
 from sandstream_providers.interface import ExecSpec, PortUnavailable
 
@@ -126,18 +127,15 @@ def test_commands_inherit_none_of_its_descriptors(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
 def test_commands_cannot_look_into_it(tmp_path: Path) -> None:
-    for folder in (tmp_path / "workspace", tmp_path / "jobs"):
-        folder.mkdir()
-        folder.chmod(0o777)
-    for parent in (tmp_path, *tmp_path.parents[:3]):
-        parent.chmod(parent.stat().st_mode | 0o055)
-    prefix = ["setpriv", "--reuid=64124", "--regid=64124", "--clear-groups"]
+    config = unprivileged(tmp_path)
 
     async def main() -> None:
-        async with running_agent(tmp_path, prefix=prefix, python="/usr/bin/python3") as agent:
-            output = await agent.box().run("op", shell("id -u; ls /proc/$PPID/fd"))
-            assert output.stdout == b"64124\n"
-            assert b"Permission denied" in output.stderr
+        async with running_agent(tmp_path, **config) as agent:
+            output = await agent.box().run(
+                "op", shell("id -u; ls /proc/$PPID/fd; cat /proc/$PPID/environ")
+            )
+            assert int(output.stdout) != 0
+            assert output.stderr.count(b"Permission denied") == 2
 
     asyncio.run(main())
 
@@ -175,19 +173,22 @@ def test_it_ends_with_its_maker_and_takes_all_along(tmp_path: Path) -> None:
 
 def test_only_so_many_records_are_kept(tmp_path: Path) -> None:
     async def main() -> None:
-        agent = AgentProcess(tmp_path)
-        for number in range(1100):
-            (agent.jobs / f"old-{number}").mkdir()
-        agent.start()
-        try:
+        async with running_agent(tmp_path) as agent:
             box = agent.box()
+            journal = agent.jobs / "=journal"
+            claims = [{"op": f"old-{n}", "what": "claim", "state": "exited"} for n in range(7000)]
+            agent.kill()
+            journal.write_text("".join(json.dumps(claim) + "\n" for claim in claims) + '{"cut o')
+            (agent.jobs / "old-1.out").write_text("said")
+            agent.start()
             assert (await box.run("new", shell("exit 1"))).exit_code == 1
             assert await box.sessions() == 0  # answered after the cleaning up
-            assert sum(1 for _ in os.scandir(agent.jobs)) == 1000
+            assert len({line for line in journal.read_text().split("\n") if line}) == 999 + 3
+            assert not (agent.jobs / "old-1.out").exists()
+            agent.kill()
+            agent.start()
             assert (await box.run("new", shell("exit 2"))).exit_code == 1
-            await box.close()
-        finally:
-            agent.stop()
+            assert (await box.run("old-6999", shell("exit 3"))).exit_code is None
 
     asyncio.run(main())
 

@@ -181,7 +181,7 @@ def test_a_flood_keeps_beginning_and_end(tmp_path: Path) -> None:
             assert output.stdout.endswith(b"y\nend")
             assert output.dropped == 200_000_000 + 6 + 3 - 1000
             assert output.stderr == b"small\n"
-            assert (agent.jobs / "op" / "out").stat().st_size == 1000
+            assert (agent.jobs / "op.out").stat().st_size == 1000
             assert await box.run("op", shell(script)) == output
 
     asyncio.run(main())

@@ -9,7 +9,8 @@ import random
 import stat
 from pathlib import Path
 
-from providers.box.agent_process import running_agent, shell
+import pytest
+from providers.box.agent_process import running_agent, shell, unprivileged
 from sandstream_providers.box.client import AgentBox
 from sandstream_providers.interface import INLINE_BYTES, Entry, FileWrite, ScanItem
 
@@ -207,18 +208,20 @@ def test_primed_files_are_not_read(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
 def test_files_without_permission_are_read_by_their_owner(tmp_path: Path) -> None:
+    config = unprivileged(tmp_path)
+
     async def main() -> None:
-        async with running_agent(tmp_path) as agent:
+        async with running_agent(tmp_path, **config) as agent:
             root, box = agent.root, agent.box()
-            (root / "closed").mkdir()
-            (root / "closed" / "file").write_text("x")
-            (root / "closed" / "file").chmod(0)
-            (root / "closed").chmod(0)
+            await box.run("op", shell(f"cd {root}; mkdir a; echo x > a/f; chmod 0 a/f; chmod 0 a"))
             found = await scan(box)
-            assert found["closed/file"].data == b"x"
-            assert found["closed"].entry.mode == 0
-            assert stat.S_IMODE((root / "closed").stat().st_mode) == 0
+            assert found["a/f"].data == b"x\n"
+            assert found["a/f"].entry.mode == found["a"].entry.mode == 0
+            assert stat.S_IMODE((root / "a").stat().st_mode) == 0
+            await box.clear("clear")
+            assert reference(root) == {}
 
     asyncio.run(main())
 

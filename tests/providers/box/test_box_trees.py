@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
-from providers.box.agent_process import alive, running_agent, shell
+from providers.box.agent_process import alive, running_agent, shell, unprivileged
 from sandstream_providers.box.client import AgentBox
 from sandstream_providers.interface import ExecSpec, LimitReached
 
@@ -95,20 +96,12 @@ def test_the_biggest_command_is_killed_when_memory_is_short(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-UNPRIVILEGED = ["setpriv", "--reuid=64123", "--regid=64123", "--clear-groups"]
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
 def test_a_fork_bomb_does_not_take_the_agent_along(tmp_path: Path) -> None:
-    for folder in (tmp_path / "workspace", tmp_path / "jobs"):
-        folder.mkdir()
-        folder.chmod(0o777)
-    for parent in (tmp_path, *tmp_path.parents[:3]):
-        parent.chmod(parent.stat().st_mode | 0o055)
+    config = unprivileged(tmp_path, "--nproc=60:60")
 
     async def main() -> None:
-        prefix = ["prlimit", "--nproc=60:60", *UNPRIVILEGED]
-        async with running_agent(tmp_path, prefix=prefix, python="/usr/bin/python3") as agent:
+        async with running_agent(tmp_path, **config) as agent:
             box = agent.box()
             bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n"
             spec = ExecSpec(argv=["/usr/bin/python3", "-c", bomb], cwd="/", timeout_s=1.5)
@@ -126,5 +119,25 @@ def test_a_fork_bomb_does_not_take_the_agent_along(tmp_path: Path) -> None:
             output = await running
             assert output.killed == "timeout"
             assert (await box.run("after", shell("echo lives"))).stdout == b"lives\n"
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to make a process table")
+def test_with_its_own_process_table_it_ends_all_there_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        prefix = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        config = {"prefix": prefix, "stop_with": signal.SIGKILL, "memory_bytes": 300_000_000}
+        async with running_agent(tmp_path, **config) as agent:
+            box = agent.box()
+            hidden = "env -i setsid sh -c 'exec sleep 1000' >/dev/null 2>&1 & sleep 0.2"
+            assert (await box.run("op", shell(hidden))).exit_code == 0
+            count = "ls /proc | grep -c '^[0-9]'; cat /proc/1/comm"
+            assert (await box.run("one", shell(count))).stdout.split()[0] == b"5"
+            await box.kill_all()
+            assert (await box.run("two", shell(count))).stdout.split()[0] == b"4"
+            hog = "import time; x = bytearray(400_000_000); time.sleep(1000)"
+            output = await box.run("big", ExecSpec(argv=["python3", "-c", hog], cwd="/"))
+            assert output.killed == "memory"
 
     asyncio.run(main())

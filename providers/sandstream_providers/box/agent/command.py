@@ -24,9 +24,8 @@ LINGER_S = 0.1
 class Command:
     """What is known of a command, running or over. ``run`` adds a process to it."""
 
-    def __init__(self, op: str, name: str, session: int, stdout: OutputStore, stderr: OutputStore):
+    def __init__(self, op: str, session: int, stdout: OutputStore, stderr: OutputStore):
         self.op = op
-        self.name = name
         self.session = session
         self.stdout = stdout
         self.stderr = stderr
@@ -44,6 +43,11 @@ class Command:
     @property
     def over(self) -> bool:
         return self.state != "running"
+
+    def use_files(self) -> None:
+        """What was said to a client should outlive this process."""
+        self.stdout.use_file()
+        self.stderr.use_file()
 
     def said(self) -> tuple[int, int]:
         return self.stdout.total, self.stderr.total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from binascii import a2b_base64, b2a_base64
 
 from sandstream_providers.box.agent import jobs, spawn, tree, wire
 from sandstream_providers.box.agent.command import Command, Running
@@ -23,6 +24,8 @@ MAX_LIVE = 64
 MAX_INTERACTIONS = 10000
 FIRST_SESSION = 1000
 SESSIONS = 99000
+SHORT_S = 0.02
+"""What runs longer than this gets files for its output."""
 
 
 class Commands:
@@ -37,6 +40,8 @@ class Commands:
         facts = os.fstat(config["jobs_fd"])
         self._box_mark = f"SANDSTREAM_BOX={facts.st_dev:x}-{facts.st_ino:x}".encode()
         self._commands: dict[str, Command] = {}
+        self._live: dict[str, Command] = {}
+        self._by_session: dict[int, Command] = {}
         self._operations: dict[str, Operation] = {}
         self._interactions: dict[str, Operation] = {}
         self._by_pid: dict[int, Command] = {}
@@ -86,21 +91,21 @@ class Commands:
             self._end(command, "cancelled", lambda: connection.send(answer))
 
     def kill_all(self, connection: Connection, request: dict[str, Any], _payload: bytes) -> None:
-        for command in self._commands.values():
-            if not command.over and command.process is not None:
+        for command in self.live():
+            if command.process is not None:
                 command.killed = command.killed or "cancelled"
                 command.process.killing = True
 
         def done() -> None:
-            for command in list(self._commands.values()):
-                if command.process is not None and not command.over:
+            for command in self.live():
+                if command.process is not None:
                     command.process.killing_is_over()
             connection.send({"id": request["id"], "ok": None})
 
         Killing(self._loop, self._everything, done)
 
     def live(self) -> list[Command]:
-        return [command for command in self._commands.values() if not command.over]
+        return list(self._live.values())
 
     def forget(self, connection: Connection, request: int | None = None) -> None:
         """The client no longer waits, or is gone."""
@@ -112,9 +117,8 @@ class Commands:
     # --- starting ---------------------------------------------------------------------------------
 
     def _start(self, op: str, spec: dict[str, Any], stdin: bytes) -> Command:
-        if len(self.live()) >= MAX_LIVE:
+        if len(self._live) >= MAX_LIVE:
             raise Refused("LimitReached", f"{MAX_LIVE} commands are running already")
-        name = jobs.folder_name(op)
         mark = b"SANDSTREAM_OP=" + wire.to_bytes(op)
         env = dict(self._env)
         env.update((wire.to_bytes(k), wire.to_bytes(v)) for k, v in spec["env"].items())
@@ -122,7 +126,7 @@ class Commands:
             key, _, value = one.partition(b"=")
             env[key] = value
         try:
-            self._jobs.claim(name)
+            self._jobs.claim(op)
         except OSError as error:
             raise Refused("NoSpace", f"the command cannot be recorded: {error.strerror}") from error
         want_stdin = bool(stdin or spec["keep_stdin"])
@@ -135,9 +139,12 @@ class Commands:
                 want_stdin,
             )
         except Refused:
-            self._jobs.unclaim(name)
+            try:
+                self._jobs.unclaim(op)
+            except OSError:
+                pass  # a full disk: a later agent will call it lost, which is not wrong
             raise
-        command = self._new_command(op, name, self._free_session())
+        command = self._live[op] = self._new_command(op, self._free_session())
         command.family = tree.Family(started.pid, (mark, self._box_mark))
         command.process = Running(
             self._loop,
@@ -150,24 +157,29 @@ class Commands:
         self._record_start(command, spec, started.pid)
         if want_stdin or spec["tty"]:
             command.process.write(stdin, close_after=not (spec["keep_stdin"] or spec["tty"]))
+        self._loop.after(SHORT_S, lambda: self._is_not_short(command))
         limits = [t for t in (spec["timeout_s"], self._wall_s) if t is not None]
         if limits:
             self._loop.after(min(limits), lambda: self._timed_out(command))
         return command
 
-    def _new_command(self, op: str, name: str, session: int) -> Command:
+    def _is_not_short(self, command: Command) -> None:
+        if not command.over:
+            command.use_files()
+
+    def _new_command(self, op: str, session: int) -> Command:
+        name = jobs.file_name(op)
         stores = [
-            OutputStore(self._jobs.folder, f"{name}/{stream}", self._output_bytes)
-            for stream in ("out", "err")
+            OutputStore(self._jobs.folder, name + end, self._output_bytes)
+            for end in (".out", ".err")
         ]
-        command = Command(op, name, session, *stores)
-        self._commands[op] = command
+        command = Command(op, session, *stores)
+        self._commands[op] = self._by_session[session] = command
         return command
 
     def _record_start(self, command: Command, spec: dict[str, Any], pid: int) -> None:
         process = tree.read_process(pid)
         facts = {
-            "op": command.op,
             "argv": spec["argv"],
             "cwd": spec["cwd"],
             "session": command.session,
@@ -175,15 +187,14 @@ class Commands:
             "started": process.started if process is not None else 0,
         }
         try:
-            self._jobs.record_start(command.name, facts)
+            self._jobs.started(command.op, facts)
         except OSError:
             pass  # a full disk: the claim stands, and that is what counts
 
     def _free_session(self) -> int:
-        used = {command.session for command in self._commands.values()}
         while True:
             number = FIRST_SESSION + int.from_bytes(os.urandom(4), "big") % SESSIONS
-            if number not in used:
+            if number not in self._by_session:
                 return number
 
     # --- finding ----------------------------------------------------------------------------------
@@ -191,33 +202,34 @@ class Commands:
     def _recall(self, op: str) -> Command | None:
         """A command of an earlier life of this agent."""
         command = self._commands.get(op)
-        name = jobs.folder_name(op)
-        if command is not None or not self._jobs.known(name):
+        if command is not None or not self._jobs.known(op):
             return command
-        start, end = self._jobs.start(name), self._jobs.end(name)
-        command = self._new_command(op, name, start.get("session", FIRST_SESSION))
-        command.state = end.get("state", "lost")
-        command.exit_code = end.get("exit_code")
-        command.killed = end.get("killed", "")
-        for store, file in ((command.stdout, "out"), (command.stderr, "err")):
-            kept = self._jobs.size(f"{name}/{file}")
-            store.total, store.readable = end.get(file, [kept, None])
+        facts = self._jobs.facts(op)
+        command = self._new_command(op, facts.get("session") or self._free_session())
+        command.state = facts.get("state", "lost")
+        command.exit_code = facts.get("exit_code")
+        command.killed = facts.get("killed", "")
+        name = jobs.file_name(op)
+        for store, end in ((command.stdout, ".out"), (command.stderr, ".err")):
+            if end in facts:
+                total, readable, inline = facts[end]
+                store.recall(total, readable, None if inline is None else a2b_base64(inline))
+            else:
+                store.recall(self._jobs.size(name + end), None, None)
         return command
 
     def _with_session(self, session: int) -> Command:
-        for command in self._commands.values():
-            if command.session == session and not (command.state == "exited" and command.told):
-                return command
+        command = self._by_session.get(session)
+        if command is not None and not (command.state == "exited" and command.told):
+            return command
         raise Refused(
             "NoSuchSession", f"no running command has the number {session}", session=session
         )
 
     def _end_leftovers(self) -> None:
         """What an agent that was killed left running is lost, and must not run on unseen."""
-        for name in self._jobs.names():
-            start = self._jobs.start(name)
-            if start and not self._jobs.end(name):
-                self._recall(start["op"])
+        for op in self._jobs.unfinished():
+            self._recall(op)
         if self._commands:
             kill_at_once(self._everything)
 
@@ -268,10 +280,6 @@ class Commands:
                 code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
                 command.process.exited(code)
 
-    def end(self, command: Command, why: str) -> None:
-        """Kill its whole tree; its outcome says why."""
-        self._end(command, why, lambda: None)
-
     def end_everything(self) -> None:
         """At once: the agent itself ends."""
         for _ in range(100):
@@ -314,15 +322,18 @@ class Commands:
         return everything.members(processes, set())
 
     def _command_ended(self, command: Command) -> None:
-        end = {
+        del self._live[command.op]
+        facts: dict[str, Any] = {
             "state": command.state,
             "exit_code": command.exit_code,
             "killed": command.killed,
-            "out": [command.stdout.total, command.stdout.readable],
-            "err": [command.stderr.total, command.stderr.readable],
         }
+        for store, end in ((command.stdout, ".out"), (command.stderr, ".err")):
+            inline = store.inline()
+            encoded = None if inline is None else b2a_base64(inline).decode("ascii")
+            facts[end] = [store.total, store.readable, encoded]
         try:
-            self._jobs.record_end(command.name, end)
+            self._jobs.ended(command.op, facts)
         except OSError:
             pass  # a full disk: this agent still knows; a later one will call it lost
         command.stdout.close()
@@ -333,21 +344,33 @@ class Commands:
         self._prune()
 
     def _prune(self) -> None:
-        in_use = {command.name for command in self.live()}
-        in_use.update(waiter.operation.command.name for waiter in self._waiters)
-        old = set(self._jobs.prune(in_use))
-        for op, command in list(self._commands.items()) if old else []:
-            if command.name in old:
-                del self._commands[op]
-                self._operations.pop(op, None)
+        in_use = set(self._live)
+        in_use.update(waiter.operation.command.op for waiter in self._waiters)
+        for op in self._jobs.prune(in_use):
+            command = self._commands.pop(op, None)
+            self._operations.pop(op, None)
+            if command is not None:
+                del self._by_session[command.session]
 
-    def families(self) -> list[tuple[Command, tree.Family]]:
-        return [
-            (command, command.family)
-            for command in self._commands.values()
-            if command.family is not None
-        ]
+    def shares(self) -> list[tuple[int, str]]:
+        """The memory of each operation's processes, also of what it left in the background."""
+        box = self._box_mark
+        processes = tree.table()
+        owners: dict[int, str] = {}
+        for process in processes:
+            op = tree.mark_of(process.pid, b"SANDSTREAM_OP", box)
+            if op is not None:
+                owners[process.pid] = wire.to_text(op)
+            elif process.session in self._by_pid:
+                owners[process.pid] = self._by_pid[process.session].op
+        sums: dict[str, int] = {}
+        for process in processes:
+            owner = owners.get(process.pid, owners.get(process.parent, ""))
+            if owner or os.getpid() == 1:
+                sums[owner] = sums.get(owner, 0) + process.resident
+        return [(size, op) for op, size in sums.items()]
 
-    @property
-    def leaders(self) -> set[int]:
-        return set(self._by_pid)
+    def end_for_memory(self, op: str) -> None:
+        command = self._commands.get(op)
+        if command is not None and command.family is not None:
+            self._end(command, "memory", lambda: None)

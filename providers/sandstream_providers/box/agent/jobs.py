@@ -1,8 +1,9 @@
-"""Records of commands in a directory that commands cannot see.
+"""Records of commands, in a directory that commands cannot see.
 
-``<op>/`` is the claim (whoever makes it starts the command), ``start`` says what was started,
-``out`` and ``err`` hold the output, ``rc`` (put in place by a rename) says how it ended. A claim
-without ``rc`` that no living agent knows is a lost command.
+A journal, because making a file for each command takes longer than the command. One line each when
+an operation is claimed (from then on nobody else starts it), when its process is known, and when
+it has ended. A claim without an end that no living agent knows is a lost command. Short output is
+in the last line, longer output in files beside the journal.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 KEPT = 1000
+JOURNAL = "=journal"
+APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-def folder_name(op: str) -> str:
-    """A file name for any operation id."""
+def file_name(op: str) -> str:
+    """For any operation id; never the journal's."""
     if PLAIN.fullmatch(op):
         return op
     import hashlib
@@ -32,91 +35,108 @@ def folder_name(op: str) -> str:
 
 
 class Jobs:
-    """All records below one directory."""
+    """The journal, and what it says."""
 
     def __init__(self, folder: int) -> None:
         self.folder = folder
-        self._names = self._oldest_first()
+        self._lines: dict[str, list[bytes]] = {}
+        """Of each operation, oldest first."""
+        self._written = 0
+        self._fd = os.open(JOURNAL, APPEND, 0o600, dir_fd=folder)
+        self._load()
 
-    def _oldest_first(self) -> dict[str, None]:
-        found = []
-        for name in os.listdir(self.folder):
-            found.append((os.stat(name, dir_fd=self.folder).st_mtime_ns, name))
-        return dict.fromkeys(name for _, name in sorted(found))
+    def _load(self) -> None:
+        with os.fdopen(os.dup(self._fd), "rb") as file:
+            for line in file:
+                facts = _parse(line)
+                if not facts:
+                    continue  # an empty line, or one that was cut off by a full disk
+                op = facts["op"]
+                if facts["what"] == "unclaim":
+                    self._lines.pop(op, None)
+                else:
+                    self._lines.setdefault(op, []).append(line)
+                self._written += 1
 
-    def names(self) -> list[str]:
-        return list(self._names)
+    def known(self, op: str) -> bool:
+        return op in self._lines
 
-    def known(self, name: str) -> bool:
-        return name in self._names
+    def facts(self, op: str) -> dict[str, Any]:
+        """All that was recorded; ``state`` only if it ended."""
+        together: dict[str, Any] = {}
+        for line in self._lines[op]:
+            together.update(_parse(line))
+        return together
 
-    def claim(self, name: str) -> None:
-        """Raises FileExistsError if somebody did."""
-        os.mkdir(name, 0o700, dir_fd=self.folder)
-        self._names[name] = None
+    def unfinished(self) -> list[str]:
+        return [op for op in self._lines if "state" not in self.facts(op)]
 
-    def unclaim(self, name: str) -> None:
+    def claim(self, op: str) -> None:
+        self._append(op, "claim", {})
+
+    def unclaim(self, op: str) -> None:
         """Nothing was started."""
-        os.rmdir(name, dir_fd=self.folder)
-        self._names.pop(name, None)
+        self._lines.pop(op, None)
+        self._append(op, "unclaim", {})
+        self._lines.pop(op, None)
 
-    def record_start(self, name: str, facts: dict[str, Any]) -> None:
-        self._write(f"{name}/start", facts)
+    def started(self, op: str, facts: dict[str, Any]) -> None:
+        self._append(op, "start", facts)
 
-    def record_end(self, name: str, facts: dict[str, Any]) -> None:
-        temporary = f"{name}/rc.tmp"
-        self._write(temporary, facts)
-        os.rename(temporary, f"{name}/rc", src_dir_fd=self.folder, dst_dir_fd=self.folder)
+    def ended(self, op: str, facts: dict[str, Any]) -> None:
+        self._append(op, "end", facts)
 
-    def start(self, name: str) -> dict[str, Any]:
-        return self._read(f"{name}/start")
-
-    def end(self, name: str) -> dict[str, Any]:
-        """Empty if the command did not end under the agent's eyes."""
-        return self._read(f"{name}/rc")
-
-    def size(self, path: str) -> int:
+    def size(self, name: str) -> int:
         try:
-            return os.stat(path, dir_fd=self.folder).st_size
+            return os.stat(name, dir_fd=self.folder).st_size
         except FileNotFoundError:
             return 0
 
     def prune(self, in_use: set[str]) -> list[str]:
-        """Forget the oldest records beyond the number that is kept."""
-        excess = len(self._names) - KEPT
+        """Forget the oldest operations beyond the number that is kept."""
+        excess = len(self._lines) - KEPT
         if excess <= 0:
             return []
-        old = [name for name in self._names if name not in in_use][:excess]
-        for name in old:
-            self._remove(name)
-            del self._names[name]
+        old = [op for op in self._lines if op not in in_use][:excess]
+        for op in old:
+            del self._lines[op]
+            for end in (".out", ".err"):
+                try:
+                    os.unlink(file_name(op) + end, dir_fd=self.folder)
+                except FileNotFoundError:
+                    pass  # its output was short
+        if self._written > 6 * KEPT:
+            self._rewrite()
         return old
 
-    def _remove(self, name: str) -> None:
-        for file in ("start", "out", "err", "rc", "rc.tmp"):
-            try:
-                os.unlink(f"{name}/{file}", dir_fd=self.folder)
-            except FileNotFoundError:
-                pass
-        os.rmdir(name, dir_fd=self.folder)
+    def _append(self, op: str, what: str, facts: dict[str, Any]) -> None:
+        line = json.dumps(dict(facts, op=op, what=what)).encode("ascii") + b"\n"
+        # the line before may have been cut off by a full disk
+        if os.write(self._fd, b"\n" + line) <= len(line):
+            raise OSError(28, "No space left on device")
+        self._lines.setdefault(op, []).append(line)
+        self._written += 1
 
-    def _write(self, path: str, facts: dict[str, Any]) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(path, flags, 0o600, dir_fd=self.folder)
+    def _rewrite(self) -> None:
+        """Only what is still known."""
+        temporary = JOURNAL + ".new"
+        fd = os.open(temporary, APPEND | os.O_TRUNC, 0o600, dir_fd=self.folder)
+        lines = [line for lines in self._lines.values() for line in lines]
         try:
-            os.write(fd, json.dumps(facts).encode("ascii"))
-        finally:
+            with os.fdopen(os.dup(fd), "wb") as file:
+                file.writelines(lines)
+            os.rename(temporary, JOURNAL, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        except OSError:
             os.close(fd)
+            return  # a full disk: the long journal stays
+        os.close(self._fd)
+        self._fd = fd
+        self._written = len(lines)
 
-    def _read(self, path: str) -> dict[str, Any]:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.folder)
-        except FileNotFoundError:
-            return {}
-        with os.fdopen(fd, "rb") as file:
-            text = file.read()
-        try:
-            facts = json.loads(text)
-        except ValueError:
-            return {}  # cut off by a full disk or a kill: as if it was never written
-        return facts if isinstance(facts, dict) else {}
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        facts = json.loads(line)
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) and "op" in facts else {}

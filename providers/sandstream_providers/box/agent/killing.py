@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 GRACE_S = 0.5
 POLL_S = 0.02
+GIVE_UP_S = 20
 ROUNDS_AT_ONCE = 20
 
 
@@ -39,6 +40,7 @@ class Killing:
         self._find = find
         self._done = done
         self._hard_at = time.monotonic() + GRACE_S
+        self._pause = 0.002
         found = find()
         send_signal(found, signal.SIGTERM)
         send_signal(found, signal.SIGCONT)
@@ -50,9 +52,12 @@ class Killing:
             self._done()
         elif time.monotonic() < self._hard_at:
             self._loop.after(POLL_S, self._poll)
+        elif time.monotonic() > self._hard_at + GIVE_UP_S:
+            self._done()  # what cannot be killed must not keep everybody waiting
         else:
             kill_at_once(self._find)
-            self._loop.after(0.002, self._poll)
+            self._loop.after(self._pause, self._poll)
+            self._pause = min(0.5, self._pause * 2)
 
 
 def kill_at_once(find: Callable[[], list[Process]]) -> None:

@@ -8,6 +8,7 @@ import heapq
 import os
 import selectors
 import signal
+import sys
 import time
 from collections import deque
 
@@ -94,7 +95,7 @@ class Loop:
             for key, events in self._selector.select(self._patience()):
                 # an earlier call of this round may have closed the descriptor
                 if self._selector.get_map().get(key.fd) is key:
-                    key.data(events)
+                    _guarded(lambda call=key.data, ready=events: call(ready))  # type: ignore[misc]
             self._run_due()
 
     def _patience(self) -> float | None:
@@ -109,7 +110,7 @@ class Loop:
         while self._timers and self._timers[0].due <= now:
             timer = heapq.heappop(self._timers)
             if not timer.cancelled:
-                timer.call()
+                _guarded(timer.call)
 
     def _woken(self, _events: int) -> None:
         try:
@@ -118,4 +119,12 @@ class Loop:
             pass
         self.on_child()
         for _ in range(len(self._posted)):
-            self._posted.popleft()()
+            _guarded(self._posted.popleft())
+
+
+def _guarded(call: Callable[[], None]) -> None:
+    """A fault in one thing must not end all commands."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - told to whoever reads our stderr
+        sys.excepthook(type(error), error, error.__traceback__)

@@ -2,39 +2,65 @@
 
 The first half of the file holds the beginning of the stream. The second half is a ring that holds
 the newest bytes. So a stream that fits is kept whole, and one that does not loses its middle.
+The little that short commands say never gets into a file: it is kept in memory.
 """
 
 from __future__ import annotations
 
 import os
 
+IN_MEMORY = 4096
+
 
 class OutputStore:
     """``total`` counts all that was said, kept or not."""
 
-    def __init__(
-        self, folder: int, path: str, limit: int, total: int = 0, readable: int | None = None
-    ) -> None:
+    def __init__(self, folder: int, path: str, limit: int) -> None:
         self._folder = folder
         self._path = path
+        self._in_memory = min(IN_MEMORY, limit)
+        self._memory: bytearray | None = bytearray()
         self._head = limit // 2
         self._ring = max(1, limit - self._head)
         self._fd: int | None = None
-        self.total = total
-        self.readable: int | None = readable
+        self.total = 0
+        self.readable: int | None = None
         """Nothing from here on is kept: the disk was full. None: no such fault."""
 
     def write(self, data: bytes) -> None:
         position = self.total
         self.total += len(data)
-        if self.readable is not None:
+        if self._memory is not None and self.total <= self._in_memory:
+            self._memory += data
+            return
+        self.use_file()
+        self._keep(position, data)
+
+    def use_file(self) -> None:
+        """From now on: the command runs on, and what it says should outlive this process."""
+        if self._memory is not None:
+            said, self._memory = bytes(self._memory), None
+            self._keep(0, said)
+
+    def inline(self) -> bytes | None:
+        """All that was said, if it is in memory."""
+        return None if self._memory is None else bytes(self._memory)
+
+    def recall(self, total: int, readable: int | None, inline: bytes | None) -> None:
+        """What an earlier agent knew."""
+        self.total = total
+        self.readable = readable
+        self._memory = None if inline is None else bytearray(inline)
+
+    def _keep(self, position: int, data: bytes) -> None:
+        if self.readable is not None or not data:
             return
         try:
-            self._keep(position, data)
+            self._write_file(position, data)
         except OSError:
             self.readable = position  # the command must go on; the rest counts as dropped
 
-    def _keep(self, position: int, data: bytes) -> None:
+    def _write_file(self, position: int, data: bytes) -> None:
         if self._fd is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(self._path, flags, 0o600, dir_fd=self._folder)
@@ -53,6 +79,8 @@ class OutputStore:
         """What is kept of this range."""
         if end <= start:
             return b""
+        if self._memory is not None:
+            return bytes(self._memory[start:end])
         kept = [(0, min(self._head, self.total))]
         kept.append((max(self._head, self.total - self._ring), self.total))
         last = self.total if self.readable is None else self.readable

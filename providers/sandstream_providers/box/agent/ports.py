@@ -11,31 +11,49 @@ import socket
 
 from sandstream_providers.box.agent.loop import READ, WRITE, Loop
 
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Callable
+
+
 BUFFER = 65536
+MAX_CONNECTIONS = 200
 
 
 class Forwarder:
-    """Accepts on one listener."""
+    """Accepts on one listener, up to a number of connections; more have to wait."""
 
     def __init__(self, loop: Loop, listener: socket.socket, port: int) -> None:
         self._loop = loop
         self._listener = listener
         self._port = port
+        self._open = 0
         listener.setblocking(False)
-        loop.watch(listener.fileno(), READ, self._accept)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._loop.watch(self._listener.fileno(), READ, self._accept)
+
+    def _pause(self) -> None:
+        self._loop.unwatch(self._listener.fileno())
 
     def _accept(self, _events: int) -> None:
         try:
             outer, _ = self._listener.accept()
-        except OSError:
-            return  # it went away, or we are short of descriptors: the next one may work
-        inner = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            inner = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        except OSError:  # it went away, or we are short of descriptors: try again later
+            self._pause()
+            self._loop.after(0.05, self._listen)
+            return
         inner.setblocking(False)
         outer.setblocking(False)
         if inner.connect_ex(("127.0.0.1", self._port)) not in (0, errno.EINPROGRESS):
             inner.close()
             outer.close()
             return
+        self._open += 1
+        if self._open >= MAX_CONNECTIONS:
+            self._pause()
         self._loop.watch(inner.fileno(), WRITE, lambda _events: self._connected(outer, inner))
 
     def _connected(self, outer: socket.socket, inner: socket.socket) -> None:
@@ -43,8 +61,13 @@ class Forwarder:
         if inner.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             inner.close()
             outer.close()
-            return
-        Pipe(self._loop, outer, inner)
+            self._closed()
+        else:
+            Pipe(self._loop, outer, inner, self._closed)
+
+    def _closed(self) -> None:
+        self._open -= 1
+        self._listen()
 
 
 class Side:
@@ -62,8 +85,15 @@ class Side:
 class Pipe:
     """Both directions of one connection. A side that reads slowly slows the other down."""
 
-    def __init__(self, loop: Loop, outer: socket.socket, inner: socket.socket) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        outer: socket.socket,
+        inner: socket.socket,
+        closed: Callable[[], None],
+    ) -> None:
         self._loop = loop
+        self._closed = closed
         self._sides = (Side(outer), Side(inner))
         self._watch()
 
@@ -122,3 +152,4 @@ class Pipe:
         for side in self._sides:
             self._loop.unwatch(side.socket.fileno())
             side.socket.close()
+        self._closed()

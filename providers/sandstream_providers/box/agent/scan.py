@@ -15,7 +15,7 @@ import time
 from sandstream_providers.box.agent import wire
 from sandstream_providers.box.agent.files import FOLDER_FLAGS, READ_FLAGS, entry
 from sandstream_providers.box.agent.paths import STAGE, Paths
-from sandstream_providers.box.agent.refused import Refused
+from sandstream_providers.box.agent.refused import Refused, from_os_error
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:
@@ -163,6 +163,8 @@ class Walk:
                     self._link(fd, name, path, facts)
             except FileNotFoundError:
                 continue  # removed meanwhile
+            except PermissionError as error:
+                raise from_os_error(error, wire.to_text(path)) from error
             if len(self._rows) >= ROWS_PER_BATCH or self._payload_bytes >= BYTES_PER_BATCH:
                 yield self._take_batch()
 
@@ -170,12 +172,20 @@ class Walk:
         self, fd: int, name: bytes, path: bytes, facts: os.stat_result, depth: int
     ) -> Generator[Batch, None, None]:
         mode = modes.S_IMODE(facts.st_mode)
-        inner = _open_anyway(fd, name, FOLDER_FLAGS, mode | 0o500, mode)
         self._report(path, facts, ("dir", mode, "", "", 0), None)
+        # its owner may always look into it; a mode that says otherwise is set back afterwards
+        closed = mode & 0o500 != 0o500 and os.geteuid() != 0
+        if closed:
+            os.chmod(name, mode | 0o500, dir_fd=fd)
         try:
-            yield from self._folder(inner, path + b"/", depth + 1)
+            inner = os.open(name, FOLDER_FLAGS, dir_fd=fd)
+            try:
+                yield from self._folder(inner, path + b"/", depth + 1)
+            finally:
+                os.close(inner)
         finally:
-            os.close(inner)
+            if closed:
+                os.chmod(name, mode, dir_fd=fd)
 
     def _link(self, fd: int, name: bytes, path: bytes, facts: os.stat_result) -> None:
         target = wire.to_text(os.readlink(name, dir_fd=fd))
@@ -204,7 +214,7 @@ class Walk:
         """Digest, content if it is small, size, and whether the digest may be remembered."""
         started = time.time_ns()
         mode = modes.S_IMODE(facts.st_mode)
-        file = _open_anyway(fd, name, READ_FLAGS, mode | 0o400, mode)
+        file = _open_anyway(fd, name, mode)
         try:
             if not modes.S_ISREG(os.fstat(file).st_mode):
                 raise FileNotFoundError(name)  # replaced meanwhile
@@ -272,13 +282,13 @@ class Walk:
         return batch
 
 
-def _open_anyway(fd: int, name: bytes, flags: int, readable: int, mode: int) -> int:
-    """The owner may always read; a mode that says otherwise is set back afterwards."""
+def _open_anyway(fd: int, name: bytes, mode: int) -> int:
+    """The owner may always read; a mode that says otherwise is set back."""
     try:
-        return os.open(name, flags, dir_fd=fd)
+        return os.open(name, READ_FLAGS, dir_fd=fd)
     except PermissionError:
-        os.chmod(name, readable, dir_fd=fd)
+        os.chmod(name, mode | 0o400, dir_fd=fd)
         try:
-            return os.open(name, flags, dir_fd=fd)
+            return os.open(name, READ_FLAGS, dir_fd=fd)
         finally:
             os.chmod(name, mode, dir_fd=fd)

@@ -69,13 +69,18 @@ class Server:
         self._asked: dict[str, Effect] = {}
         self._changing = threading.Lock()
         changer.clean_up()
-        loop.watch(self._listener.fileno(), READ, self._accept)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._loop.watch(self._listener.fileno(), READ, self._accept)
 
     def _accept(self, _events: int) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:
-            return  # it went away, or we are short of descriptors
+        except OSError:  # it went away, or we are short of descriptors: try again later
+            self._loop.unwatch(self._listener.fileno())
+            self._loop.after(0.05, self._listen)
+            return
         Connection(self._loop, sock, self._request, self.commands.forget)
 
     def _request(self, connection: Connection, request: dict[str, Any], payload: bytes) -> None:
@@ -87,7 +92,7 @@ class Server:
             self._spread(connection, request, payload)
         except Refused as refusal:
             connection.send({"id": number, "error": refusal.as_dict()})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except Exception as error:  # noqa: BLE001 - the client is told; the agent must live on
             connection.send({"id": number, "error": _fault(error)})
 
     def _spread(self, connection: Connection, request: dict[str, Any], payload: bytes) -> None:
@@ -166,7 +171,9 @@ def _attempt(
     except Refused as refusal:
         return {"error": refusal.as_dict()}, b""
     except OSError as error:
-        return {"error": from_os_error(error, str(request.get("path", "?"))).as_dict()}, b""
+        return {
+            "error": from_os_error(error, str(request.get("path", "the workspace"))).as_dict()
+        }, b""
     except Exception as error:  # noqa: BLE001 - the client is told; the agent must live on
         return {"error": _fault(error)}, b""
     if isinstance(result, tuple):

@@ -53,8 +53,8 @@ def table() -> list[Process]:
     return found
 
 
-def has_mark(pid: int, marks: Iterable[bytes]) -> bool:
-    """Whether its environment holds all of these ``NAME=value``."""
+def environment(pid: int) -> bytes:
+    """Between zero bytes, also at both ends. Empty if it may not be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
             parts = []
@@ -64,9 +64,23 @@ def has_mark(pid: int, marks: Iterable[bytes]) -> bool:
                     break
                 parts.append(part)
     except OSError:
-        return False
-    environment = b"\0" + b"".join(parts) + b"\0"
-    return all(b"\0" + mark + b"\0" in environment for mark in marks)
+        return b""
+    return b"\0" + b"".join(parts) + b"\0"
+
+
+def has_mark(pid: int, marks: Iterable[bytes]) -> bool:
+    """Whether its environment holds all of these ``NAME=value``."""
+    text = environment(pid)
+    return all(b"\0" + mark + b"\0" in text for mark in marks)
+
+
+def mark_of(pid: int, name: bytes, other: bytes) -> bytes | None:
+    """The value of ``name`` in its environment, if that holds the other mark too."""
+    text = environment(pid)
+    _, found, rest = text.partition(b"\0" + name + b"=")
+    if not found or b"\0" + other + b"\0" not in text:
+        return None
+    return rest.partition(b"\0")[0]
 
 
 class Family:

@@ -75,10 +75,12 @@ class Waiter:
     def answer(self) -> None:
         """With what there is. Everything said so far goes out as events first."""
         self.stop()
-        if self._sent is not None:
-            self.connection.send_all(self._events(self._sent, self.operation.command.said()))
-        self.connection.send_all(_answer(self.request, self.operation))
         command = self.operation.command
+        if not command.over:
+            command.use_files()
+        if self._sent is not None:
+            self.connection.send_all(self._events(self._sent, command.said()))
+        self.connection.send_all(_answer(self.request, self.operation))
         command.cursor = command.said()
         command.told = command.told or command.over
         self._gone(self)
@@ -98,6 +100,7 @@ class Waiter:
     def _send_events(self) -> None:
         if self._sent is None:
             return
+        self.operation.command.use_files()
         end = self.operation.command.said()
         for header, payload in self._events(self._sent, end):
             self.connection.send(header, payload)
