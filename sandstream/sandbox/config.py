@@ -105,6 +105,8 @@ class SandboxRunConfig:
             self.manifest = coerce_manifest(self.manifest, parameter_name="sandbox.manifest")
         if isinstance(self.snapshot, dict):
             self.snapshot = _snapshot_from(self.snapshot)
+        if isinstance(self.options, dict) and self.client is not None:
+            self.options = _options_from(self.options, self.client.backend_id)
         self.concurrency_limits = _from_dict(
             self.concurrency_limits, SandboxConcurrencyLimits, "sandbox.concurrency_limits"
         )
@@ -131,6 +133,22 @@ def _snapshot_from(value: dict[str, Any]) -> SnapshotSpec | SnapshotBase:
         return SnapshotBase.parse(value)
     adapter: TypeAdapter[SnapshotSpec] = TypeAdapter(SnapshotSpecUnion)
     return adapter.validate_python(value)
+
+
+def _options_from(options: dict[str, Any], backend: str) -> Any:
+    """The options of that backend; a backend whose options have no class gets the dict."""
+    from sandstream.sandbox.session.sandbox_client import BaseSandboxClientOptions
+
+    options_class = BaseSandboxClientOptions._subclass_registry.get(backend)
+    if options_class is None:
+        return options
+    kind = options.get("type", backend)
+    if kind != backend:
+        raise ValueError(f"sandbox.options are for {kind!r}, but the client is for {backend!r}")
+    unknown = sorted(str(name) for name in options if name not in options_class.model_fields)
+    if unknown:
+        raise TypeError(f"sandbox.options has unknown settings: {', '.join(unknown)}")
+    return options_class.model_validate({**options, "type": backend})
 
 
 def _from_dict(value: C | Mapping[str, Any], config_class: type[C], name: str) -> C:

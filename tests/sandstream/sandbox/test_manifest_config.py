@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -13,6 +13,7 @@ from sandstream.sandbox import (
     SandboxConcurrencyLimits,
     SandboxRunConfig,
 )
+from sandstream.sandbox.session.sandbox_client import BaseSandboxClientOptions
 from sandstream.sandbox.snapshot import BusSnapshot
 
 
@@ -57,3 +58,26 @@ def test_what_cannot_work_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         SandboxRunConfig(**settings)
+
+
+class Options(BaseSandboxClientOptions):
+    type: Literal["test_backend"] = "test_backend"
+    size: int = 1
+
+
+class Client:
+    backend_id = "test_backend"
+
+
+class Unknown:
+    backend_id = "test_backend_without_options"
+
+
+def test_options_given_as_a_dict_become_those_of_the_client() -> None:
+    assert SandboxRunConfig(client=Client(), options={"size": 2}).options == Options(size=2)
+    assert SandboxRunConfig(client=Unknown(), options={"size": 2}).options == {"size": 2}
+    assert SandboxRunConfig(options={"size": 2}).options == {"size": 2}
+    with pytest.raises(ValueError, match="'other'"):
+        SandboxRunConfig(client=Client(), options={"type": "other"})
+    with pytest.raises(TypeError, match="unknown settings: sise"):
+        SandboxRunConfig(client=Client(), options={"sise": 2})
