@@ -1,0 +1,144 @@
+"""The providers that keep the contract: a new one joins by one entry in ``CONTENDERS``.
+
+Each entry says how to make a fresh provider below a directory, what it can do, what it cannot do and
+why, and how to harm one of its boxes behind its back. What a provider lacks is skipped by that table
+and nothing else: a power that is lost by accident fails ``test_powers_are_those_of_the_table``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sandstream_providers.interface import Provider
+from sandstream_providers.local import LocalProvider
+from sandstream_providers.local.records import Layout
+
+from sandstream.sandbox.sandboxes.unix_local import (
+    UnixLocalSandboxClient,
+    UnixLocalSandboxClientOptions,
+)
+from sandstream.sandbox.session.sandbox_client import BaseSandboxClient
+
+POWERS = frozenset(
+    {
+        "pty",
+        "ports",
+        "pause",
+        "users",
+        "limits.cpu",
+        "limits.memory",
+        "limits.disk",
+        "isolated",
+    }
+)
+"""What a provider says of itself."""
+TRAITS = frozenset(
+    {
+        "limits.processes",
+        "limits.file",
+        "root",  # the workspace lies where it was asked for
+        "grants",  # commands see a granted path, and cannot write to a read-only one
+        "memory_is_named",  # a command that was ended for its memory says so
+    }
+)
+"""What the interface has no power for, but the suite has to know."""
+
+Harm = Callable[[Path, str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One provider as the suite sees it."""
+
+    name: str
+    open: Callable[[Path], Provider]
+    """A provider whose boxes live below this directory; several at once are several processes."""
+    client: Callable[..., BaseSandboxClient[Any]]
+    """The client of sessions; takes ``dependencies``."""
+    options: Callable[..., Any]
+    """The client's options, from ``exposed_ports``, ``limits``, ``idle_s``."""
+    crash: Harm
+    """All processes of a box die at once; its files stay."""
+    lose: Harm
+    """The machine loses a box with all it holds."""
+    powers: frozenset[str]
+    """It has these everywhere."""
+    depends: frozenset[str] = frozenset()
+    """It has these where the machine allows it."""
+    traits: frozenset[str] = frozenset()
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """What it does not have, and why."""
+
+
+async def _crash_local(home: Path, key: str) -> None:
+    record = Layout(home).read(key)
+    assert record is not None
+    for process in (record.inner, record.outer):
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+            while _lives(process.pid):
+                await asyncio.sleep(0.005)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+async def _lose_local(home: Path, key: str) -> None:
+    await _crash_local(home, key)
+    await asyncio.to_thread(shutil.rmtree, Layout(home).folder(key))
+
+
+_NO_USERS = "its boxes have one user"
+_PLAIN = "without isolation a command has all rights of the user who runs it"
+
+CONTENDERS = (
+    Contender(
+        name="local",
+        open=lambda home: LocalProvider(home),
+        client=lambda **given: UnixLocalSandboxClient(isolation="required", **given),
+        options=UnixLocalSandboxClientOptions,
+        crash=_crash_local,
+        lose=_lose_local,
+        powers=frozenset({"pty", "ports", "pause", "isolated", "limits.memory", "limits.disk"}),
+        depends=frozenset({"limits.cpu"}),
+        traits=frozenset({"limits.processes", "limits.file", "root", "grants"}),
+        lacks={
+            "users": _NO_USERS,
+            "memory_is_named": "where a control group ends a process it looks like any kill",
+        },
+    ),
+    Contender(
+        name="local-plain",
+        open=lambda home: LocalProvider(home, isolation="none"),
+        client=lambda **given: UnixLocalSandboxClient(isolation="none", **given),
+        options=UnixLocalSandboxClientOptions,
+        crash=_crash_local,
+        lose=_lose_local,
+        powers=frozenset({"pty", "ports", "pause", "limits.memory"}),
+        depends=frozenset({"limits.cpu"}),
+        lacks={
+            "users": _NO_USERS,
+            "isolated": _PLAIN,
+            "grants": _PLAIN,
+            "limits.disk": _PLAIN,
+            "limits.file": _PLAIN,
+            "limits.processes": "only control groups could limit them, and few users may make one",
+            "root": "the workspace is a directory of the host, wherever the provider keeps it",
+            "memory_is_named": "where a control group ends a process it looks like any kill",
+        },
+    ),
+)
