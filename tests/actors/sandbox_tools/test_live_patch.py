@@ -249,9 +249,10 @@ def test_absolute_paths_in_the_workspace_are_fine(tmp_path: Path) -> None:
     in_workspace(tmp_path, story)
 
 
-def test_relative_paths_start_at_the_working_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_relative_paths_start_at_the_working_directory(tmp_path: Path, is_absolute: bool) -> None:
     async def story(workspace: Workspace) -> None:
-        workspace.cwd = "sub/dir"
+        workspace.cwd = f"{workspace.root}/sub/dir" if is_absolute else "sub/dir"
         workspace.write("top.txt", "a\n")
         outcome = await workspace.patch(
             "*** Add File: here.txt",

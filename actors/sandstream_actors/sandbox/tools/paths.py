@@ -40,10 +40,8 @@ def shown(path: str, absolute: str, root: str, cwd: str) -> str:
     """How to name the path to the model: relative to where its own relative paths start."""
     if not _is_below(absolute, root):
         return absolute
-    relative = posixpath.relpath(absolute, posixpath.normpath(root))
-    if cwd and not is_absolute(path):
-        return posixpath.relpath(relative, posixpath.normpath(cwd))
-    return relative
+    start = root if is_absolute(path) else posixpath.join(root, cwd)
+    return posixpath.relpath(absolute, start)
 
 
 def is_absolute(path: str) -> bool:
