@@ -101,6 +101,7 @@ class Sandboxes:
 
         # a stored message is also an ordinary one: whoever listens gets it as it is published
         listening = await self._connection.subscribe(subject, receive)
+        breaks = self._connection.breaks  # before the publish: the reply may come during its retry
         try:
             await self._connection.publish(
                 self._subjects.sandbox_op(sandbox, provider, node),
@@ -108,13 +109,13 @@ class Sandboxes:
                 msg_id=f"{sandbox}:{request.op}",
                 headers={TTL: f"{OPERATION_TTL_S}s"},
             )
-            return await self._codec.sandbox_reply(await self._answer(subject, answered))
+            data = await self._answer(subject, answered, breaks)
+            return await self._codec.sandbox_reply(data)
         finally:
             await listening.close()
 
-    async def _answer(self, subject: str, answered: asyncio.Future[bytes]) -> bytes:
-        """The reply as it comes; after a break also as it is stored."""
-        breaks = self._connection.breaks
+    async def _answer(self, subject: str, answered: asyncio.Future[bytes], breaks: int) -> bytes:
+        """The reply as it comes; after a break since ``breaks`` also as it is stored."""
         while True:
             await asyncio.wait({answered}, timeout=_LOOK_EVERY_S)
             if answered.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import time
@@ -49,6 +50,7 @@ class Fleet:
         self._subjects_seen: set[str] = set()
         self._model_url = model_url
         self._programs: list[Program] = []
+        self._numbers = itertools.count()
         self._keeper: asyncio.Task[None] | None = None
         self._news = asyncio.Condition()
 
@@ -95,7 +97,8 @@ class Fleet:
         }
 
     async def program(self, name: str, *arguments: str, **crash: object) -> Program:
-        stderr = self.directory / f"{len(self._programs):03}-{name}-{'-'.join(arguments[:1])}.log"
+        number = next(self._numbers)
+        stderr = self.directory / f"{number:03}-{name}-{'-'.join(arguments[:1])}.log"
         program = await Program.start(
             name,
             *arguments,

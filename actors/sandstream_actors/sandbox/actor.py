@@ -38,7 +38,7 @@ from sandstream_actors.sandbox.failures import failure_of
 from sandstream_actors.sandbox.lifecycle import Elsewhere, Lifecycle
 from sandstream_actors.sandbox.nodes import NodeWatch
 from sandstream_actors.sandbox.operations import Tools
-from sandstream_actors.sandbox.reaper import Reaper
+from sandstream_actors.sandbox.reaper import GRACE_S, Reaper
 from sandstream_actors.sandbox.requests import Requests
 
 logger = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class SandboxActor:
         node: str,
         max_in_flight: int = 256,
         reap_every_s: float = 60.0,
+        reap_grace_s: float = GRACE_S,
         watch_every_s: float = 5.0,
     ) -> None:
         self.node = check_token(node, "the node")
@@ -69,6 +70,7 @@ class SandboxActor:
         self._bus = bus
         self._max_in_flight = max_in_flight
         self._reap_every_s = reap_every_s
+        self._reap_grace_s = reap_grace_s
         self._watch_every_s = watch_every_s
         self._cancellations = Cancellations(bus)
         self.store = WorkspaceStore(bus)
@@ -93,7 +95,13 @@ class SandboxActor:
         )
         self._workers = [self.worker_for(spec) for spec in specs]
         await asyncio.gather(*(worker.start() for worker in self._workers))
-        reaper = Reaper(bus, self.lifecycle, self.provider, every_s=self._reap_every_s)
+        reaper = Reaper(
+            bus,
+            self.lifecycle,
+            self.provider,
+            every_s=self._reap_every_s,
+            grace_s=self._reap_grace_s,
+        )
         self._loops = [asyncio.ensure_future(reaper.run())]
         if not is_own:
             watch = NodeWatch(bus, self, every_s=self._watch_every_s)

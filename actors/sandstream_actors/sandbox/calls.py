@@ -10,6 +10,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, RunStarted
 from sandstream_bus.sandbox_messages import SandboxSpec, SandboxUse
+from sandstream_bus.sandboxes import SandboxMovedOn
 from sandstream_bus.specs import NO_JSON
 from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxGone
@@ -41,7 +42,7 @@ class RunCalls:
             if call.kind == "tool":
                 return await self._tool(run, call, sequence=sequence, fresh=fresh)
             result = await self._lifecycle_call(run, call)
-        except Elsewhere:
+        except (Elsewhere, SandboxMovedOn):
             raise
         except Exception as error:
             failure = failure_of(error, call.kind)

@@ -1,0 +1,36 @@
+"""One replica of the sandbox actor: ``python sandbox_actor.py <node>``. Each node has a home of its own. It looks after other nodes and after boxes that nobody needs much more often than
+usual. Says ``ready``, works until killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+from sandstream_actors.sandbox.actor import SandboxActor
+
+from sandstream.connect import open_bus
+from sandstream.sandbox_host import make_provider, node_name
+from sandstream.settings import Settings
+
+
+async def main(node: str) -> None:
+    logging.basicConfig(level=logging.INFO)
+    settings = Settings.from_env()
+    home = settings.home / f"node-{node}"
+    opened = await open_bus(settings, name="chaos-sandbox")
+    actor = SandboxActor(
+        opened.bus,
+        make_provider("local", home),
+        node=node_name(home),
+        reap_every_s=0.5,
+        reap_grace_s=0.0,
+        watch_every_s=0.3,
+    )
+    await actor.start()
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+
+asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,68 @@
+"""The matrix of sandboxes: where the sandbox actor dies, or the server under it, and during what."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Flow = Literal["run", "turn", "session"]
+"""A run whose sandbox is saved at its end, one where it is saved after each turn, or a session of a
+caller, which is stopped and resumed.
+"""
+
+
+class SandboxCell(msgspec.Struct, frozen=True):
+    """Kill at the ``count``-th passing of ``point`` in one of two replicas: that one, or the
+    server.
+    """
+
+    point: str
+    flow: Flow = "run"
+    count: int = 1
+    victim: Literal["self", "server"] = "self"
+
+    @property
+    def name(self) -> str:
+        dead = "" if self.victim == "self" else f"{self.victim}-"
+        return f"{dead}{self.point}-{self.count}-{self.flow}"
+
+    @property
+    def slug(self) -> str:
+        return self.name.replace(".", "_")
+
+
+_OF_RUNS = (
+    "received",
+    "before_intent",
+    "after_intent",
+    "after_create",
+    "before_ready",
+    "after_ready",
+    "before_operation",
+    "after_operation",
+    "before_delete",
+    "before_result",
+    "after_result",
+)
+_OF_CHECKPOINTS = ("before_snapshot", "after_snapshot", "after_checkpoint")
+_OF_SESSIONS = ("after_restore", "before_reply", "after_reply", "before_operation", "before_delete")
+_OF_SERVER = ("before_intent", "before_ready", "after_operation", "before_result", "after_result")
+
+
+def sandbox_cells() -> list[SandboxCell]:
+    cells = [SandboxCell(f"sandbox.{point}") for point in _OF_RUNS]
+    cells += [SandboxCell(f"sandbox.{point}", "turn") for point in _OF_CHECKPOINTS]
+    cells += [SandboxCell(f"sandbox.{point}", "session") for point in _OF_SESSIONS]
+    cells += [SandboxCell("sandbox.after_operation", count=3)]
+    return cells
+
+
+def sandbox_server_cells() -> list[SandboxCell]:
+    cells = [SandboxCell(f"sandbox.{point}", victim="server") for point in _OF_SERVER]
+    cells += [SandboxCell("sandbox.after_snapshot", "turn", victim="server")]
+    cells += [
+        SandboxCell(f"sandbox.{point}", "session", victim="server")
+        for point in ("before_reply", "after_reply")
+    ]
+    return cells

@@ -1,0 +1,157 @@
+"""Runs the cells of sandboxes side by side: each lane has its own directory, server and
+processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from chaos.evidence import Outcome, seconds_to_continue
+from chaos.sandbox_cells import SandboxCell
+from chaos.sandbox_fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
+from chaos.sandbox_work import BRIEF, QUICK, Command, judge_work
+
+from sandstream.sandbox import File, Manifest
+from sandstream.testing import ScriptedModel
+
+AT_ONCE = 2
+MAX_BATCHES = 16
+DONE_WITHIN_S = 60.0
+
+
+async def run_sandbox_cells(
+    cells: Sequence[SandboxCell], directory: Path, model: ScriptedModel, lanes: int
+) -> dict[str, Outcome]:
+    """All cells, ``lanes`` at a time; what goes wrong in one is that one's problem."""
+    outcomes: dict[str, Outcome] = {}
+    queue = list(reversed(cells))
+    await asyncio.gather(
+        *(_lane(queue, directory / f"lane{n}", model, outcomes) for n in range(lanes))
+    )
+    return outcomes
+
+
+async def _lane(
+    queue: list[SandboxCell],
+    directory: Path,
+    model: ScriptedModel,
+    outcomes: dict[str, Outcome],
+) -> None:
+    """Take cells until there are none; a fleet is kept until something goes wrong in it."""
+    fleets = 0
+    while queue:
+        fleets += 1
+        async with SandboxFleet(directory / str(fleets), model.base_url) as fleet:
+            await fleet.replicas_of(**{HARNESS: 1, END: 1, TURN: 1, SANDBOX: 1})
+            while queue:
+                cell = queue.pop()
+                outcome = outcomes[cell.name] = await _guarded(fleet, model, cell)
+                if outcome.problems:
+                    break
+
+
+async def _guarded(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell) -> Outcome:
+    try:
+        async with asyncio.timeout(120):
+            return await run_cell(fleet, model, cell)
+    except Exception:
+        return Outcome(cell.name, cell.flow, problems=[traceback.format_exc()])
+
+
+async def run_cell(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell) -> Outcome:
+    """One of two replicas is armed; work is given to both until the point was reached."""
+    outcome = Outcome(cell.name, cell.flow, kills=1)
+    while len(fleet.replicas[SANDBOX]) > 1:  # left over from the cell before
+        await fleet.replicas[SANDBOX].pop().kill()
+    server_kills = fleet.server_kills
+    crash: dict[str, object] = {"crash_at": f"{cell.point}:{cell.count}"}
+    if cell.victim == "server":
+        crash["victim"] = fleet.server.pid
+    armed = await fleet.replica(SANDBOX, **crash)
+
+    def is_dead() -> bool:
+        if cell.victim == "server":
+            return fleet.server_kills > server_kills
+        return not armed.is_running
+
+    do_batch = _sessions if cell.flow == "session" else _runs
+    for batch in range(MAX_BATCHES):
+        keys = [f"{cell.slug}-{batch * AT_ONCE + n}" for n in range(AT_ONCE)]
+        await do_batch(outcome, fleet, model, cell, keys)
+        if is_dead():
+            break
+    crashed_ns = armed.crashed_ns()
+    outcome.check(is_dead() and crashed_ns, "the crash point was not reached")
+    if armed.is_running:
+        await armed.kill()
+    fleet.replicas[SANDBOX].remove(armed)
+    if crashed_ns and cell.flow != "session":
+        waits = [seconds_to_continue(await fleet.events(key), crashed_ns) for key in keys]
+        found = [wait for wait in waits if wait is not None]
+        outcome.continued_s.extend([max(found)] if found else [])
+    return outcome
+
+
+async def _runs(
+    outcome: Outcome,
+    fleet: SandboxFleet,
+    model: ScriptedModel,
+    cell: SandboxCell,
+    keys: Sequence[str],
+) -> None:
+    agent = TURN if cell.flow == "turn" else END
+    for key in keys:
+        await fleet.order(key, BRIEF.order(key), agent=agent)
+    late = await fleet.all_done(list(keys), DONE_WITHIN_S)
+    outcome.check(not late, f"not done within {DONE_WITHIN_S} s: {late}")
+    for key in keys:
+        await judge_work(outcome, fleet, model, key, BRIEF, agent)
+
+
+async def _sessions(
+    outcome: Outcome,
+    fleet: SandboxFleet,
+    model: ScriptedModel,
+    cell: SandboxCell,
+    keys: Sequence[str],
+) -> None:
+    async with asyncio.timeout(DONE_WITHIN_S):
+        await asyncio.gather(*(_session(outcome, fleet, key) for key in keys))
+
+
+async def _session(outcome: Outcome, fleet: SandboxFleet, key: str) -> None:
+    """Work in a sandbox, stop it, resume it, work on: nothing of it twice or not at all."""
+    outcome.runs += 1
+    greeting = {"given/greeting.txt": File(content=b"hello\n")}
+    session = fleet.session(Manifest(entries=dict(greeting)))
+    await session.start()
+    await _work(outcome, key, session.exec, (1, 2))
+    await session.shutdown()
+    await session.start()
+    await _work(outcome, key, session.exec, (3,))
+    await session.shutdown()
+    record = await fleet.record_of(session.sandbox_id)
+    counter = await fleet.saved(record, "counter")
+    outcome.effects += counter.count("\n")
+    outcome.check(counter == "1\n2\n3\n", f"{key}: the commands that ran: {counter.split()}")
+    outcome.check(record.generation == 2, f"{key}: {record.generation} generations")
+    await session.delete()
+    deleted = await fleet.record_of(session.sandbox_id)
+    outcome.check(deleted.state == "deleted", f"{key}: its sandbox is {deleted.state}")
+
+
+async def _work(
+    outcome: Outcome,
+    key: str,
+    exec: Callable[..., Awaitable[object]],
+    numbers: Sequence[int],
+) -> None:
+    for number in numbers:
+        outcome.tool_calls += 1
+        done = await exec(QUICK.line(number))
+        said = getattr(done, "stdout", b"").decode().splitlines()
+        ok = said[-1:] == [Command.says(number)]
+        outcome.check(ok, f"{key}: command {number} said {said}")
