@@ -21,6 +21,7 @@ from sandstream.sandbox.capabilities import Capability
 from sandstream.sandbox.config import SandboxRunConfig
 from sandstream.sandbox.instructions import get_default_sandbox_instructions
 from sandstream.sandbox.manifest import Manifest
+from sandstream.sandbox.plan import custom_entries
 from sandstream.sandbox.prompt_assembly import assemble_prompt
 from sandstream.sandbox.sandbox_agent import SandboxAgent
 from sandstream.sandbox.session.link import SandboxLink
@@ -43,6 +44,7 @@ class BoundAgent:
     ) -> None:
         """``link``: where the sandbox is, instead of where the client would have it."""
         self.public = agent
+        self._is_deployed = link is not None
         sandbox = _sandbox_config(agent, config)
         self._config = sandbox
         self._capabilities = [capability.clone() for capability in agent.capabilities]
@@ -127,6 +129,13 @@ class BoundAgent:
                 checkpoint=self._config.checkpoint,
                 cwd=cwd,
             )
+        if custom_entries(session.state.manifest):
+            if self._is_deployed:
+                raise UserError(
+                    f"agent {self.public.name!r}: entries of a class of your own cannot be laid out "
+                    "for a deployed agent; use File, Dir, LocalDir or GitRepo entries"
+                )
+            await session.start()  # before the run, because only this process can apply them
         return SandboxUse(
             spec=await session.spec(),
             id=session.sandbox_id,

@@ -37,7 +37,7 @@ from sandstream.sandbox.errors import (
     WorkspaceStopError,
 )
 from sandstream.sandbox.manifest import Manifest
-from sandstream.sandbox.plan import plan_of
+from sandstream.sandbox.plan import custom_entries, plan_of
 from sandstream.sandbox.session.base_sandbox_session import ShellPrefix, shell_argv
 from sandstream.sandbox.session.dependencies import Dependencies
 from sandstream.sandbox.session.link import Remote, SandboxLink
@@ -105,6 +105,13 @@ class SandboxSession(WorkspaceSession):
             self.remote.node = await self.remote.link.node()
         opened = await self.remote.ask(action, Opened)
         self.adopt(opened)
+        if opened.created or not record.is_live:
+            await self._apply_custom_entries(only_ephemeral=bool(opened.restored))
+
+    async def _apply_custom_entries(self, *, only_ephemeral: bool) -> None:
+        """Entries of the user's own lay themselves out, through this session."""
+        for path, entry in custom_entries(self.state.manifest, only_ephemeral=only_ephemeral):
+            await entry.apply(self, Path(self.root) / path, Path.cwd())
 
     async def spec(self, *, with_plan: bool = True) -> SandboxSpec:
         """What the sandbox is made from; without the plan: only where it is."""

@@ -32,7 +32,9 @@ async def sandbox_spec(
         provider=provider,
         node=node,
         root=manifest.root,
-        plan=await plan_of(manifest, store),
+        plan=await plan_of(
+            manifest, store, concurrency=concurrency.manifest_entries if concurrency else 4
+        ),
         base=base,
         environment={**host, **await environment_of(manifest)},
         ports=list(settings.ports),
