@@ -25,11 +25,17 @@ def page() -> str:
     """The whole page."""
     os.environ["NO_COLOR"] = "1"
     parser = build_parser()
-    parts = [INTRODUCTION, _section("sandstream", parser)]
+    return "\n".join([INTRODUCTION, *_sections("sandstream", parser)])
+
+
+def _sections(title: str, parser: argparse.ArgumentParser) -> list[str]:
+    """The command's own, then those of its actions."""
+    parts = [_section(title, parser)]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            parts += [_section(f"sandstream {name}", sub) for name, sub in action.choices.items()]
-    return "\n".join(parts)
+            for name, inner in action.choices.items():
+                parts += _sections(f"{title} {name}", inner)
+    return parts
 
 
 def _section(title: str, parser: argparse.ArgumentParser) -> str:

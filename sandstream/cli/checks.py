@@ -50,7 +50,27 @@ def problem(name: str, found: str, todo: str) -> Check:
 
 async def check_machine(settings: Settings) -> list[Check]:
     """Everything that needs no server."""
-    return await asyncio.to_thread(lambda: list(_checks(settings)))
+    checks = await asyncio.to_thread(lambda: list(_checks(settings)))
+    return [*checks, await _sandboxes()]
+
+
+async def _sandboxes() -> Check:
+    """Can this machine have sandboxes? Tried, not guessed."""
+    from sandstream_providers.interface import ProviderUnavailable
+    from sandstream_providers.local.host import describe, probe
+
+    if os.environ.get("SANDSTREAM_LOCAL_ISOLATION") == "none":
+        return warning(
+            "sandboxes",
+            "without isolation: SANDSTREAM_LOCAL_ISOLATION is none",
+            "commands of agents have all rights of this user; unset it where that matters",
+        )
+    try:
+        found = describe(await probe("required"))
+    except ProviderUnavailable as error:
+        return warning("sandboxes", "none on this machine", str(error))
+    limits = ", ".join(f"{name}: {found[name]}" for name in ("memory", "cpu", "processes"))
+    return ok("sandboxes", f"{found['isolation']}; {limits}; seccomp {found['seccomp']}")
 
 
 def _checks(settings: Settings) -> Iterator[Check]:

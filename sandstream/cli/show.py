@@ -9,6 +9,13 @@ from typing import Any
 import msgspec
 from sandstream_actors.run_state import RunState
 from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import (
+    CallFinished,
+    CallRequested,
+    CallStarted,
+    RunEvent,
+    RunStarted,
+)
 from sandstream_bus.subjects import RunId
 
 from sandstream.cli.event_lines import (
@@ -22,6 +29,7 @@ from sandstream.cli.event_lines import (
     value_text,
 )
 from sandstream.cli.exits import Exit
+from sandstream.cli.finding import sandboxes_of
 from sandstream.cli.render import (
     Cell,
     Column,
@@ -35,14 +43,24 @@ from sandstream.cli.render import (
     parse_time,
     seconds_between,
     shorten,
+    size,
     table,
 )
+from sandstream.cli.sandboxes import STATE_STYLES, SandboxSummary, summary_of
 from sandstream.cli.session import connected, events_of, put_json, run_async
+from sandstream.client import Client
 from sandstream.summaries import RunSummary, summarize
 
 _ROLE_WIDTH = 10
 _MOST_LINES = 40
-_EVENTS = [Column("SEQ", ">"), Column("TIME"), Column("+", ">"), Column("KIND"), Column("SUBJECT")]
+_EVENTS = [
+    Column("SEQ", ">"),
+    Column("TIME", drops=1),
+    Column("+", ">"),
+    Column("KIND"),
+    Column("ABOUT", shrinks=12),
+    Column("SUBJECT", shrinks=8, drops=2),
+]
 
 
 class Shown(msgspec.Struct, kw_only=True):
@@ -51,6 +69,7 @@ class Shown(msgspec.Struct, kw_only=True):
     summary: RunSummary
     conversation: list[Any]
     events: list[EventRecord]
+    sandboxes: list[SandboxSummary]
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -60,15 +79,22 @@ def main(arguments: argparse.Namespace) -> int:
 async def _show(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         events = await events_of(client, arguments.run)
+        sandboxes = await _sandboxes(client, arguments.run, events)
     run = RunId(arguments.run)
     summary = summarize(run, events)
     items = _conversation(run, events)
     if arguments.json:
         records = [record_of(run, event) for event in events]
-        put_json(Shown(summary=summary, conversation=items, events=records))
+        put_json(Shown(summary=summary, conversation=items, events=records, sandboxes=sandboxes))
         return Exit.OK
     screen = out()
     _print_summary(screen, summary)
+    for sandbox in sandboxes:
+        style = STATE_STYLES.get(sandbox.state, "")
+        text = f"{sandbox.sandbox} {screen.paint(sandbox.state, style)}"
+        if sandbox.checkpoints:
+            text += f", {sandbox.files} files: sandstream artifacts ls {sandbox.sandbox}"
+        screen.line(screen.paint(pad("sandbox", _ROLE_WIDTH), "dim") + text)
     if items:
         screen.line()
         screen.line(screen.paint("CONVERSATION", "dim"))
@@ -77,6 +103,13 @@ async def _show(arguments: argparse.Namespace) -> int:
     screen.line(screen.paint("EVENTS", "dim"))
     _print_events(screen, events)
     return Exit.OK
+
+
+async def _sandboxes(client: Client, run: str, events: list[LogEvent]) -> list[SandboxSummary]:
+    started = next((it.event for it in events if isinstance(it.event, RunStarted)), None)
+    if started is None:
+        return []
+    return [summary_of(found) for found in await sandboxes_of(client.bus, run, started)]
 
 
 def _conversation(run: RunId, events: list[LogEvent]) -> list[Any]:
@@ -170,15 +203,33 @@ def _print_block(screen: Screen, role: str, text: str, style: str) -> None:
 def _print_events(screen: Screen, events: list[LogEvent]) -> None:
     first = events[0].stored.time
     prefix = events[0].subject.partition(".run.")[0] + ".run."
+    names: dict[str, str] = {}
     rows = [
         [
             Cell(str(event.sequence)),
             Cell(clock(event.stored.time), "dim"),
             Cell(duration(seconds_between(first, event.stored.time)), "dim"),
             Cell(str(event.event.__struct_config__.tag)),
+            Cell(_about(event.event, names)),
             Cell(event.subject.removeprefix(prefix).partition(".")[2], "dim"),
         ]
         for event in events
     ]
     for line in table(screen, _EVENTS, rows):
         screen.line(line)
+
+
+def _about(event: RunEvent, names: dict[str, str]) -> str:
+    """Which call, by its name and its id; of a shortened output how much there is."""
+    match event:
+        case CallRequested():
+            names[event.call] = event.name or event.kind
+        case CallStarted() | CallFinished():
+            pass
+        case _:
+            return ""
+    name = names.get(event.call, "")
+    if isinstance(event, CallFinished) and event.full_output:
+        whole = size(event.full_output_bytes)
+        return f"{name} {event.call} (shortened; `artifacts output` has all {whole})"
+    return f"{name} {event.call}".strip()

@@ -55,8 +55,8 @@ def test_doctor_of_a_served_installation(served: Cli) -> None:
     done = served("doctor", "--json")
     checks = {check["name"]: check for check in done.lines}
     names = (
-        "python packages model nats-server home disk server nats version jetstream streams "
-        "harness agents parked"
+        "python packages model nats-server home disk sandboxes server nats version jetstream "
+        "streams harness agents parked"
     )
     assert set(names.split()) <= set(checks)
     problems = [check for check in done.lines if check["state"] == "problem"]

@@ -17,7 +17,7 @@ from sandstream.version import __version__
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     *("up", "actor", "worker", "run", "submit", "watch", "runs", "show", "cancel", "replay"),
-    *("parked", "doctor"),
+    *("parked", "doctor", "sandboxes", "artifacts"),
 }
 
 
@@ -33,6 +33,17 @@ def test_every_command_is_there_with_examples() -> None:
     for name, parser in parsers.items():
         help_text = parser.format_help()
         assert f"examples:\n  sandstream {name}" in help_text
+        assert "--json" in help_text and "--nats-url" in help_text
+
+
+@pytest.mark.parametrize("name", ["sandboxes", "artifacts"])
+def test_every_action_has_help_with_examples(name: str) -> None:
+    (actions,) = [
+        one for one in _subparsers()[name]._actions if isinstance(one, argparse._SubParsersAction)
+    ]
+    for action, parser in actions.choices.items():
+        help_text = parser.format_help()
+        assert f"examples:\n  sandstream {name} {action}" in help_text
         assert "--json" in help_text and "--nats-url" in help_text
 
 
@@ -89,6 +100,20 @@ def test_starts_without_the_heavy_packages(flag: str) -> None:
         ["actor", "gardener"],
         ["run", "app.py"],
         ["up", "--pool", "a.b"],
+        ["actor", "sandbox", "--provider", "moon"],
+        ["actor", "sandbox", "--isolation", "some"],
+        ["actor", "sandbox", "--pool", "main"],
+        ["actor", "harness", "--isolation", "none"],
+        ["sandboxes", "burn"],
+        ["sandboxes", "show"],
+        ["sandboxes", "exec", "x"],
+        ["sandboxes", "exec", "x", "--timeout", "0", "--", "ls"],
+        ["sandboxes", "reap", "--grace", "soon"],
+        ["artifacts"],
+        ["artifacts", "ls"],
+        ["artifacts", "output", "run"],
+        ["run", "app.py", "hi", "--port", "0"],
+        ["run", "app.py", "hi", "--port", "70000"],
     ],
     ids=" ".join,
 )
@@ -114,7 +139,7 @@ def test_the_kinds_of_actors(cli: Cli) -> None:
     listed = cli("actor")
     assert listed.code == 0 and listed.out.startswith("harness ")
     assert "sandstream worker" in listed.err
-    assert cli("actor", "--json").one["kind"] == "harness"
+    assert [line["kind"] for line in cli("actor", "--json").lines] == ["harness", "sandbox"]
 
 
 def test_cli_page_is_generated_from_the_help() -> None:

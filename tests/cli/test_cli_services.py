@@ -32,7 +32,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_up_says_where_it_is_and_how_to_go_on(cli: Cli, app: Path) -> None:
-    process = cli.start("up", str(app))
+    process = cli.start("up", str(app), "--no-sandbox")
     told = [process.stderr.readline() for _ in range(7)]
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=DEADLINE_S)
