@@ -10,13 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from sandstream_providers.box.client import AgentBox
 from sandstream_providers.box.package import agent_source
-from sandstream_providers.interface import ExecSpec, ResolveRule
+from sandstream_providers.interface import ExecSpec, Output, ResolveRule
 
 BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
 
@@ -136,6 +136,16 @@ async def running_agent(home: Path, **config: Any) -> AsyncIterator[AgentProcess
 
 def shell(script: str, **more: Any) -> ExecSpec:
     return ExecSpec(argv=["sh", "-c", script], cwd="/", **more)
+
+
+async def answer(ask: Callable[[], Awaitable[Output]], expected: bytes) -> Output:
+    """Ask the same again until it is answered with this output, however slow the machine is."""
+    while True:
+        output = await ask()
+        if output.stdout == expected:
+            return output
+        assert expected.startswith(output.stdout)
+        await asyncio.sleep(0.01)
 
 
 def alive(pid: int) -> bool:

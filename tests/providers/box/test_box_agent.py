@@ -146,9 +146,12 @@ def test_it_reaps_orphans(tmp_path: Path) -> None:
             box = agent.box()
             assert agent.process is not None
             await box.run("op", shell("(sleep 0.05 &) ; true"))
-            await box.run("wait", shell("sleep 0.3"))
-            children = await box.run("look", shell(f"pgrep -c -P {agent.process.pid}"))
-            assert children.stdout == b"1\n"  # the one that looks
+            count = f"grep -l '^PPid:.{agent.process.pid}$' /proc/[0-9]*/status | wc -l"
+            number = 0
+            children = b""
+            while children != b"1\n":  # the one that looks
+                number += 1
+                children = (await box.run(f"look-{number}", shell(count))).stdout
 
     asyncio.run(main())
 
@@ -160,9 +163,9 @@ def test_it_ends_with_its_maker_and_takes_all_along(tmp_path: Path) -> None:
             os.close(ours)
             box = agent.box()
             file = agent.root / "pid"
-            await box.run(
-                "op", shell(f"setsid sh -c 'echo $$ > {file}; exec sleep 999' & sleep 0.5")
-            )
+            script = f"setsid sh -c 'echo $$ > {file}; exec sleep 999' & "
+            script += f"while ! test -s {file}; do sleep 0.01; done"
+            await box.run("op", shell(script))
             os.close(theirs)
             assert agent.process is not None
             assert await asyncio.to_thread(agent.process.wait) == 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from providers.box.agent_process import running_agent, shell
+from providers.box.agent_process import answer, running_agent, shell
 from sandstream_providers.interface import (
     CannotExecute,
     ExecSpec,
@@ -100,17 +101,20 @@ def test_talking_to_a_running_command(tmp_path: Path) -> None:
             begun = await box.run("run", spec, wait_s=0)
             assert begun.state == "running"
             assert await box.sessions() == 1
-            seen: list[bytes] = []
-            first = await box.interact(
-                "say-1", begun.session, b"one\n", wait_s=0.2, on_output=lambda *o: seen.append(o[2])
-            )
-            assert first.stdout == b"got one\n"
+            session = begun.session
+
+            def say(op: str, data: bytes) -> Callable[[], Awaitable[Output]]:
+                return lambda: box.interact(op, session, data, wait_s=0.1)
+
+            first = await answer(say("say-1", b"one\n"), b"got one\n")
             assert first.state == "running"
-            assert b"".join(seen) == b"got one\n"
-            again = await box.interact("say-1", begun.session, b"one\n", wait_s=0.2)
-            assert again.stdout == b"got one\n"
-            second = await box.interact("say-2", begun.session, b"two\n", wait_s=0.2)
-            assert second.stdout == b"got two\n"
+            seen: list[bytes] = []
+            second = await answer(say("say-2", b"two\n"), b"got two\n")
+            again = await box.interact(
+                "say-2", session, b"two\n", wait_s=0, on_output=lambda *o: seen.append(o[2])
+            )
+            assert again == second
+            assert b"".join(seen) == b"got two\n"
             await box.kill("run")
             with pytest.raises(NoSuchSession):
                 await box.interact("say-3", begun.session + 1, b"", wait_s=0)
@@ -149,11 +153,11 @@ def test_a_terminal_echoes_and_interrupts(tmp_path: Path) -> None:
         async with running_agent(tmp_path) as agent:
             box = agent.box()
             script = "trap 'echo caught; exit 7' INT; stty size; while :; do sleep 0.05; done"
-            begun = await box.run("run", shell(script, tty=True), wait_s=1)
-            assert begun.stdout == b"24 80\r\n"
-            echoed = await box.interact("a", begun.session, b"hello", wait_s=0.3)
-            assert echoed.stdout == b"hello"
-            ended = await box.interact("b", begun.session, b"\x03", wait_s=30)
+            spec = shell(script, tty=True)
+            begun = await answer(lambda: box.run("run", spec, wait_s=0), b"24 80\r\n")
+            session = begun.session
+            await answer(lambda: box.interact("a", session, b"hello", wait_s=0), b"hello")
+            ended = await box.interact("b", session, b"\x03", wait_s=30)
             assert ended.exit_code == 7
             assert b"caught" in ended.stdout
 

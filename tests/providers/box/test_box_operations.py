@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from providers.box.agent_process import running_agent, shell
+from providers.box.agent_process import answer, running_agent, shell
 from sandstream_providers.interface import BoxGone, ExecSpec, FileWrite
 
 
@@ -50,13 +50,12 @@ def test_an_answer_begins_where_the_one_before_ended(tmp_path: Path) -> None:
         async with running_agent(tmp_path) as agent:
             box = agent.box()
             spec = shell("echo a; read x; echo b; read x; echo c", keep_stdin=True)
-            first = await box.run("run", spec, wait_s=0.5)
-            assert first.stdout == b"a\n"
-            second = await box.interact("two", first.session, b"\n", wait_s=0.5)
-            assert second.stdout == b"b\n"
+            first = await answer(lambda: box.run("run", spec, wait_s=0), b"a\n")
+            session = first.session
+            await answer(lambda: box.interact("two", session, b"\n", wait_s=0), b"b\n")
             third = await box.interact("three", first.session, b"\n", wait_s=30)
             assert third.stdout == b"c\n"
-            again = await box.interact("two", first.session, b"\n", wait_s=0.5)
+            again = await box.interact("two", first.session, b"\n", wait_s=0)
             assert again.stdout == b"b\nc\n"
             assert again.exit_code == 0
 

@@ -65,7 +65,7 @@ def test_a_timeout_ends_all_whoever_watches(tmp_path: Path) -> None:
             box = agent.box()
             file = agent.root / "pid"
             script = f'{STUBBORN}python3 -c "{HIDING}" {file}; echo said; sleep 1000'
-            output = await box.run("op", shell(script, timeout_s=1.0))
+            output = await box.run("op", shell(script, timeout_s=2.0))
             assert (output.state, output.killed, output.exit_code) == ("exited", "timeout", 137)
             assert output.stdout == b"said\n"
             assert not alive(int(file.read_text()))
@@ -75,7 +75,7 @@ def test_a_timeout_ends_all_whoever_watches(tmp_path: Path) -> None:
 
 def test_a_command_that_obeys_ends_in_its_own_way(tmp_path: Path) -> None:
     async def main() -> None:
-        async with running_agent(tmp_path, wall_s=0.3) as agent:
+        async with running_agent(tmp_path, wall_s=1.0) as agent:
             script = "trap 'echo bye; exit 9' TERM; while :; do sleep 0.02; done"
             output = await agent.box().run("op", shell(script, timeout_s=50))
             assert (output.killed, output.exit_code, output.stdout) == ("timeout", 9, b"bye\n")
@@ -104,7 +104,7 @@ def test_a_fork_bomb_does_not_take_the_agent_along(tmp_path: Path) -> None:
         async with running_agent(tmp_path, **config) as agent:
             box = agent.box()
             bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n"
-            spec = ExecSpec(argv=["/usr/bin/python3", "-c", bomb], cwd="/", timeout_s=1.5)
+            spec = ExecSpec(argv=["/usr/bin/python3", "-c", bomb], cwd="/", timeout_s=2.5)
             running = asyncio.create_task(box.run("bomb", spec))
             refused = False
             number = 0
