@@ -132,8 +132,8 @@ class BoundAgent:
         if custom_entries(session.state.manifest):
             if self._is_deployed:
                 raise UserError(
-                    f"agent {self.public.name!r}: entries of a class of your own cannot be laid out "
-                    "for a deployed agent; use File, Dir, LocalDir or GitRepo entries"
+                    f"agent {self.public.name!r}: entries of your own class cannot be laid out for "
+                    "a deployed agent; use File, Dir, LocalDir or GitRepo entries"
                 )
             await session.start()  # before the run, because only this process can apply them
         return SandboxUse(
