@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from providers.box.agent_process import AgentProcess, running_agent
+from providers.box.agent_process import AgentProcess, running_agent, shell
 from sandstream_providers.box.client import AgentBox
 from sandstream_providers.interface import FileWrite, NotFound, ProviderError, WrongKind
 
@@ -159,5 +159,17 @@ def test_what_a_killed_agent_had_staged_is_removed(tmp_path: Path) -> None:
         async with running_agent(tmp_path) as agent:
             assert await agent.box().list(str(agent.root), agent.rule) == []
             assert not stage.exists()
+
+    asyncio.run(main())
+
+
+def test_a_command_in_the_way_of_staging(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_agent(tmp_path) as agent:
+            root, box = agent.root, agent.box()
+            for number, make in enumerate(("ln -s /etc", "touch", "mkdir -m 0")):
+                await box.run(f"op-{number}", shell(f"{make} {root}/.sandstream-stage"))
+                await box.change(f"c-{number}", [FileWrite(path=f"{root}/f{number}")], agent.rule)
+            assert sorted(tree(root)) == ["f0", "f1", "f2"]
 
     asyncio.run(main())

@@ -45,7 +45,7 @@ class Changer:
         except OSError:
             return  # no root yet, or none at all: the first request will say so
         try:
-            remove_tree(fd, STAGE)
+            _remove_stage(fd)
         except OSError:
             pass  # nothing there, which is the rule
         finally:
@@ -99,11 +99,14 @@ class Batch:
         self._forget_parent()
         for root, fd in self._stages.items():
             os.close(fd)
-            folder = os.open(root, FOLDER_FLAGS)
             try:
-                remove_tree(folder, STAGE)
-            finally:
-                os.close(folder)
+                folder = os.open(root, FOLDER_FLAGS)
+                try:
+                    _remove_stage(folder)
+                finally:
+                    os.close(folder)
+            except OSError:
+                pass  # a command got in the way; the next batch removes it
 
     # --- before -----------------------------------------------------------------------------------
 
@@ -152,7 +155,7 @@ class Batch:
                 try:
                     os.mkdir(STAGE, 0o700, dir_fd=above)
                 except FileExistsError:
-                    remove_tree(above, STAGE)
+                    _remove_stage(above)
                     os.mkdir(STAGE, 0o700, dir_fd=above)
                 self._stages[root] = os.open(STAGE, FOLDER_FLAGS, dir_fd=above)
             finally:
@@ -324,6 +327,13 @@ class Batch:
                     os.close(folder)
             except OSError:
                 pass  # a command changed the same thing meanwhile: its change stays
+
+
+def _remove_stage(root: int) -> None:
+    try:
+        remove_tree(root, STAGE)
+    except NotADirectoryError:
+        os.unlink(STAGE, dir_fd=root)  # somebody else's file or link of this name
 
 
 def _put_back(stage: int, kept: bytes, folder: int, name: bytes) -> None:

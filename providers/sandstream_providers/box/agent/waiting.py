@@ -80,7 +80,9 @@ class Waiter:
             command.use_files()
         if self._sent is not None:
             self.connection.send_all(self._events(self._sent, command.said()))
-        self.connection.send_all(_answer(self.request, self.operation))
+        self.connection.send_all(
+            _answer(self.request, self.operation, command.said(), outcome(command))
+        )
         command.cursor = command.said()
         command.told = command.told or command.over
         self._gone(self)
@@ -122,10 +124,11 @@ class Waiter:
                     yield header, data
 
 
-def _answer(request: int, operation: Operation) -> Iterator[Frame]:
+def _answer(
+    request: int, operation: Operation, end: tuple[int, int], facts: dict[str, Any]
+) -> Iterator[Frame]:
+    """Made when the client takes it, but as things stand now: ``end`` and ``facts``."""
     command = operation.command
-    end = command.said()
-    facts: dict[str, Any] = outcome(command)
     stores = (command.stdout, command.stderr)
     said = [last - first for first, last in zip(operation.start, end)]
     if sum(said) <= PART_BYTES:
