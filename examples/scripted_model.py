@@ -1,4 +1,4 @@
-"""A model server without a key, for the deployed agents of 06_worker_app.py.
+"""A model server without a key, for the agents of 06_worker_app.py and 08_data_analyst.py.
 
     python examples/scripted_model.py --port 8808
     export OPENAI_BASE_URL=http://127.0.0.1:8808/v1
@@ -16,6 +16,9 @@ import signal
 
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
 
+REVENUE = """\
+awk -F, 'NR > 1 {sum[$2] += $3 * $4} END {for (it in sum) print it, sum[it]}' data/sales.csv |
+sort -k 2 -n -r | tee report.md"""
 CONVERSATIONS = [
     script_for(
         "order 17",
@@ -31,9 +34,16 @@ CONVERSATIONS = [
             text("We are closed on Sundays."),
         ],
     ),
+    script_for(
+        "sold best",
+        [
+            tool_call("exec_command", {"cmd": REVENUE}),
+            text("Lamps sold best; all products are in report.md."),
+        ],
+    ),
     script_for("slow", [text("That took a while.").after(6.0)]),
 ]
-DEFAULT = [text("I am a script and know about order 17 and Sundays. Set OPENAI_API_KEY for more.")]
+DEFAULT = [text("I am a script: try order 17, Sunday or sold best. Set OPENAI_API_KEY for more.")]
 
 
 async def serve(host: str, port: int) -> None:

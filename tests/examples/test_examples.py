@@ -22,6 +22,9 @@ ALONE = {
     "02_streaming.py": "2 turns, 67 characters",
     "04_structured_output.py": "remind them of 199.50 EUR",
     "05_webhook_actor.py": "the receiver got: {'run': ",
+    "08_data_analyst.py": "- lamp: 2454.00 EUR\n- chair: 1635.00 EUR\n- desk: 620.00 EUR\n\n",
+    "09_repo_review.py": "REVIEW.md, from the saved workspace\n# Review\n\n- `prices.py:5` divides",
+    "10_sandbox_session.py": "after the fork:    written in the first session",
 }
 TOGETHER = {"03_survive_a_crash.py", "06_worker_app.py", "07_plain_nats.py"}
 
@@ -38,11 +41,14 @@ def environ(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def run(environ: dict[str, str], *command: str, within_s: float = 50) -> str:
+def run(
+    environ: dict[str, str], *command: str, within_s: float = 50, cwd: Path | None = None
+) -> str:
     """What the program said on stdout; it must succeed and leave stderr to talk, not to errors."""
     done = subprocess.run(
         [sys.executable, *command],
         env=environ,
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=within_s,
@@ -115,6 +121,22 @@ def test_deployed_agents(deployed: dict[str, str]) -> None:
     assert said.strip() == "Order 17 is packed and leaves tomorrow."
     plain = run(deployed, str(EXAMPLES / "07_plain_nats.py"), "Are you open on Sunday?")
     assert plain.strip() == "completed: We are closed on Sundays."
+
+
+def test_the_analyst_from_the_command_line(environ: dict[str, str], tmp_path: Path) -> None:
+    """On a copy of the user's own directory; what it made is read back from the checkpoint."""
+    data = tmp_path / "mine" / "data"
+    data.mkdir(parents=True)
+    (data / "sales.csv").write_text("month,product,units,price\n1,lamp,3,10\n1,chair,1,20\n")
+    cli = ("-m", "sandstream.cli")
+    with started(environ, str(EXAMPLES / "scripted_model.py"), "--port", "0") as model_url:
+        where = ("--workspace", "mine", "--key", "best-1", "--quiet")
+        app = str(EXAMPLES / "08_data_analyst.py")
+        asked = environ | {"OPENAI_BASE_URL": model_url}
+        run(asked, *cli, "run", app, "What sold best?", *where, cwd=tmp_path)
+    report = run(environ, *cli, "artifacts", "get", "best-1", "report.md", "-o", "-")
+    assert report == "lamp 30\nchair 20\n"
+    assert not (data.parent / "report.md").exists(), "the agent worked on a copy"
 
 
 def test_the_plain_client_uses_none_of_our_code() -> None:
