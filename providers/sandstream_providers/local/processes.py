@@ -76,7 +76,11 @@ def spawn_detached(
     argv: list[str], env: Mapping[str, str], fds: ChildFds, log: Path
 ) -> ProcessMark:
     """Start a process in its own session, with output to the log. It belongs to no one."""
-    pid = _spawn(argv, env, fds, log)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        pid = _spawn(argv, env, fds, output)
+    finally:
+        os.close(output)
     found = mark(pid)
     if found is None:
         _reap(pid)
@@ -88,8 +92,8 @@ async def run_once(
     argv: list[str], env: Mapping[str, str], fds: ChildFds, *, timeout_s: float
 ) -> tuple[int, str]:
     """Run to the end: the exit code (minus the signal that ended it) and all it said."""
-    with tempfile.NamedTemporaryFile(prefix="sandstream-") as log:
-        pid = _spawn(argv, env, fds, Path(log.name))
+    with tempfile.TemporaryFile() as log:
+        pid = _spawn(argv, env, fds, log.fileno())
         end = asyncio.ensure_future(asyncio.to_thread(os.waitpid, pid, 0))
         try:
             await asyncio.wait([end], timeout=timeout_s)
@@ -97,11 +101,11 @@ async def run_once(
             if not end.done():
                 os.killpg(pid, signal.SIGKILL)
         _, status = await end
+        log.seek(0)
         return os.waitstatus_to_exitcode(status), log.read().decode(errors="replace")
 
 
-def _spawn(argv: list[str], env: Mapping[str, str], fds: ChildFds, log: Path) -> int:
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def _spawn(argv: list[str], env: Mapping[str, str], fds: ChildFds, output: int) -> int:
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         actions = [
@@ -114,7 +118,6 @@ def _spawn(argv: list[str], env: Mapping[str, str], fds: ChildFds, log: Path) ->
             return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setsid=True)
         return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setpgroup=0)
     finally:
-        os.close(output)
         os.close(nothing)
 
 

@@ -131,6 +131,9 @@ class Layout:
         aside = self._boxes / f"{_DELETED}{key}"
         with contextlib.suppress(FileNotFoundError):
             self.folder(key).rename(aside)
+        if not self.all_keys():
+            with contextlib.suppress(OSError):
+                self._short_path().rmdir()
         return aside if aside.is_dir() else None
 
     def put_aside_before(self) -> Iterator[Path]:
@@ -152,12 +155,15 @@ class Layout:
                 path.unlink(missing_ok=True)
             os.close(fd)
 
-    def _short_folder(self) -> Path:
+    def _short_path(self) -> Path:
         base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
         if len(base) > 60:
             base = "/tmp"
         name = hashlib.sha256(os.fsencode(self.home.absolute())).hexdigest()[:12]
-        folder = Path(base) / f"sandstream-{os.getuid()}-{name}"
+        return Path(base) / f"sandstream-{os.getuid()}-{name}"
+
+    def _short_folder(self) -> Path:
+        folder = self._short_path()
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         found = folder.lstat()

@@ -23,6 +23,15 @@ LIMITS = Limits(processes=60, memory_mb=300, file_mb=5)
 
 async def main(home: Path, isolation: str, only: list[str]) -> None:
     provider = LocalProvider(home, isolation="none" if isolation == "none" else "required")
+    try:
+        await besiege(provider, home, isolation, only)
+    finally:
+        for key in ("box", "neighbour"):
+            await provider.delete(key)
+        await provider.close()
+
+
+async def besiege(provider: LocalProvider, home: Path, isolation: str, only: list[str]) -> None:
     found = await provider.check()
     secret_file = home.parent / "secret.txt"
     secret_file.write_text("secret")
@@ -76,9 +85,6 @@ async def main(home: Path, isolation: str, only: list[str]) -> None:
         for task in greeting:
             task.cancel()
         await asyncio.wait(greeting)
-    for key in ("box", "neighbour"):
-        await provider.delete(key)
-    await provider.close()
 
 
 async def _attack(box: Box, facts: dict[str, Any]) -> Output:

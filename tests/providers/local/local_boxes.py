@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from sandstream_providers.interface import Box, BoxSpec, ExecSpec, Output
 from sandstream_providers.local import LocalProvider
+from sandstream_providers.local.cgroups import Hierarchies
 from sandstream_providers.local.records import BoxRecord, Layout
 
 OWNER = "tests"
@@ -72,10 +73,12 @@ def inner_pid(home: Path, key: str) -> int:
     return inner.pid
 
 
-def forget_groups(home: Path, key: str) -> None:
+async def without_groups(provider: LocalProvider) -> None:
     """As on a machine where no control group is writable."""
-    layout = Layout(home)
-    layout.write(msgspec.structs.replace(record_of(home, key), cgroups=[]))
+    await provider.check()
+    host = provider._host
+    assert host is not None
+    provider._host = msgspec.structs.replace(host, groups=Hierarchies())
 
 
 def pids_with(marker: str) -> list[int]:

@@ -92,15 +92,15 @@ def test_a_box_and_its_commands_outlive_their_maker(tmp_path: Path, isolation: s
 
 def test_two_processes_make_one_box(tmp_path: Path) -> None:
     spec = new_spec()
-    with Maker(tmp_path, spec.key) as one, Maker(tmp_path, spec.key) as other:
-        assert [one.line(), other.line()] == ["ready", "ready"]
-        sessions = {one.line(), other.line()}
-        assert len(sessions) == 1, "both started the same command in the same box"
-        assert len(agents_of(spec.key)) == 1
 
     async def main() -> None:
         async with local_provider(tmp_path) as provider:
-            await provider.delete(spec.key)
+            await provider.check()
+            with Maker(tmp_path, spec.key) as one, Maker(tmp_path, spec.key) as other:
+                assert [one.line(), other.line()] == ["ready", "ready"]
+                sessions = {one.line(), other.line()}
+                assert len(sessions) == 1, "both started the same command in the same box"
+                assert len(agents_of(spec.key)) == 1
 
     asyncio.run(main())
     assert agents_of(spec.key) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import msgspec
 import pytest
 from providers.local.local_boxes import (
     local_provider,
@@ -16,11 +15,10 @@ from providers.local.local_boxes import (
     said,
     sh,
     values_in,
+    without_groups,
 )
 from sandstream_providers.interface import FileWrite, Limits, NoSpace, ProviderError, ResolveRule
-from sandstream_providers.local import LocalProvider
 from sandstream_providers.local.cgroups import Hierarchies, find_hierarchies, make
-from sandstream_providers.local.host import Host
 
 GREEDY = """
 import time
@@ -68,18 +66,10 @@ def test_memory_by_control_group(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-async def _without_groups(provider: LocalProvider) -> None:
-    """As an ordinary user finds it."""
-    await provider.check()
-    host = provider._host
-    assert isinstance(host, Host)
-    provider._host = msgspec.structs.replace(host, groups=Hierarchies())
-
-
 def test_memory_by_the_agents_watch(tmp_path: Path) -> None:
     async def main() -> None:
         async with local_provider(tmp_path) as provider:
-            await _without_groups(provider)
+            await without_groups(provider)
             box = await provider.create(new_spec(limits=Limits(memory_mb=300)))
             output = await run(box, "python3", "-c", GREEDY)
             assert output.killed == "memory"
