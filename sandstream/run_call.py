@@ -365,7 +365,7 @@ class RunCall:
             logger.warning("the run could not be cancelled", extra={"run_id": self.run_id})
 
     def _view(self) -> RunView:
-        return RunView(self._hosted.agents, self._hosted.values)
+        return RunView(self._hosted.agents, self._hosted.values, self._hosted.working)
 
     def _result_arguments(self) -> dict[str, Any]:
         return {

@@ -33,6 +33,7 @@ from sandstream.items import (
     ToolCallOutputItem,
 )
 from sandstream.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent, StreamEvent
+from sandstream.tool_output import ToolOutputImage
 from sandstream.usage import InputTokensDetails, OutputTokensDetails, Usage
 
 _stop = msgspec.json.Decoder(StopDecision).decode
@@ -60,13 +61,27 @@ def _with_entry(usage: Usage) -> Usage:
     return dataclasses.replace(usage, request_usage_entries=answered.entries())
 
 
+def _value_of(wire: Any) -> Any:
+    """What a tool of another process gave, from its form on the wire: an image is an object."""
+    if isinstance(wire, list) and len(wire) == 1 and wire[0].get("type") == "input_image":
+        fields = {name: wire[0].get(name) for name in ("image_url", "file_id", "detail")}
+        return ToolOutputImage(**fields)
+    return wire
+
+
 class RunView:
     """Grows with each event it is fed. ``values`` are return values of tools that ran in this
-    process.
+    process; ``working`` are agents as the model sees them, where these have more tools.
     """
 
-    def __init__(self, agents: dict[str, Agent[Any]], values: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        agents: dict[str, Agent[Any]],
+        values: dict[str, Any],
+        working: Mapping[str, Agent[Any]] | None = None,
+    ) -> None:
         self._agents = agents
+        self._working = working or {}
         self._values = values
         self._calls: list[ToolCall] = []
         self._results: dict[str, CallFinished] = {}
@@ -133,7 +148,8 @@ class RunView:
                 return ReasoningItem(agent, raw)
             case _:
                 name = raw.get("name") if raw.get("type") == "function_call" else None
-                tool = next((tool for tool in agent.tools if tool.name == name), None)
+                tools = self._working.get(agent.name, agent).tools
+                tool = next((tool for tool in tools if tool.name == name), None)
                 return ToolCallItem(agent, raw, tool.description if tool else None)
 
     def _finished(self, event: CallFinished) -> list[StreamEvent]:
@@ -160,7 +176,8 @@ class RunView:
         kind = "custom_tool_call_output" if call.is_custom else "function_call_output"
         raw = {"call_id": call.call_id, "output": wire, "type": kind}
         custom = msgspec.json.decode(result.custom_data) if result.custom_data else None
-        return ToolCallOutputItem(self.agent, raw, self._values.get(call.id, wire), custom)
+        value = self._values[call.id] if call.id in self._values else _value_of(wire)
+        return ToolCallOutputItem(self.agent, raw, value, custom)
 
     @property
     def last_text(self) -> str:

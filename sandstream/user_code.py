@@ -377,7 +377,7 @@ async def _ask_handler(
     hosted: HostedRun, state: RunState, states: StateCache, kind: str, error: Exception
 ) -> StopDecision:
     handler: Any = hosted.error_handlers.get(kind)
-    view = RunView(hosted.agents, hosted.values)
+    view = RunView(hosted.agents, hosted.values, hosted.working)
     for event in await states.log.read(state.run):
         view.feed(event.event, event.subject)
     history = view.input + [item.to_input_item() for item in view.items]

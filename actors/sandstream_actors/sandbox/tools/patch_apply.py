@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
 from sandstream_bus.sandbox_messages import PatchOperation
@@ -68,10 +68,10 @@ async def apply_patch(
     """
     steps = [_step(operation, root, cwd) for operation in operations]
     outcome = "\n".join(_line(step) for step in steps)
-    draft = _Draft(box, rule, root, decode_errors_show_input=bool(cwd))
+    draft = _Draft(box, rule, root, decode_errors_show_input=not paths.is_root(cwd, root))
     try:
         for step in steps:
-            await draft.do(step)
+            await _within_root(draft.do(step), step)
         await draft.put_in_place(op)
     except PatchError:
         # Asked again after a lost answer, the patch does not fit any more: it is there already.
@@ -79,6 +79,14 @@ async def apply_patch(
             return outcome
         raise
     return outcome
+
+
+async def _within_root(work: Awaitable[None], step: _Step) -> None:
+    """A link that leads out is reported by the path that the model wrote."""
+    try:
+        await work
+    except PathEscapes as error:
+        raise PatchPathError(step.target.written, "escape_root") from error
 
 
 def _step(operation: PatchOperation, root: str, cwd: str) -> _Step:
@@ -293,8 +301,6 @@ class _Draft:
             return await self._box.stat(path, self._rule)
         except NotFound:
             return None
-        except PathEscapes as error:
-            raise PatchPathError(path, "escape_root") from error
 
 
 def _patched(step: _Step, text: str | None) -> str:

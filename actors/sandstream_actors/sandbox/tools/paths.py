@@ -44,6 +44,11 @@ def shown(path: str, absolute: str, root: str, cwd: str) -> str:
     return posixpath.relpath(absolute, start)
 
 
+def is_root(cwd: str, root: str) -> bool:
+    """Whether relative paths start at the root itself, however that was said."""
+    return posixpath.normpath(posixpath.join(root, cwd)) == posixpath.normpath(root)
+
+
 def is_absolute(path: str) -> bool:
     path = _with_slashes(path)
     return path.startswith("/") or bool(_WINDOWS_DRIVE.match(path))

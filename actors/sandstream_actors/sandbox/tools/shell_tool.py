@@ -100,7 +100,7 @@ async def exec_command(
     except (paths.PathNotAllowed, PathEscapes):
         return ToolText(text=INVALID_WORKDIR, error="invalid_manifest_path")
     spec = ExecSpec(
-        argv=[*shell_of(asked), command_in(workdir, asked.cmd)],
+        argv=argv_of(asked, workdir),
         cwd=root,
         env=dict(env),
         tty=asked.tty,
@@ -149,6 +149,12 @@ def shell_of(asked: ExecArguments) -> list[str]:
     return [asked.shell, "-lc" if asked.login else "-c"]
 
 
+def argv_of(asked: ExecArguments, workdir: str | None) -> list[str]:
+    """The shell with its command, both streams in one: what happened first is read first."""
+    argv = [*shell_of(asked), command_in(workdir, asked.cmd)]
+    return argv if asked.tty else ["sh", "-c", 'exec "$@" 2>&1', "sh", *argv]
+
+
 def command_in(workdir: str | None, command: str) -> str:
     """The command in a directory. If that cannot be entered, nothing of the command may run."""
     if workdir is None:
@@ -171,7 +177,7 @@ async def _workdir(
 ) -> str | None:
     """Where to go first; None: the command starts in the root anyway."""
     if workdir is None or not workdir.strip():
-        if not cwd:
+        if paths.is_root(cwd, root):
             return None
         workdir = "."
     absolute = paths.in_workspace_or_grant(workdir, root, cwd, rule)
