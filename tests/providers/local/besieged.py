@@ -18,7 +18,8 @@ from sandstream_providers.local import LocalProvider
 from sandstream_providers.local.records import Layout
 
 SECRET = "in-the-hosts-environment"
-LIMITS = Limits(processes=60, memory_mb=300, file_mb=5)
+LIMITS = Limits(processes=20, memory_mb=500, file_mb=5)
+"""So many processes of an interpreter fit into so much memory, each counted on its own."""
 
 
 async def main(home: Path, isolation: str, only: list[str]) -> None:
@@ -63,7 +64,8 @@ async def besiege(provider: LocalProvider, home: Path, isolation: str, only: lis
             "file_mb": LIMITS.file_mb,
         }
         output = await _attack(box, facts)
-        attempts = json.loads(output.stdout or b"null")
+        assert output.stdout, output
+        attempts = json.loads(output.stdout)
         if isolation != "none":  # this one may end the whole command
             greedy = await _attack(box, facts | {"only": ["take_much_memory"]})
             killed = {"take_much_memory": {"refused": f"killed: {greedy.killed}"}}

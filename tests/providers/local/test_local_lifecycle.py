@@ -238,7 +238,8 @@ def test_a_paused_box_stands_still(tmp_path: Path, by: str, isolation: Isolation
             if by == "groups" and not groups:
                 pytest.skip("no control group is writable here")
             marker = f"3601.{os.getpid()}{by}"
-            job = ExecSpec(argv=["python3", "-c", f"while True: pass  # {marker}"], cwd=box.root)
+            program = f"while True: pass  # {marker}"
+            job = ExecSpec(argv=["/usr/bin/python3", "-c", program], cwd=box.root)
             await box.run("spin", job, wait_s=0.1)
             (pid,) = pids_with(marker)
             await provider.pause(spec.key)
