@@ -142,7 +142,11 @@ def _add_tasks(commands: Any) -> None:
     run.add_argument("-q", "--quiet", action="store_true", help="only the final output")
     sandbox = run.add_argument_group("for a sandbox agent")
     sandbox.add_argument("--manifest", metavar="FILE", help="what its workspace holds, as JSON")
-    sandbox.add_argument("--workspace", metavar="DIR", help="start with a copy of this directory")
+    sandbox.add_argument(
+        "--workspace",
+        metavar="DIR",
+        help="start with a copy of this directory, which is the working directory or below it",
+    )
     sandbox.add_argument(
         "--port",
         type=port,

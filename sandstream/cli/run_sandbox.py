@@ -93,21 +93,20 @@ def _workspace(path: str, agent: Any, sandbox: SandboxRunConfig) -> Manifest:
     """The agent's own manifest, with a copy of the directory at the root."""
     from sandstream.sandbox.entries import LocalDir
     from sandstream.sandbox.manifest import Manifest
-    from sandstream.sandbox.workspace_paths import SandboxPathGrant
 
     directory = Path(path).resolve()
     if not directory.is_dir():
         what = "is no directory" if directory.exists() else "does not exist"
         raise CliError(Exit.USAGE, f"--workspace: {path} {what}")
-    before: Manifest = sandbox.manifest or agent.default_manifest or Manifest()
-    grants = before.extra_path_grants
     if not directory.is_relative_to(Path.cwd().resolve()):
-        try:  # only what lies in the working directory may be copied without one
-            grants = (*grants, SandboxPathGrant(path=str(directory), read_only=True))
-        except ValueError as error:
-            raise CliError(Exit.USAGE, f"--workspace {path}: {_reason(error)}") from None
+        raise CliError(
+            Exit.USAGE,
+            f"--workspace: {path} is outside the working directory, whose files alone may be "
+            f"copied: cd {directory}, then --workspace .",
+        )
+    before: Manifest = sandbox.manifest or agent.default_manifest or Manifest()
     entries: dict[Any, Any] = {".": LocalDir(src=directory), **before.entries}
-    return before.model_copy(update={"entries": entries, "extra_path_grants": grants})
+    return before.model_copy(update={"entries": entries})
 
 
 def read_manifest(path: str) -> Manifest:

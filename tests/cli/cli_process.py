@@ -27,6 +27,11 @@ async def get_weather(city: str) -> str:
 run_config = RunConfig(workflow_name="weather")
 assistant = Agent(name="assistant", instructions="Help.", tools=[get_weather], model="gpt-5")
 '''
+CODER = """
+from sandstream.sandbox import SandboxAgent
+
+coder = SandboxAgent(name="coder", instructions="Work.", model="gpt-5")
+"""
 DEADLINE_S = 30.0
 
 

@@ -6,9 +6,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_process import APP, Cli
+from cli_process import APP, CODER, Cli
 
-from sandstream.testing import ScriptedModel, error, script_for, text, tool_call
+from sandstream.testing import (
+    ScriptedModel,
+    custom_tool_call,
+    error,
+    script_for,
+    text,
+    tool_call,
+)
+
+WRITE = r"""
+mkdir -p out/deep && printf hello > out/a.txt && seq 1 50 > out/deep/n.txt
+ln -s a.txt out/near && ln -s /etc/passwd out/far && ln -s ../../.. out/up
+printf x > "$(printf 'odd\033[31mname')"
+echo "written so far"
+"""
+PATCH = "*** Begin Patch\n*** Add File: notes.md\n+# Notes\n*** End Patch\n"
+SANDBOX_SCRIPTS = [
+    script_for("write files", [tool_call("exec_command", {"cmd": WRITE}), text("Written.")]),
+    script_for(
+        "talk long",
+        [
+            tool_call("exec_command", {"cmd": "seq 1 20000", "max_output_tokens": 200}),
+            text("Long."),
+        ],
+    ),
+    script_for("patch", [custom_tool_call("apply_patch", PATCH), text("Patched.")]),
+    script_for("look around", [tool_call("exec_command", {"cmd": "cat *.txt"}), text("Seen.")]),
+    script_for(
+        "hold on",
+        [tool_call("exec_command", {"cmd": "echo held > held.txt"}), text("Late.").after(120)],
+    ),
+]
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +51,7 @@ def model_url() -> Iterator[str]:
         script_for("break", [error(400, code="bad", message="No such luck.").forever()]),
         script_for("for ever", [tool_call("get_weather", {"city": "Bern"})] * 9),
         script_for("escape", [text("red \x1b[31malert\x1b[0m")]),
+        *SANDBOX_SCRIPTS,
     ]
     with ScriptedModel(conversations=script, default=weather, strict=False) as model:
         yield model.base_url
@@ -37,6 +69,25 @@ def served(tmp_path_factory: pytest.TempPathFactory, model_url: str, app: Path) 
     """Commands in a home where ``sandstream up weather.py`` runs."""
     cli = Cli(tmp_path_factory.mktemp("served") / "home", model_url)
     with cli.service("up", str(app)):
+        yield cli
+
+
+@pytest.fixture(scope="session")
+def coder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with an agent that works in a sandbox."""
+    path = tmp_path_factory.mktemp("coder") / "coder.py"
+    path.write_text(CODER)
+    return path
+
+
+@pytest.fixture(scope="session")
+def sandboxed(
+    tmp_path_factory: pytest.TempPathFactory, model_url: str, coder: Path
+) -> Iterator[Cli]:
+    """Commands in a home where ``sandstream up coder.py`` runs, sandboxes included."""
+    cli = Cli(tmp_path_factory.mktemp("sandboxed") / "home", model_url)
+    with cli.service("up", str(coder)) as up:
+        assert up.ready["node"] and up.ready["sandboxes"]["isolation"]
         yield cli
 
 

@@ -1,0 +1,191 @@
+"""``sandboxes`` and the sandbox actor on a real server, with real sandboxes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_process import Cli, wait_until
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="hides bubblewrap by mounting over it")
+WITHOUT_BWRAP = (
+    *("unshare", "--mount", "--propagation", "private", "sh", "-c"),
+    'mount --bind /dev/null "$(command -v bwrap)" && exec "$@"',
+    "sh",
+)
+
+
+def find(cli: Cli, run: str) -> Any:
+    """The sandbox of a run, as the list has it; None before there is one."""
+    lines = cli("sandboxes", "--all", "--json").lines
+    return next((one for one in lines if one.get("run_id") == run), None)
+
+
+def holding(cli: Cli, key: str) -> str:
+    """The id of a live sandbox whose run waits for its model."""
+    assert cli("submit", "coder", "hold on", "--key", key).code == 0
+
+    def ready() -> Any:
+        found = find(cli, key)
+        return found if found and found["state"] == "ready" else None
+
+    sandbox: str = wait_until(ready, f"the sandbox of {key}")["sandbox"]
+    return sandbox
+
+
+def test_up_serves_sandbox_agents(sandboxed: Cli) -> None:
+    done = sandboxed("submit", "coder", "write files", "--wait", "--json")
+    assert (done.code, done.one["output"]) == (0, "Written."), done
+    run = done.one["run_id"]
+    found = find(sandboxed, run)
+    assert (found["state"], found["agent"], found["provider"]) == ("stopped", "coder", "local")
+    assert (found["generation"], found["checkpoints"], found["files"]) == (1, 1, 3)
+    header, *rows = sandboxed("sandboxes").out.splitlines()
+    assert header.split()[:4] == ["SANDBOX", "STATE", "PROVIDER", "NODE"]
+    assert any(row.startswith(f"{found['sandbox']}  stopped") for row in rows)
+    shown = sandboxed("sandboxes", "show", run)
+    labels = [line[10:20].strip() for line in shown.out.partition("LOG\n")[2].splitlines()]
+    assert labels == ["make", "ready", "checkpoint", "stopped"]
+    assert f"artifacts ls {found['sandbox']}" in shown.err
+    whole = sandboxed("sandboxes", "show", found["sandbox"], "--json").one
+    assert whole["summary"] == found
+    assert whole["events"][0]["event"]["type"] == "sandbox.intended"
+
+
+def test_show_and_watch_tell_of_the_sandbox(sandboxed: Cli) -> None:
+    run = sandboxed("submit", "coder", "patch", "--wait", "--json").one["run_id"]
+    shown = sandboxed("show", run)
+    assert "call      apply_patch:\n          *** Begin Patch" in shown.out
+    assert "result    apply_patch → " in shown.out
+    assert f"sandbox   {run}_" in shown.out and "stopped, 1 files" in shown.out
+    for about in ("open t1-open", "apply_patch t1-0", "close t2-close"):
+        assert about in shown.out
+    lines = sandboxed("watch", run).out.splitlines()
+    labels = [line[10:18].strip() for line in lines]
+    assert labels == [
+        *("start", "user", "sandbox", "sandbox", "model", "call", "result", "model", "says"),
+        *("sandbox", "sandbox", "done"),
+    ]
+    assert "ready at /workspace on node" in lines[3]
+    assert "1 call" in lines[4]
+    assert "closed · checkpoint " in lines[-2] and "1 file, 7 B" in lines[-2]
+
+
+def test_a_command_in_a_live_sandbox_and_its_removal(sandboxed: Cli) -> None:
+    sandbox = holding(sandboxed, "held-1")
+    script = "cat held.txt; pwd; echo oops >&2; exit 7"
+    done = sandboxed("sandboxes", "exec", sandbox, "--cwd", "/workspace", "--", "sh", "-c", script)
+    assert (done.code, done.out, done.err) == (7, "held\n/workspace\n", "oops\n")
+    # by the run's id; an output that is longer than one piece comes whole and in order
+    long = sandboxed("sandboxes", "exec", "held-1", "seq", "1", "200000")
+    assert long.code == 0
+    assert long.out.splitlines() == [str(number) for number in range(1, 200_001)]
+    ran = sandboxed("sandboxes", "exec", sandbox, "--timeout", "0.2", "--json", "--", "sleep", "60")
+    assert ran.code == 128 + signal.SIGTERM and ran.one["killed"] == "timeout"
+    assert "was killed (timeout)" in ran.err
+    missing = sandboxed("sandboxes", "exec", sandbox, "--", "no-such-program")
+    assert (missing.code, missing.out) == (1, "") and "no-such-program" in missing.err
+    asked = sandboxed("sandboxes", "rm", sandbox)
+    assert asked.code == 2 and "say --yes" in asked.err
+    removed = sandboxed("sandboxes", "rm", sandbox, "--yes", "--json")
+    assert (removed.code, removed.one["state"]) == (0, "deleted")
+    assert sandbox not in sandboxed("sandboxes").out
+    assert find(sandboxed, "held-1")["state"] == "deleted"
+    again = sandboxed("sandboxes", "rm", sandbox, "-y")
+    assert again.code == 0 and "was deleted before" in again.err
+    gone = sandboxed("sandboxes", "exec", sandbox, "--", "ls")
+    assert (gone.code, gone.out) == (3, "") and "was deleted" in gone.err
+    assert sandboxed("cancel", "held-1").code == 0
+
+
+def test_unknown_ids_are_not_found(sandboxed: Cli) -> None:
+    for arguments in (["show", "nope"], ["rm", "nope", "-y"], ["exec", "nope", "--", "ls"]):
+        done = sandboxed("sandboxes", *arguments)
+        assert (done.code, done.out) == (3, "")
+        assert "there is no sandbox and no run 'nope'" in done.err
+    assert sandboxed("sandboxes", "show", "no such id").code == 2
+
+
+def test_a_run_without_a_sandbox_says_so(served: Cli, finished: str) -> None:
+    done = served("sandboxes", "show", finished)
+    assert done.code == 3 and f"run {finished} has no sandbox" in done.err
+    assert served("sandboxes").err.startswith("no sandboxes")
+
+
+def test_nobody_serves_the_node_then_the_machine_is_cleaned_up(cli: Cli, coder: Path) -> None:
+    process = cli.start("up", str(coder), "--json")
+    assert process.stdout.readline()
+    sandbox = holding(cli, "left")
+    process.kill()
+    process.communicate()
+    for arguments in (["exec", sandbox, "--", "ls"], ["rm", sandbox, "--yes"]):
+        done = cli("sandboxes", *arguments)
+        assert (done.code, done.out) == (4, "")
+        assert f"no actor serves sandbox {sandbox}" in done.err and "actor sandbox" in done.err
+    kept = cli("sandboxes", "reap", "--json").one
+    assert (kept["sandbox"], kept["do"]) == (sandbox, "keep")
+    assert cli("cancel", "left").code == 0
+    todo = cli("sandboxes", "reap")
+    assert "close" in todo.out and "its run left has ended" in todo.out
+    assert "--yes does it now" in todo.err
+    assert find(cli, "left")["state"] == "ready"  # it only looked
+    assert cli("sandboxes", "reap", "--yes").code == 0
+    assert find(cli, "left")["state"] == "stopped"
+    assert cli("artifacts", "get", sandbox, "held.txt", "-o", "-").out == "held\n"
+    assert cli("sandboxes", "reap", "--json").out == ""
+    with cli.service("actor", "sandbox") as actor:
+        assert actor.ready["node"] and "isolation" in actor.ready["sandboxes"]
+        assert cli("sandboxes", "exec", sandbox, "--", "cat", "held.txt").out == "held\n"
+
+
+def test_a_sandbox_of_an_ended_process_is_served_from_here(cli: Cli, coder: Path) -> None:
+    done = cli("run", str(coder), "hold on", "--key", "own", "--max-turns", "1")
+    assert done.code == 1  # stopped by its limit, after its first turn
+    sandbox = find(cli, "own")
+    assert sandbox["state"] == "stopped" and sandbox["node"].startswith("own-")
+    changed = cli("sandboxes", "exec", "own", "--", "sh", "-c", "cat held.txt; echo 2 > new.txt")
+    assert (changed.code, changed.out) == (0, "held\n"), changed
+    after = find(cli, "own")
+    assert (after["state"], after["checkpoints"]) == ("stopped", 2)  # as it was found
+    compared = cli("artifacts", "diff", "own")
+    assert compared.out == "A new.txt\n"
+    assert cli("sandboxes", "rm", "own", "-y").code == 0
+    assert find(cli, "own")["state"] == "deleted"
+
+
+@needs_root
+def test_without_isolation_the_actor_says_what_to_install(cli: Cli, app: Path) -> None:
+    command = [*WITHOUT_BWRAP, sys.executable, "-m", "sandstream.cli"]
+
+    def run(*arguments: str, **how: Any) -> subprocess.Popen[str]:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([*command, *arguments], env=cli.env, text=True, **pipes)
+
+    actor = run("actor", "sandbox", "--json")
+    out, err = actor.communicate(timeout=30)
+    assert (actor.returncode, out) == (1, "")
+    assert "install bubblewrap" in err and "Traceback" not in err
+    assert len(err.splitlines()) == 1
+    up = run("up", str(app), "--json")
+    assert up.stdout is not None
+    assert "node" not in up.stdout.readline()
+    up.send_signal(signal.SIGTERM)
+    _, err = up.communicate(timeout=30)
+    assert up.returncode == 0
+    assert err.startswith("sandstream: warning: no sandboxes here: ")
+    doctor = run("doctor", "--json")
+    out, _ = doctor.communicate(timeout=30)
+    assert '{"name":"sandboxes","state":"warning"' in out and "install bubblewrap" in out
+
+
+def test_an_actor_without_isolation_when_asked_for(cli: Cli) -> None:
+    with cli.service("actor", "sandbox", "--isolation", "none", "--concurrency", "8") as actor:
+        assert actor.ready["node"].endswith("-plain")
+        assert actor.ready["sandboxes"]["isolation"] == "none"
+    bad = cli("actor", "sandbox", env={"SANDSTREAM_LOCAL_ISOLATION": "perhaps"})
+    assert bad.code == 2 and "must be required or none" in bad.err
