@@ -244,8 +244,10 @@ class Box(Protocol):
         ...
 
     def scan(self, exclude: Sequence[str], *, full: bool) -> AsyncIterator[ScanItem]:
-        """What changed below the root since the last scan that ran to its end (``full=False``), or
-        everything, with digests but without the data of what has not changed (``full=True``).
+        """What changed below the root since the last scan of this object that ran to its end
+        (``full=False``), or everything, with digests but without the data of what has not changed
+        (``full=True``). Raises :class:`ScanOutdated` if somebody else scanned since: then only
+        everything will do.
 
         Unchanged files (by inode, size, ctime and mtime) are not read again. Sockets, fifos and
         devices are left out. ``exclude``: paths relative to the root, with all below them.
@@ -380,6 +382,12 @@ class NotPermitted(ProviderError):
 
 class NoSpace(ProviderError):
     code = "no_space"
+
+
+class ScanOutdated(ProviderError):
+    """What this client knows of the workspace is not what the last scan found."""
+
+    code = "scan_outdated"
 
 
 class CannotExecute(ProviderError):

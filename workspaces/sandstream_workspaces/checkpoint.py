@@ -8,7 +8,14 @@ from collections.abc import Sequence
 
 import msgspec
 from sandstream_bus.objects import Objects
-from sandstream_providers.interface import Box, Entry, NotFound, ResolveRule, WrongKind
+from sandstream_providers.interface import (
+    Box,
+    Entry,
+    NotFound,
+    ResolveRule,
+    ScanOutdated,
+    WrongKind,
+)
 
 from sandstream_workspaces.compaction import compact, has_too_many_packs
 from sandstream_workspaces.errors import CheckpointFailed, WorkspaceDamaged
@@ -72,7 +79,10 @@ class Checkpoint:
         async with scans.lock:
             full = not base or scans.last != (base, excluded)
             scans.last = None
-            written = await self._try(base, excluded, full=full)
+            try:
+                written = await self._try(base, excluded, full=full)
+            except ScanOutdated:  # another process scanned the box since
+                written = await self._try(base, excluded, full=True)
             if written.missing:
                 # The store lost what the base needs: write everything down once more.
                 self._locations.forget_packs({bytes.fromhex(it) for it in written.missing})

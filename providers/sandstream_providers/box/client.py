@@ -44,6 +44,7 @@ class AgentBox:
         self._link: Link | None = None
         self._linking = asyncio.Lock()
         self._closed = False
+        self._last_scan = ""
 
     async def close(self) -> None:
         """Let go of the connection. The box lives on."""
@@ -174,9 +175,12 @@ class AgentBox:
 
     # --- the whole workspace ----------------------------------------------------------------------
 
+    def _scanned(self, token: str) -> None:
+        self._last_scan = token
+
     async def scan(self, exclude: Sequence[str], *, full: bool) -> AsyncIterator[ScanItem]:
-        request = {"do": "scan", "exclude": [*exclude], "full": full}
-        async for item in streams.scan_items(self._ask, request):
+        request = {"do": "scan", "exclude": [*exclude], "full": full, "since": self._last_scan}
+        async for item in streams.scan_items(self._ask, request, self._scanned):
             yield item
 
     async def prime(self, entries: Sequence[Entry]) -> None:

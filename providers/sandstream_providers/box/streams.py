@@ -67,8 +67,12 @@ class Collected:
         )
 
 
-async def scan_items(ask: Ask, request: dict[str, Any]) -> AsyncIterator[ScanItem]:
-    """Batch by batch. When all were taken the agent is told, and counts from there."""
+async def scan_items(
+    ask: Ask, request: dict[str, Any], received: Callable[[str], None]
+) -> AsyncIterator[ScanItem]:
+    """Batch by batch. When all were taken the agent is told, and counts from there: ``received``
+    gets the name of that point.
+    """
     facts, _ = await ask(request)
     number = facts["scan"]
     for index in itertools.count():
@@ -82,4 +86,5 @@ async def scan_items(ask: Ask, request: dict[str, Any]) -> AsyncIterator[ScanIte
             yield ScanItem(entry=entry(row), removed=removed, data=content)
         if not rows:
             break
-    await ask({"do": "scan_done", "scan": number})
+    facts, _ = await ask({"do": "scan_done", "scan": number})
+    received(facts["token"])

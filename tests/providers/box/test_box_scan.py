@@ -116,14 +116,15 @@ def test_a_scan_that_was_not_received_does_not_count(tmp_path: Path) -> None:
                 if partly == 700:
                     break
             await items.aclose()  # type: ignore[attr-defined]
-            again = await scan(agent.box())
+            other = agent.box()
+            again = await scan(other)
             assert len(again) == 1200
             assert again["f0700"].data == b"700"
             for _ in range(5):
                 unfinished = box.scan([], full=True)
                 await anext(unfinished)
                 await unfinished.aclose()  # type: ignore[attr-defined]
-            assert await scan(box) == {}
+            assert await scan(other) == {}
 
     asyncio.run(main())
 

@@ -119,7 +119,7 @@ class Batch:
         if path in touched or path in self._parents or not touched.isdisjoint(above):
             root = self._rule.root_of(self._paths.real(path), path, write=True)
         else:
-            with self._place(change, follow=kind in ("file", "dir")) as place:
+            with self._place(change, follow=_follows(change)) as place:
                 _check(change, place)
                 root = place.root
         touched.add(path)
@@ -132,9 +132,8 @@ class Batch:
         return root, self._stage(root, content, change["mode"])
 
     def _resolve(self, change: dict[str, Any]) -> Place:
-        follow = change["kind"] in ("file", "dir")
         return self._paths.resolve(
-            change["path"], self._rule, write=True, follow=follow, parents=True
+            change["path"], self._rule, write=True, follow=_follows(change), parents=True
         )
 
     def _stage(self, root: bytes, content: memoryview, mode: int | None) -> bytes:
@@ -217,7 +216,7 @@ class Batch:
 
     def _put_file(self, change: dict[str, Any], staged: tuple[bytes, bytes]) -> None:
         root, name = staged
-        with self._place(change, follow=True) as place:
+        with self._place(change, follow=_follows(change)) as place:
             _check(change, place)
             stage = self._stages[root]
             if place.facts is not None and change["mode"] is None:
@@ -342,6 +341,11 @@ def _put_back(stage: int, kept: bytes, folder: int, name: bytes) -> None:
 
 def _remove_folder(folder: int, name: bytes) -> None:
     os.rmdir(name, dir_fd=folder)
+
+
+def _follows(change: dict[str, Any]) -> bool:
+    """A link counts as what it leads to, unless nothing may be there: it is something itself."""
+    return change["kind"] in ("file", "dir") and not change["exclusive"]
 
 
 def _check(change: dict[str, Any], place: Place) -> None:

@@ -222,7 +222,7 @@ class Writer:
                 raise not_found(asked)
             make_parents(place)
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            fd = os.open(place.name, flags, 0o644, dir_fd=place.folder)
+            fd = _open_to_write(place, flags)
         try:
             facts = os.fstat(fd)
             if not modes.S_ISREG(facts.st_mode):
@@ -247,6 +247,21 @@ class Writer:
             _clear_below(fd, b"", keep)
         finally:
             os.close(fd)
+
+
+def _open_to_write(place: Place, flags: int) -> int:
+    """The owner may always write; a mode that says otherwise is set back."""
+    try:
+        return os.open(place.name, flags, 0o644, dir_fd=place.folder)
+    except PermissionError:
+        if place.facts is None:
+            raise
+        mode = modes.S_IMODE(place.facts.st_mode)
+        os.chmod(place.name, mode | 0o200, dir_fd=place.folder)
+        try:
+            return os.open(place.name, flags, 0o644, dir_fd=place.folder)
+        finally:
+            os.chmod(place.name, mode, dir_fd=place.folder)
 
 
 def _clear_below(folder: int, path: bytes, keep: set[bytes]) -> None:

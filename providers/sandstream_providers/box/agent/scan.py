@@ -52,6 +52,8 @@ class Scanner:
         self.received: dict[bytes, Facts] = {}
         self.known: dict[bytes, str] = {}
         """Digests of contents that the client has."""
+        self._token = ""
+        """Names the last scan that was received: differences are to it, whoever asked for it."""
         self._number = 0
         self._walks: dict[int, Walk] = {}
 
@@ -59,6 +61,8 @@ class Scanner:
         """Begin; the items are fetched with ``next``, so that the client sets the pace."""
         exclude = {os.path.normpath(wire.to_bytes(path)) for path in request["exclude"]}
         with self._one_at_a_time:
+            if not request["full"] and request["since"] != self._token:
+                raise Refused("ScanOutdated", "another scan came between: ask for everything")
             self._number += 1
             while len(self._walks) >= MAX_SCANS:  # somebody went away in the middle
                 self._walks.pop(next(iter(self._walks))).close()
@@ -70,10 +74,11 @@ class Scanner:
         with self._one_at_a_time:
             return self._walk(request).batch(request["index"])
 
-    def done(self, request: dict[str, Any], _payload: bytes) -> None:
+    def done(self, request: dict[str, Any], _payload: bytes) -> dict[str, str]:
         """The client has all of it."""
         with self._one_at_a_time:
             if request["scan"] in self._walks:  # else it was asked again
+                self._token = os.urandom(8).hex()
                 walk = self._walks.pop(request["scan"])
                 walk.close()
                 self.digests = walk.digests
@@ -81,6 +86,7 @@ class Scanner:
                 self.known = {
                     path: facts[2] for path, facts in walk.found.items() if facts[0] == "file"
                 }
+            return {"token": self._token}
 
     def _walk(self, request: dict[str, Any]) -> Walk:
         walk = self._walks.get(request["scan"])

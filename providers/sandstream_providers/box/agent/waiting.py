@@ -80,10 +80,9 @@ class Waiter:
             command.use_files()
         if self._sent is not None:
             self.connection.send_all(self._events(self._sent, command.said()))
-        self.connection.send_all(
-            _answer(self.request, self.operation, command.said(), outcome(command))
-        )
-        command.cursor = command.said()
+        end = command.said() if command.over else whole_characters(command)
+        self.connection.send_all(_answer(self.request, self.operation, end, outcome(command)))
+        command.cursor = end
         command.told = command.told or command.over
         self._gone(self)
 
@@ -122,6 +121,25 @@ class Waiter:
                     offset = low if len(data) == high - low else high - len(data)
                     header = {"id": self.request, "event": STREAMS[index], "offset": offset}
                     yield header, data
+
+
+def whole_characters(command: Command) -> tuple[int, int]:
+    """Up to where a running command's output can be shown: not into the middle of a character."""
+    ends = []
+    stores = (command.stdout, command.stderr)
+    for store, end, shown in zip(stores, command.said(), command.cursor):
+        tail = store.read(max(shown, end - 3), end)
+        for count in range(1, len(tail) + 1):
+            byte = tail[-count]
+            if byte < 0x80:
+                break
+            if byte >= 0xC0:
+                needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
+                if count < needs:
+                    end -= count
+                break
+        ends.append(end)
+    return ends[0], ends[1]
 
 
 def _answer(
