@@ -24,6 +24,7 @@ from sandstream.testing import Script
 
 _PROGRAMS = Path(__file__).parent / "programs"
 ANSWER_TIMEOUT_S = 120.0
+_MEMORY = Path("/dev/shm")
 
 
 def repetitions(count: int, within_s: float) -> Iterator[int]:
@@ -93,6 +94,7 @@ class Lab:
         self._programs: list[Program] = []
         self._models: list[subprocess.Popen[bytes]] = []
         self._homes: list[Path] = []
+        self._fast_folder: Path | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +111,9 @@ class Lab:
         for model in self._models:
             model.terminate()
             model.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for folder in (self._folder, self._fast_folder):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def model(self, script: Script) -> str:
         """Start a scripted model server; its base URL."""
@@ -136,6 +140,19 @@ class Lab:
         self._homes.append(home)
         return home
 
+    def fast_home(self) -> Path:
+        """A fresh state directory in memory, if the machine has such: for work with many files,
+        whose time on a disk hangs on what was deleted there before.
+        """
+        if not _MEMORY.is_dir():
+            return self.home()
+        if self._fast_folder is None:
+            self._fast_folder = Path(tempfile.mkdtemp(prefix="sandstream-bench-", dir=_MEMORY))
+            self._fast_folder.chmod(0o755)  # sandboxes of other users lie below it
+        home = self._fast_folder / f"home-{len(self._homes)}"
+        self._homes.append(home)
+        return home
+
     def environment(self, base_url: str, home: Path) -> dict[str, str]:
         """The same for every side. Nothing of the caller's settings leaks in."""
         env = {
@@ -149,6 +166,7 @@ class Lab:
             "OPENAI_BASE_URL": base_url,
             "OPENAI_AGENTS_DISABLE_TRACING": "1",  # the baseline would send traces to its vendor
             "SANDSTREAM_HOME": str(home),
+            "TMPDIR": str(home.parent),  # the baseline's sandboxes lie where ours do
         }
 
     def command(self, program: str, side: str, loop: str = "asyncio") -> list[str]:

@@ -23,6 +23,19 @@ def rss_mb(pid: int) -> float:
     return _status_kb(pid, "VmRSS") / 1024
 
 
+def proportional_mb(pids: Iterable[int]) -> float:
+    """Resident memory; what processes share is divided among them."""
+    return sum(_kb(Path(f"/proc/{pid}/smaps_rollup"), "Pss") for pid in pids) / 1024
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below this one."""
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        children += map(int, (task / "children").read_text().split())
+    return [*children, *(it for child in children for it in descendants(child))]
+
+
 def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -37,7 +50,11 @@ def _cpu_s(pid: int) -> float:
 
 
 def _status_kb(pid: int, name: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    return _kb(Path(f"/proc/{pid}/status"), name)
+
+
+def _kb(file: Path, name: str) -> int:
+    for line in file.read_text().splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1])
     return 0

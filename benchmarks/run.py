@@ -21,6 +21,11 @@ import first_token
 import hop_cost
 import parked_runs
 import peer
+import sandbox_exec
+import sandbox_manifest
+import sandbox_memory
+import sandbox_snapshots
+import sandbox_turns
 import turn_overhead
 from figures import Figure, table
 from lab import Lab
@@ -33,6 +38,11 @@ BENCHMARKS: dict[str, Measure] = {
     "parked_runs": parked_runs.measure,
     "cold_start": cold_start.measure,
     "hop_cost": hop_cost.measure,
+    "sandbox_exec": sandbox_exec.measure,
+    "sandbox_turns": sandbox_turns.measure,
+    "sandbox_manifest": sandbox_manifest.measure,
+    "sandbox_snapshots": sandbox_snapshots.measure,
+    "sandbox_memory": sandbox_memory.measure,
 }
 
 
