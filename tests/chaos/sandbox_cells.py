@@ -1,4 +1,4 @@
-"""The matrix of sandboxes: where the sandbox actor dies, or the server under it, and during what."""
+"""The matrix of sandboxes: where the sandbox actor or the server under it dies, during what."""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
 from pathlib import Path
 from types import TracebackType
 
@@ -25,6 +28,16 @@ END, TURN = "smith-end", "smith-turn"
 """The two agents, by when their sandboxes are saved; each has workers of its own."""
 
 
+async def remove_boxes(home: Path) -> None:
+    """Whatever is left below a home, and its processes."""
+    provider = LocalProvider(home)
+    try:
+        for folder in sorted((home / "sandboxes").glob("[!.]*")):
+            await provider.delete(folder.name)
+    finally:
+        await provider.close()
+
+
 class SandboxFleet(Fleet):
     """Replicas are of the kinds above; those of the sandbox actor are on the node ``a``, unless
     said otherwise.
@@ -42,9 +55,8 @@ class SandboxFleet(Fleet):
     ) -> None:
         await asyncio.gather(*(program.kill() for program in self._programs))
         try:
-            if hasattr(self, "client"):
-                for home in self.homes():
-                    await self.remove_boxes(home)
+            for home in sorted(self.directory.glob("node-*")):
+                await remove_boxes(home)
         finally:
             await super().__aexit__(kind, error, trace)
 
@@ -68,15 +80,9 @@ class SandboxFleet(Fleet):
     def home(self, node: str = "a") -> Path:
         return self.directory / f"node-{node}"
 
-    def homes(self) -> list[Path]:
-        return sorted(self.directory.glob("node-*"))
-
     async def boxes(self, node: str = "a") -> list[str]:
         """The keys of the boxes that are on a node."""
-        return await self._boxes(self.home(node))
-
-    async def _boxes(self, home: Path) -> list[str]:
-        provider = LocalProvider(home)
+        provider = LocalProvider(self.home(node))
         try:
             owned = await provider.list_owned(await installation_of(self.client.bus))
         finally:
@@ -87,17 +93,9 @@ class SandboxFleet(Fleet):
         """Wait until the reaper has removed what nobody needs."""
 
         async def none_left() -> bool:
-            return not await self._boxes(self.home(node))
+            return not await self.boxes(node)
 
         await eventually(none_left, within_s=20, what=f"no boxes are left on the node {node}")
-
-    async def remove_boxes(self, home: Path) -> None:
-        provider = LocalProvider(home)
-        try:
-            for key in await self._boxes(home):
-                await provider.delete(key)
-        finally:
-            await provider.close()
 
     # --- sandboxes -----------------------------------------------------------------------------
 
@@ -125,3 +123,26 @@ class SandboxFleet(Fleet):
         session = client.session_of(client.new_state(manifest=manifest or Manifest()))
         session.remote.link = BusLink(self.client.bus, "local")
         return session
+
+    # --- what goes on in a sandbox -------------------------------------------------------------
+
+    def workspace(self, record: SandboxRecord, node: str = "a") -> Path:
+        """Its files, seen from outside."""
+        return self.home(node) / "sandboxes" / record.key / "workspace"
+
+    async def until_begun(
+        self, key: str, number: int, *, agent: str = END, node: str = "a"
+    ) -> None:
+        """Wait until a command that takes a while has begun."""
+
+        async def has_begun() -> bool:
+            record = await self.record(key, agent)
+            return (self.workspace(record, node) / f"begun-{number}").exists()
+
+        await eventually(has_begun, within_s=30, what=f"command {number} of {key} has begun")
+
+    def kill_box(self, record: SandboxRecord, node: str = "a") -> None:
+        """kill -9 of its first process and of the one outside; all others end with them."""
+        facts = json.loads((self.home(node) / "sandboxes" / record.key / "box.json").read_text())
+        for which in ("outer", "inner"):
+            os.kill(facts[which]["pid"], signal.SIGKILL)

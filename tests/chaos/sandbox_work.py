@@ -6,6 +6,9 @@ last checkpoint of the sandbox shows what ran, and the model's requests show wha
 
 from __future__ import annotations
 
+import uuid
+from pathlib import Path
+
 import msgspec
 from chaos.evidence import Outcome, requests_of
 from chaos.sandbox_fleet import END, SandboxFleet
@@ -20,10 +23,14 @@ class Command(msgspec.Struct, frozen=True):
     """One command of the model. Its number is its place in the run, from 1."""
 
     sleep_s: float = 0.0
+    leaves: str = ""
+    """A process that it leaves behind in a session of its own: ``sleep`` with this argument."""
 
     def line(self, number: int) -> str:
         wait = f"touch begun-{number}; sleep {self.sleep_s}; " if self.sleep_s else ""
         greeting = "cat given/greeting.txt; " if number == 1 else ""
+        if self.leaves:
+            wait += f"setsid sleep {self.leaves} > /dev/null 2>&1 & "
         said = f"echo did-{number}-of-$(wc -l < counter)"
         return f"{greeting}{wait}echo {number} >> counter; {said}"
 
@@ -59,12 +66,43 @@ class Work(msgspec.Struct, frozen=True):
 
 BRIEF = Work("brief", (QUICK, QUICK))
 LENGTHY = Work("lengthy", (QUICK, Command(2.0), QUICK))
-STORMY = Work("stormy", (QUICK, Command(0.7), QUICK, Command(0.4), QUICK))
-WORKS = (BRIEF, LENGTHY, STORMY)
+ENDLESS = "endless"
 
 
-def scripted_smith() -> ScriptedModel:
-    return ScriptedModel(conversations=[it.conversation() for it in WORKS], strict=False)
+def stormy(leaves: str = "") -> Work:
+    first = Command(leaves=leaves)
+    return Work("stormy", (first, Command(0.7), QUICK, Command(0.4), QUICK))
+
+
+def endless(leaves: str) -> Conversation:
+    """A command that does not end, with a child that hides."""
+    command = f"setsid sleep {leaves} & touch begun-1; sleep {leaves}"
+    call = ("exec_command", {"cmd": command, "yield_time_ms": 30_000})
+    return script_for(f"[{ENDLESS}]", [tool_calls(call), text(FINAL)], name=ENDLESS)
+
+
+def scripted_smith(leaves: str = "") -> ScriptedModel:
+    """``leaves``: the argument of the processes that are left behind."""
+    works = [it.conversation() for it in (BRIEF, LENGTHY, stormy(leaves))]
+    return ScriptedModel(conversations=[*works, endless(leaves or "86400")], strict=False)
+
+
+def new_mark() -> str:
+    """An argument for ``sleep`` that no other process on this machine has."""
+    return f"86400.{uuid.uuid4().int % 10**12:012}"
+
+
+def sleepers(mark: str) -> list[int]:
+    """The processes with this mark, in whichever sandbox."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if words[:2] == [b"sleep", mark.encode()]:
+            found.append(int(folder.name))
+    return found
 
 
 async def judge_work(

@@ -37,10 +37,12 @@ class ScriptHome:
             "CHAOS_LEDGER": str(self._ledger),
         }
 
-    async def script(self, key: str, text: str, *, crash_at: str | None = None) -> Program:
+    async def script(
+        self, key: str, text: str, *, crash_at: str | None = None, name: str = "script"
+    ) -> Program:
         stderr = self._directory / f"{len(self._programs):03}-{key}.log"
         program = await Program.start(
-            "script", key, text, env=self.env(), stderr=stderr, crash_at=crash_at
+            name, key, text, env=self.env(), stderr=stderr, crash_at=crash_at
         )
         self._programs.append(program)
         return program

@@ -1,5 +1,5 @@
 """Storm after storm: ``PYTHONPATH=tests python -m chaos.soak --minutes 10``. Exit code 1 if any run
-went wrong; its directory is then kept.
+went wrong; its directory is then kept. ``--sandboxes``: the runs work in sandboxes.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pathlib import Path
 from chaos import report
 from chaos.evidence import Outcome
 from chaos.matrix import scripted_model
+from chaos.sandbox_storm import sandbox_storm
 from chaos.storm import storm
 
 
-async def soak(minutes: float, runs: int, seconds: float, seed: int | None) -> list[Outcome]:
+async def soak(
+    minutes: float, runs: int, seconds: float, seed: int | None, *, sandboxes: bool
+) -> list[Outcome]:
     outcomes: list[Outcome] = []
     ends = time.monotonic() + minutes * 60
     while time.monotonic() < ends:
         directory = Path(tempfile.mkdtemp(prefix="sandstream-soak-"))
-        with scripted_model() as model:
-            outcome = await storm(
-                f"soak{len(outcomes)}",
-                directory / "fleet",
-                model,
-                runs=runs,
-                seconds=seconds,
-                seed=seed,
-            )
+        name, fleet = f"soak{len(outcomes)}", directory / "fleet"
+        if sandboxes:
+            outcome = await sandbox_storm(name, fleet, runs=runs, seconds=seconds, seed=seed)
+        else:
+            with scripted_model() as model:
+                outcome = await storm(name, fleet, model, runs=runs, seconds=seconds, seed=seed)
         outcomes.append(outcome)
         report.write("soak", outcomes)
         print(report.lines({"": report.read()["soak"][-1:]})[1], flush=True)
@@ -48,8 +48,17 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=60, help="per storm")
     parser.add_argument("--seconds", type=float, default=20.0, help="per storm")
     parser.add_argument("--seed", type=int, help="of every storm; without it each has its own")
+    parser.add_argument("--sandboxes", action="store_true", help="the runs work in sandboxes")
     options = parser.parse_args()
-    outcomes = asyncio.run(soak(options.minutes, options.runs, options.seconds, options.seed))
+    outcomes = asyncio.run(
+        soak(
+            options.minutes,
+            options.runs,
+            options.seconds,
+            options.seed,
+            sandboxes=options.sandboxes,
+        )
+    )
     kills = sum(outcome.kills for outcome in outcomes)
     runs = sum(outcome.runs for outcome in outcomes)
     failed = sum(bool(outcome.problems) for outcome in outcomes)

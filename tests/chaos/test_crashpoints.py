@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from chaos.cells import deployed_cells, script_cells, server_cells
+from chaos.sandbox_cells import sandbox_cells, sandbox_server_cells
 from sandstream_bus.crashpoints import CRASH_POINTS
 
 ROOT = Path(__file__).parents[2]
@@ -38,11 +39,12 @@ _WHEN = ("before", "after")
 
 @pytest.mark.parametrize("point", CRASH_POINTS)
 def test_every_crash_point_has_a_cell(point: str) -> None:
-    assert point in {cell.point for cell in [*deployed_cells(), *script_cells()]}
+    cells = [*deployed_cells(), *script_cells(), *sandbox_cells()]
+    assert point in {cell.point for cell in cells}
 
 
 def test_the_server_dies_at_every_point_of_a_run() -> None:
-    """Callers and parking aside, which do not belong to every run."""
+    """Callers, parking and sandboxes aside, which do not belong to every run."""
     points = {cell.point for cell in server_cells()}
     missing = set(CRASH_POINTS) - points
     assert {point.partition(".")[0] for point in missing} <= {
@@ -50,6 +52,7 @@ def test_the_server_dies_at_every_point_of_a_run() -> None:
         "harness",
         "parking",
         "runner",
+        "sandbox",
         "worker",
     }
     assert {point for point in missing if point.startswith("harness")} == {
@@ -61,3 +64,5 @@ def test_the_server_dies_at_every_point_of_a_run() -> None:
 def test_cells_have_names_of_their_own() -> None:
     cells = [*deployed_cells(), *server_cells(), *script_cells()]
     assert len({cell.name for cell in cells}) == len(cells)
+    of_sandboxes = [*sandbox_cells(), *sandbox_server_cells()]
+    assert len({cell.name for cell in of_sandboxes}) == len(of_sandboxes)

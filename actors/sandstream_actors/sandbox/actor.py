@@ -48,6 +48,8 @@ NODE_IDLE_S = 7 * 86_400.0
 """The consumer of a node that nobody has seen for so long is deleted."""
 OWN_NODE = "own-"
 """Nodes of callers' processes: nobody else takes over their sandboxes."""
+MAY_HAVE_BEGUN = "Sandstream-May-Have-Begun"
+"""On work that is passed on and was delivered before: it is new only for its new consumer."""
 _TRIES = 5
 
 
@@ -211,7 +213,7 @@ class SandboxActor:
         self, run: RunId, call: CallRequested, delivery: Delivery
     ) -> CallFinished | None:
         """Do it; None if the run was cancelled meanwhile: then the command is killed."""
-        sequence, fresh = delivery.sequence, delivery.fresh
+        sequence, fresh = delivery.sequence, _is_fresh(delivery)
         work = self._again(lambda: self._calls.do(run, call, sequence=sequence, fresh=fresh))
         task = asyncio.ensure_future(work)
         if call.kind == "close":
@@ -251,7 +253,7 @@ class SandboxActor:
     async def _reply_to(
         self, sandbox: str, request: SandboxRequest, delivery: Delivery
     ) -> SandboxReply:
-        sequence, fresh = delivery.sequence, delivery.fresh
+        sequence, fresh = delivery.sequence, _is_fresh(delivery)
         try:
             result = await self._again(
                 lambda: self._requests.do(sandbox, request, sequence=sequence, fresh=fresh)
@@ -281,6 +283,8 @@ class SandboxActor:
             for name, value in delivery.headers.items()
             if not name.startswith("Nats-") or name == "Nats-TTL"
         }
+        if not delivery.fresh:
+            headers[MAY_HAVE_BEGUN] = "1"
         await self._bus.connection.publish(
             subject,
             delivery.data,
@@ -300,6 +304,11 @@ class SandboxActor:
         if delivery.subject.startswith(f"{self._bus.subjects.prefix}.run."):
             run = self._bus.subjects.parse_run(delivery.subject).run
             await end_parked_run(self._bus, run, reason)
+
+
+def _is_fresh(delivery: Delivery) -> bool:
+    """Certainly nobody has begun it, here or on another node."""
+    return delivery.fresh and MAY_HAVE_BEGUN not in delivery.headers
 
 
 async def installation_of(bus: Bus) -> str:

@@ -16,7 +16,7 @@ from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxGone
 
 from sandstream_actors.sandbox.failures import Refused, failure_of
-from sandstream_actors.sandbox.lifecycle import Elsewhere, Live
+from sandstream_actors.sandbox.lifecycle import Elsewhere, Live, restored_notice
 from sandstream_actors.sandbox.live_output import live_output
 from sandstream_actors.sandbox.operations import Tools, inside
 from sandstream_actors.sandbox.tools.dispatch import ToolOutcome, run_tool
@@ -25,6 +25,7 @@ _LOST = (
     "It is unknown whether this command took effect: its sandbox was lost while it ran. "
     "It was not repeated."
 )
+_CLOSED = "The sandbox was closed while this command ran. It was not repeated."
 
 
 class RunCalls:
@@ -103,6 +104,8 @@ class RunCalls:
         for last_try in (False, True):
             live = await self._tools.lifecycle.live(call.sandbox)
             if live.may_have_run(sequence, fresh=fresh):
+                # who restored it may have died before it could say so
+                live.notice = live.notice or restored_notice(live.record.reason)
                 return _told(call, _noticed(live, _LOST), "outcome_unknown")
             crashpoint("sandbox.before_operation")
             try:
@@ -122,6 +125,8 @@ class RunCalls:
                 fresh = False  # it may have begun
                 if last_try:
                     raise
+                if await self._tools.lifecycle.was_closed(call.sandbox):
+                    return _told(call, _CLOSED, "outcome_unknown")
             else:
                 crashpoint("sandbox.after_operation")
                 return await self._outcome(call, live, outcome)

@@ -57,10 +57,20 @@ class Live(msgspec.Struct):
     notice: str = ""
     """What the next answer has to say: the workspace is not what it was."""
     used_at: float = 0.0
+    epoch: int = 0
+    """The connection under which it was found. Whoever was away may have lost it to another node.
+    """
 
     def may_have_run(self, sequence: int, *, fresh: bool) -> bool:
-        """Can what was asked at ``sequence`` have begun in a box that is lost?"""
-        return not fresh and sequence < self.record.recovered_at
+        """Can what was asked at ``sequence`` have begun in an earlier box?"""
+        return not fresh and sequence < self.record.ended_at
+
+
+def restored_notice(reason: str) -> str:
+    return (
+        f"The sandbox was lost ({reason}) and restored from its last checkpoint. Running "
+        "commands and later changes to files are gone."
+    )
 
 
 class Elsewhere(Exception):
@@ -93,15 +103,28 @@ class Lifecycle:
 
         Raises :class:`Elsewhere` or :class:`Refused`.
         """
-        found = self._live.get(sandbox)
-        if found is None or found.record.state == "paused":
+        found = self._known(sandbox)
+        if found is None:
             async with self._lock(sandbox):
-                found = self._live.get(sandbox)
-                if found is None or found.record.state == "paused":
+                found = self._known(sandbox)
+                if found is None:
                     found = await self._find(await self.record(sandbox))
         found.used_at = time.monotonic()
         self._live.move_to_end(sandbox)
         return found
+
+    def _known(self, sandbox: str) -> Live | None:
+        """What needs no look into the log."""
+        found = self._live.get(sandbox)
+        if found is None or found.record.state == "paused":
+            return None
+        return found if found.epoch == self._bus.connection.reconnects else None
+
+    async def was_closed(self, sandbox: str) -> bool:
+        """Is its box gone because somebody let it go? Then nothing is to be repeated in a new
+        one.
+        """
+        return (await self.record(sandbox)).state in ("stopped", "deleted")
 
     async def record(self, sandbox: str) -> SandboxRecord:
         return SandboxRecord.of(sandbox, await self._bus.sandboxes.read(sandbox))
@@ -148,11 +171,11 @@ class Lifecycle:
             )
         if record.state == "stopped":
             return await self._make(record, record.spec, "")
-        if record.state == "intended" and record.node == self.node:
+        if record.node != self.node and await self.is_served(record.node):
+            raise Elsewhere(record.node)
+        if record.state == "intended":
             return await self._make(record, record.spec, "")  # its maker died on the way
         if record.node != self.node:
-            if await self.is_served(record.node):
-                raise Elsewhere(record.node)
             return await self._recover(record, f"its node {record.node} is gone")
         if record.state == "lost":
             return await self._recover(record, record.reason)
@@ -183,11 +206,7 @@ class Lifecycle:
                 "checkpoint",
                 reason=reason,
             )
-        notice = (
-            f"The sandbox was lost ({reason}) and restored from its last checkpoint. Running "
-            "commands and later changes to files are gone."
-        )
-        return await self._make(record, record.spec, notice)
+        return await self._make(record, record.spec, restored_notice(reason))
 
     # --- making --------------------------------------------------------------------------------
 
@@ -258,7 +277,15 @@ class Lifecycle:
     def _keep(self, record: SandboxRecord, box: Box, env: dict[str, str] | None = None) -> Live:
         if env is None:
             env = environment_of(record.spec)
-        live = Live(record=record, box=box, rule=rule_of(record, box.root), env=env)
+        known = self._live.get(record.sandbox)
+        live = Live(
+            record=record,
+            box=box,
+            rule=rule_of(record, box.root),
+            env=env,
+            notice=known.notice if known is not None and known.record.key == record.key else "",
+            epoch=self._bus.connection.reconnects,
+        )
         record.root = box.root
         self._live[record.sandbox] = live
         while len(self._live) > _KEPT_LIVE:

@@ -67,14 +67,21 @@ class Reaper:
                     logger.info("an orphaned box was removed", extra={"key": info.key})
             except (Refused, Elsewhere, SandboxMovedOn) as error:
                 logger.info("a box is left for later", extra={"key": info.key, "why": str(error)})
+            except BusError:
+                raise
+            except Exception:  # one bad box must not keep the others
+                logger.exception("a box cannot be looked after", extra={"key": info.key})
         for sandbox in self._lifecycle.idle(time.monotonic()):
-            await self._lifecycle.pause(sandbox, "idle")
+            try:
+                await self._lifecycle.pause(sandbox, "idle")
+            except (Refused, Elsewhere) as error:
+                logger.info("not paused", extra={"sandbox": sandbox, "why": str(error)})
         return removed
 
     async def _is_orphan(self, info: BoxInfo) -> bool:
         record = await self._lifecycle.record(info.labels.get("sandbox", ""))
         if record.key == info.key and (record.is_live or record.state == "intended"):
-            if record.is_live and record.node == self._lifecycle.node:
+            if record.node == self._lifecycle.node:
                 await self._close_if_run_ended(record)
             return False
         return time.time() - info.created_at > self._grace_s

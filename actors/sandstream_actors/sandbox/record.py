@@ -41,11 +41,10 @@ class SandboxRecord:
         self.checkpointed = False
         """A checkpoint was made in this generation."""
         self.reason = ""
-        self.recovered_at = 0
-        """The sequence at which a box that was lost had been replaced: what was asked before it
-        may have run in the lost one.
+        self.ended_at = 0
+        """The sequence at which the last box before this one was closed or lost: what was asked
+        earlier may have run there.
         """
-        self._was_lost = False
 
     @classmethod
     def of(cls, sandbox: str, events: Iterable[SandboxLogEvent]) -> SandboxRecord:
@@ -79,9 +78,6 @@ class SandboxRecord:
             case SandboxReady():
                 self.root = event.root
                 self.state = "ready"
-                if self._was_lost:
-                    self.recovered_at = sequence
-                    self._was_lost = False
             case SandboxCheckpointed():
                 self.tree = event.tree
                 self.checkpoints += 1
@@ -92,10 +88,11 @@ class SandboxRecord:
                 self.state = "paused"
             case SandboxStopped():
                 self.state = "stopped"
+                self.ended_at = sequence
                 self.reason = event.reason
             case SandboxLost():
                 self.state = "lost"
-                self._was_lost = True
+                self.ended_at = sequence
                 self.reason = event.reason
             case SandboxDeleted():
                 self.state = "deleted"

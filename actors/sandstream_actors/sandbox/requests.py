@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.sandbox_messages import (
@@ -16,7 +17,9 @@ from sandstream_bus.sandbox_messages import (
     Pause,
     Probe,
     Running,
+    RunTool,
     SandboxRequest,
+    ToolAnswer,
 )
 from sandstream_providers.interface import BoxGone
 
@@ -25,6 +28,16 @@ from sandstream_actors.sandbox.live_output import live_output
 from sandstream_actors.sandbox.operations import OPERATIONS, Tools
 
 INLINE_OUTPUT_BYTES = 4 * 1024 * 1024
+
+LOST = (
+    "It is unknown whether this took effect: the sandbox was lost meanwhile. It was not repeated."
+)
+UNKNOWN: dict[type[Any], Any] = {
+    Exec: Executed(state="lost"),
+    Interact: Executed(state="lost"),
+    RunTool: ToolAnswer(output=Raw(msgspec.json.encode(LOST)), error="outcome_unknown"),
+}
+"""The outcome of what may have run in a box that is gone, and must not run twice."""
 
 
 class Requests:
@@ -63,9 +76,8 @@ class Requests:
         operation = OPERATIONS[type(action)]
         for last_try in (False, True):
             live = await self._tools.lifecycle.live(sandbox)
-            unsure = live.may_have_run(sequence, fresh=fresh)
-            if unsure and isinstance(action, Exec | Interact):
-                return Executed(state="lost")  # it may have run in the box that is gone
+            if live.may_have_run(sequence, fresh=fresh) and type(action) in UNKNOWN:
+                return UNKNOWN[type(action)]
             crashpoint("sandbox.before_operation")
             try:
                 result = await operation(self._tools, live, request.op, action, on_output)
@@ -74,6 +86,8 @@ class Requests:
                 fresh = False  # it may have begun
                 if last_try:
                     raise
+                if type(action) in UNKNOWN and await self._tools.lifecycle.was_closed(sandbox):
+                    return UNKNOWN[type(action)]
             else:
                 crashpoint("sandbox.after_operation")
                 return await self._portable(result)

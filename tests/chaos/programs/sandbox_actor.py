@@ -1,5 +1,6 @@
-"""One replica of the sandbox actor: ``python sandbox_actor.py <node>``. Each node has a home of its own. It looks after other nodes and after boxes that nobody needs much more often than
-usual. Says ``ready``, works until killed.
+"""One replica of the sandbox actor: ``python sandbox_actor.py <node>``. Each node has a home of its
+own. It looks after other nodes and after boxes that nobody needs much more often than usual. Says
+``ready``, works until killed.
 """
 
 from __future__ import annotations
