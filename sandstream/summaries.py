@@ -98,9 +98,9 @@ def current_step(state: RunState) -> str:
     if open_calls:
         names = ", ".join(sorted({call.name for call in open_calls}))
         return f"tool {names}"
-    waiting = [call.kind for call in state.asked.values() if call.call not in state.results]
+    waiting = [call for call in state.asked.values() if call.call not in state.results]
     if waiting:
-        return f"{waiting[-1]} (your code)"
+        return f"{waiting[-1].kind} ({'sandbox' if waiting[-1].sandbox else 'your code'})"
     return "model"
 
 
