@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from contract.providers import CONTENDERS, Contender
+from contract.sessions import SessionStage
 from contract.stage import Stage
+from support.nats_server import NatsServer
 
 
 @pytest.fixture(scope="module", params=CONTENDERS, ids=lambda contender: contender.name)
@@ -27,3 +32,38 @@ def stage(contender: Contender, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield made
         runner.run(made.leave())
     gc.collect()  # what a test left open is a warning of this module, not of a later one
+
+
+@pytest.fixture
+def public_dir() -> Iterator[Path]:
+    """A directory that everybody on this machine may read, as boxes are other users."""
+    path = Path(tempfile.mkdtemp(prefix="contract-"))
+    path.chmod(0o755)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+@pytest.fixture(scope="session")
+def contract_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    server = NatsServer(tmp_path_factory.mktemp("contract-nats"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def sessions(
+    contender: Contender,
+    contract_server: NatsServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[SessionStage]:
+    """A client's process with its own home, for the tests of one module."""
+    home = tmp_path_factory.mktemp(f"sessions-{contender.name}")
+    with asyncio.Runner() as runner:
+        made = SessionStage(contender, home, contract_server.url, runner)
+        made.open()
+        yield made
+        runner.run(made.leave())
+    gc.collect()

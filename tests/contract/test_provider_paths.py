@@ -192,7 +192,7 @@ while True:
 """
 
 
-def test_a_link_that_is_swapped_in_leads_nowhere(stage: Stage, tmp_path: Path) -> None:
+def test_a_link_that_is_swapped_in_leads_nowhere(stage: Stage) -> None:
     async def story() -> None:
         async with stage.fresh() as box:
             place = await place_in(box)
@@ -228,19 +228,16 @@ async def _outside(place: Place) -> str:
     return path
 
 
-def test_grants(stage: Stage, tmp_path: Path) -> None:
+def test_grants(stage: Stage, public_dir: Path) -> None:
     stage.needs("grants")
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
-    (tmp_path / "book").write_text("read me")
-    shared = tmp_path / "shared"
+    (public_dir / "book").write_text("read me")
+    shared = public_dir / "shared"
     shared.mkdir()
     shared.chmod(0o777)
 
     async def story() -> None:
         grants = [
-            Grant(path="/books", host_path=str(tmp_path)),
+            Grant(path="/books", host_path=str(public_dir)),
             Grant(path="/shared", host_path=str(shared), read_only=False),
         ]
         async with stage.fresh(grants=grants) as box:
@@ -255,6 +252,6 @@ def test_grants(stage: Stage, tmp_path: Path) -> None:
             await box.change(new_op(), [FileWrite(path="/shared/new", data=b"mine")], rule)
             await said(box, "echo more >> /shared/new")
         assert (shared / "new").read_text() == "minemore\n"
-        assert (tmp_path / "book").read_text() == "read me"
+        assert (public_dir / "book").read_text() == "read me"
 
     stage.run(story())

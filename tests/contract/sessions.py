@@ -1,0 +1,137 @@
+"""Sessions on stage: the public API over a real server, for the tests of a module."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import itertools
+import os
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from contract.providers import Contender
+
+from sandstream.process import Process
+from sandstream.sandbox.errors import SandboxError
+from sandstream.sandbox.session.dependencies import Dependencies
+from sandstream.sandbox.session.sandbox_session import SandboxSession
+
+T = TypeVar("T")
+_numbers = itertools.count(1)
+
+
+class SessionStage:
+    """What a test gets: clients, sessions that are gone afterwards, one that is shared."""
+
+    def __init__(
+        self, contender: Contender, home: Path, server_url: str, runner: asyncio.Runner
+    ) -> None:
+        self.contender = contender
+        self.home = home
+        self.server_url = server_url
+        self._runner = runner
+        self._shared: SandboxSession | None = None
+
+    def open(self) -> None:
+        """This loop's process belongs to the module's server and home from now on."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environment().items():
+                patch.setenv(name, value)
+            self._runner.run(Process.of_this_loop())
+
+    def environment(self) -> dict[str, str]:
+        return {"NATS_URL": self.server_url, "SANDSTREAM_HOME": str(self.home)}
+
+    def program_environment(self) -> dict[str, str]:
+        """For another process on the same server and home."""
+        paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        return {
+            **os.environ,
+            **self.environment(),
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        }
+
+    def run(self, story: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(story)
+
+    def needs(self, power: str) -> None:
+        """Skip what this provider cannot do, with the reason of the table."""
+        if power in self.contender.powers | self.contender.traits:
+            return
+        reason = self.contender.lacks.get(power)
+        assert reason is not None, f"{self.contender.name} must say whether it has {power!r}"
+        pytest.skip(f"{self.contender.name} has no {power!r}: {reason}")
+
+    # --- sessions ---------------------------------------------------------------------------------
+
+    def client(self, dependencies: Dependencies | None = None) -> Any:
+        return self.contender.client(dependencies=dependencies)
+
+    async def shared(self) -> SandboxSession:
+        """The session that the tests of a module share; each works in a directory of its own."""
+        if self._shared is None:
+            self._shared = await self.client().create()
+            await self._shared.start()
+        return self._shared
+
+    async def place(self) -> tuple[SandboxSession, str]:
+        """The shared session and a new directory in it."""
+        session = await self.shared()
+        name = f"place-{next(_numbers)}"
+        await session.mkdir(name)
+        return session, name
+
+    @contextlib.asynccontextmanager
+    async def fresh(self, client: Any = None, **given: Any) -> AsyncIterator[SandboxSession]:
+        """A started session for one test."""
+        client = client or self.client()
+        session = await client.create(**given)
+        try:
+            await session.start()
+            yield session
+        finally:
+            await client.delete(session)
+
+    async def key_of(self, session: SandboxSession) -> str:
+        return (await session.remote.record()).key
+
+    async def lose(self, session: SandboxSession) -> None:
+        """The machine loses the session's box."""
+        await self.contender.lose(self.home, await self.key_of(session))
+
+    async def leave(self) -> None:
+        if self._shared is not None:
+            await self.client().delete(self._shared)
+
+
+async def said(session: SandboxSession, script: str) -> str:
+    """What a script wrote; it must succeed."""
+    result = await session.exec(script)
+    assert result.ok(), result
+    return result.stdout.decode()
+
+
+async def write(session: SandboxSession, path: str, data: bytes) -> None:
+    await session.write(path, io.BytesIO(data))
+
+
+async def content(session: SandboxSession, path: str) -> bytes:
+    stream = await session.read(path)
+    try:
+        found: bytes = stream.read()
+        return found
+    finally:
+        stream.close()
+
+
+@contextlib.contextmanager
+def refused(error_class: type[SandboxError], code: str, **facts: object) -> Any:
+    """The block must fail with this class, its stable code, and these facts in its context."""
+    with pytest.raises(error_class) as caught:
+        yield caught
+    assert caught.value.code == code
+    assert str(caught.value)
+    assert facts.items() <= caught.value.context.items(), caught.value.context
