@@ -84,8 +84,9 @@ class RunCall:
         self._config = config
         self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
         self._bound = _bind(agent, config, self.run_id)
-        given = self._bound.process_input(input) if self._bound and _is_list(input) else input
-        self._items = compile_input(given)
+        if self._bound and _is_list(input):
+            self._input = self._bound.process_input(input)
+        self._items = compile_input(self._input)
         self._options = compile_options(
             config,
             max_turns=max_turns,

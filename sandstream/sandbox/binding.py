@@ -19,6 +19,7 @@ from sandstream.run_config import RunConfig
 from sandstream.run_context import RunContextWrapper
 from sandstream.sandbox.capabilities import Capability
 from sandstream.sandbox.config import SandboxRunConfig
+from sandstream.sandbox.entries import Mount
 from sandstream.sandbox.instructions import get_default_sandbox_instructions
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.plan import custom_entries
@@ -54,6 +55,7 @@ class BoundAgent:
         self.session.archive_limits = sandbox.archive_limits
         self.session.concurrency_limits = sandbox.concurrency_limits
         self._scope = SandboxWorkspaceScope(cwd=sandbox.cwd)  # type: ignore[arg-type]
+        self._manifest = self.session.state.manifest if self.is_owned else self._extended()
         for capability in self._capabilities:
             capability.bind(self.session)
             capability.bind_run_as(_user(agent.run_as))
@@ -75,7 +77,7 @@ class BoundAgent:
             return sandbox.session
         client = sandbox.client
         if not isinstance(client, BaseSandboxClient):
-            raise UserError(
+            raise ValueError(
                 "RunConfig(sandbox=...) needs a client or a live session: "
                 "SandboxRunConfig(client=UnixLocalSandboxClient())"
             )
@@ -93,21 +95,15 @@ class BoundAgent:
         if sandbox.session_state is not None:
             state = SandboxSessionState.parse(sandbox.session_state)
             if not isinstance(state, client.state_class):
-                raise ValueError(
+                raise TypeError(
                     f"the session state is of the backend {state.type!r}, but the client is of "
                     f"{client.backend_id!r}"
                 )
             return state
         given = sandbox.manifest or self.public.default_manifest or Manifest()
-        manifest = given.model_copy(deep=True)
-        for capability in self._capabilities:
-            manifest = capability.process_manifest(manifest)
-        user = _user(self.public.run_as)
-        if user is not None and all(it.name != user.name for it in manifest.users):
-            manifest = manifest.model_copy(update={"users": [*manifest.users, user]})
         return client.new_state(
             snapshot=sandbox.snapshot,
-            manifest=manifest,
+            manifest=self._processed(given),
             options=sandbox.options,
             sandbox_id=sandbox_of(run, self.public.name),
         )
@@ -122,6 +118,7 @@ class BoundAgent:
             if not await session.running():
                 await session.start()
             await self._add_entries()
+            await self._check_cwd(cwd)
             return SandboxUse(
                 spec=await session.spec(with_plan=False),
                 id=session.sandbox_id,
@@ -129,6 +126,8 @@ class BoundAgent:
                 checkpoint=self._config.checkpoint,
                 cwd=cwd,
             )
+        if self._config.session_state is not None:
+            await session.replace_if_deleted()
         if custom_entries(session.state.manifest):
             if self._is_deployed:
                 raise UserError(
@@ -143,30 +142,56 @@ class BoundAgent:
             cwd=cwd,
         )
 
-    async def _add_entries(self) -> None:
-        """Capabilities may add files to a session that is running, and nothing else."""
+    async def _check_cwd(self, cwd: str) -> None:
+        if cwd and not (await self.session.exec("test", "-d", cwd, shell=False)).ok():
+            raise UserError(
+                f"SandboxRunConfig(cwd={cwd!r}): there is no such directory in the workspace"
+            )
+
+    def _extended(self) -> Manifest:
+        """The manifest of the caller's session with what capabilities add: files, nothing else."""
         before = self.session.state.manifest
-        after = before.model_copy(deep=True)
-        for capability in self._capabilities:
-            after = capability.process_manifest(after)
+        after = self._processed(before)
         changed = [
             name
             for name in ("root", "environment", "users", "groups", "extra_path_grants")
             if getattr(before, name) != getattr(after, name)
         ]
         if changed:
-            raise UserError(
-                f"a capability changes {', '.join(changed)} of the manifest, which a running "
-                "session cannot take over; give the run a client instead of a session"
+            raise ValueError(
+                f"run_as or a capability changes {', '.join(changed)} of the manifest, which a "
+                "running session cannot take over; give the run a client instead of a session"
             )
-        missing = [path for path in before.entries if path not in after.entries]
-        if missing:
-            raise UserError(
-                f"a capability removes {missing[0]} from the manifest of a running session"
-            )
-        new = {path: it for path, it in after.entries.items() if path not in before.entries}
+        for path, entry in before.entries.items():
+            if path not in after.entries:
+                raise ValueError(f"a capability removes {path} from a running session's manifest")
+            if after.entries[path].type != entry.type:
+                raise ValueError(
+                    f"a capability makes {path} a {after.entries[path].type} in a running session, "
+                    f"where it is a {entry.type}"
+                )
+        mounts = [path for path, it in after.entries.items() if isinstance(it, Mount)]
+        added = [path for path in mounts if after.entries[path] != before.entries.get(path)]
+        if added:
+            raise ValueError(f"a capability mounts {added[0]}, which a running session cannot do")
+        return after
+
+    def _processed(self, given: Manifest) -> Manifest:
+        """The manifest as the capabilities and ``run_as`` want it."""
+        manifest = given.model_copy(deep=True)
+        for capability in self._capabilities:
+            manifest = capability.process_manifest(manifest)
+        user = _user(self.public.run_as)
+        if user is not None and all(it.name != user.name for it in manifest.users):
+            manifest = manifest.model_copy(update={"users": [*manifest.users, user]})
+        return manifest
+
+    async def _add_entries(self) -> None:
+        """Lay out what the capabilities added to the caller's session."""
+        known = self.session.state.manifest.entries
+        new = {path: it for path, it in self._manifest.entries.items() if it != known.get(path)}
         if new:
-            await self.session.add_entries(after, new)
+            await self.session.add_entries(self._manifest, new)
 
     async def finish(self) -> None:
         """After the run: the caller's own snapshot is written from the last checkpoint."""
@@ -203,10 +228,11 @@ class BoundAgent:
             and all(it.has_static_instructions() for it in self._capabilities)
             and self.session.root_is_known
         )
-        manifest = self.session.state.manifest
         if known:
-            texts = [it.static_instructions(manifest) for it in self._capabilities]
-            return self._assembled(agent.base_instructions, agent.instructions, texts, manifest)
+            texts = [it.static_instructions(self._manifest) for it in self._capabilities]
+            return self._assembled(
+                agent.base_instructions, agent.instructions, texts, self._manifest
+            )
 
         async def compute(context: RunContextWrapper[Any], _: Agent[Any]) -> str:
             where = await self.session.located_manifest()

@@ -230,13 +230,33 @@ for _name in __all__:
         globals()[_name].__module__ = __name__
 
 
+_OPS: dict[str, OpName] = {
+    "apply_plan": "materialize",
+    "checkpoint": "snapshot_persist",
+    "close": "shutdown",
+    "interact": "exec",
+    "kill_all": "exec",
+    "list": "exec",
+    "make_dir": "write",
+    "move": "exec",
+    "open": "start",
+    "pause": "stop",
+    "port": "resolve_exposed_port",
+    "probe": "running",
+    "remove": "exec",
+    "restore": "snapshot_restore",
+    "stat": "exec",
+    "tool": "exec",
+}
+"""Operations on the bus that are called otherwise in the API."""
+
+
 def error_from_failure(failure: SandboxFailure) -> SandboxError:
     """The exception for a failure that came over the bus."""
     error_class = SandboxError.by_code.get(failure.code, SandboxError)
+    op = _OPS.get(failure.op, failure.op)
     context = dict(failure.context)
-    return rebuild(
-        error_class, failure.message, failure.code, failure.op, context, failure.retryable
-    )
+    return rebuild(error_class, failure.message, failure.code, op, context, failure.retryable)
 
 
 def failure_of(error: Exception, op: str = "") -> SandboxFailure:

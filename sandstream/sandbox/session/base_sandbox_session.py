@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 
+from sandstream.sandbox.config import SandboxArchiveLimits
 from sandstream.sandbox.files import FileEntry
 from sandstream.sandbox.session.dependencies import Dependencies
 from sandstream.sandbox.session.pty_types import PtyExecUpdate
@@ -186,8 +187,16 @@ class BaseSandboxSession(abc.ABC):
 
     @abc.abstractmethod
     async def same_file(
-        self, first: AnyPath, second: AnyPath, *, user: str | User | None = None
-    ) -> bool: ...
+        self,
+        left: AnyPath,
+        right: AnyPath,
+        *,
+        follow_symlinks: bool = True,
+        user: str | User | None = None,
+    ) -> bool:
+        """Are both paths one file? Without ``follow_symlinks`` a link is never the same as
+        anything.
+        """
 
     @abc.abstractmethod
     async def read_bounded(self, path: AnyPath, *, max_bytes: int) -> bytes:
@@ -200,6 +209,7 @@ class BaseSandboxSession(abc.ABC):
         data: io.IOBase,
         *,
         compression_scheme: Literal["tar", "zip"] | str | None = None,
+        archive_limits: SandboxArchiveLimits | None = None,
     ) -> None:
         """Unpack an archive into a directory; one with a member that could leave it is refused."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ class SandboxSession(WorkspaceSession):
                 raise WorkspaceStartError(path=Path(self.root), cause=error) from error
 
     async def _start(self) -> None:
+        await self.replace_if_deleted()
         record = await self.remote.record()
         if record.state == "unknown":
             action = Open(spec=await self.spec())
@@ -112,6 +114,15 @@ class SandboxSession(WorkspaceSession):
         """Entries of the user's own lay themselves out, through this session."""
         for path, entry in custom_entries(self.state.manifest, only_ephemeral=only_ephemeral):
             await entry.apply(self, Path(self.root) / path, Path.cwd())
+
+    async def replace_if_deleted(self) -> None:
+        """A state outlives its sandbox: a new one takes the place of one that was deleted, and
+        starts from the snapshot.
+        """
+        if (await self.remote.record()).state == "deleted":
+            self.state.sandbox_id = f"s-{uuid.uuid4().hex}"
+            self.remote.sandbox = self.state.sandbox_id
+            self.remote.node = ""
 
     async def spec(self, *, with_plan: bool = True) -> SandboxSpec:
         """What the sandbox is made from; without the plan: only where it is."""

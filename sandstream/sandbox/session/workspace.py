@@ -24,7 +24,6 @@ from sandstream_bus.sandbox_messages import (
     ReadFile,
     RemovePath,
     Restore,
-    StatPath,
     WriteFile,
     real_path,
     wire_path,
@@ -181,12 +180,17 @@ class WorkspaceSession(BaseSandboxSession):
         await self.remote.ask(action)
 
     async def same_file(
-        self, first: AnyPath, second: AnyPath, *, user: str | User | None = None
+        self,
+        left: AnyPath,
+        right: AnyPath,
+        *,
+        follow_symlinks: bool = True,
+        user: str | User | None = None,
     ) -> bool:
-        """Do both paths lead to one file?"""
-        one = await self.remote.ask(StatPath(path=self._inside(first)), Listing)
-        other = await self.remote.ask(StatPath(path=self._inside(second)), Listing)
-        return one.entries[0].path == other.entries[0].path
+        test = "" if follow_symlinks else '[ ! -L "$1" ] && [ ! -L "$2" ] && '
+        paths = [self.normalize_path(path).as_posix() for path in (left, right)]
+        command = ["sh", "-c", f'{test}[ "$1" -ef "$2" ]', "sh", *paths]
+        return (await self.exec(*command, shell=False, user=user)).ok()
 
     async def apply_patch(
         self, operations: Any, *, patch_format: Any = "v4a", user: str | User | None = None
@@ -228,10 +232,15 @@ class WorkspaceSession(BaseSandboxSession):
             await self.remote.ask(Restore(tree=tree))
 
     async def extract(
-        self, path: AnyPath, data: io.IOBase, *, compression_scheme: str | None = None
+        self,
+        path: AnyPath,
+        data: io.IOBase,
+        *,
+        compression_scheme: str | None = None,
+        archive_limits: SandboxArchiveLimits | None = None,
     ) -> None:
         """Unpack an archive into the directory of ``path``, which names its kind if nothing else
-        does.
+        does. ``archive_limits`` counts instead of the session's own.
         """
         scheme = _scheme(path, compression_scheme)
         target = self.normalize_path(path, for_write=True)
@@ -240,7 +249,11 @@ class WorkspaceSession(BaseSandboxSession):
         store = await self.remote.link.store()
         try:
             tree = await tree_of_archive(
-                store, _parts(data), scheme=scheme, limits=self._limits(), strict=True
+                store,
+                _parts(data),
+                scheme=scheme,
+                limits=self._limits(archive_limits),
+                strict=True,
             )
         except ArchiveRejected as error:
             raise _refused(str(path), error) from error
@@ -253,8 +266,8 @@ class WorkspaceSession(BaseSandboxSession):
         await self.remote.ask(ApplyPlan(plan=plan, only_ephemeral=only_ephemeral))
         return MaterializationResult(files=[])
 
-    def _limits(self) -> ArchiveLimits:
-        given = self.archive_limits
+    def _limits(self, given: SandboxArchiveLimits | None = None) -> ArchiveLimits:
+        given = given or self.archive_limits
         if given is None:
             return ArchiveLimits()
         return ArchiveLimits(
