@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from sandstream.cli.main import main
 
 APP = '''
 import asyncio
@@ -83,6 +88,27 @@ class Cli:
             raise AssertionError(f"{arguments} did not end:\n{out}\n{err}") from None
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
+
+    def here(self, *arguments: str) -> Done:
+        """The same in this process, which need not start first: for the many short commands."""
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+        root = logging.getLogger()
+        level = root.level
+        with (
+            patch.dict(os.environ, self.env, clear=True),
+            patch("sys.stdin", io.StringIO()),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            try:
+                code = main(arguments)
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+            finally:
+                root.setLevel(level)
+        said = [stream.detach().getvalue().decode() for stream in (out, err)]
+        assert "Traceback" not in said[1], said[1]
+        return Done(code, *said)
 
     @contextmanager
     def service(self, *arguments: str) -> Iterator[Any]:

@@ -10,7 +10,6 @@ import pytest
 from cli_process import Cli
 
 from sandstream.cli.artifact_files import escaped
-from sandstream.cli.main import main
 
 ODD = "odd\x1b[31mname"
 
@@ -25,7 +24,7 @@ def run(sandboxed: Cli) -> str:
 
 
 def test_ls(sandboxed: Cli, run: str) -> None:
-    top = sandboxed("artifacts", "ls", run)
+    top = sandboxed.here("artifacts", "ls", run)
     assert top.code == 0
     assert [line.split(maxsplit=2)[0] for line in top.out.splitlines()] == [
         "-rw-r--r--",
@@ -33,7 +32,7 @@ def test_ls(sandboxed: Cli, run: str) -> None:
     ]
     assert "odd\\x1b[31mname" in top.out and "\x1b" not in top.out
     assert top.out.endswith("  out/\n")
-    below = sandboxed("artifacts", "ls", run, "/workspace/out", "--recursive", "--json")
+    below = sandboxed.here("artifacts", "ls", run, "/workspace/out", "--recursive", "--json")
     assert [(one["path"], one["kind"]) for one in below.lines] == [
         ("out/a.txt", "file"),
         ("out/deep", "dir"),
@@ -43,26 +42,26 @@ def test_ls(sandboxed: Cli, run: str) -> None:
         ("out/up", "link"),
     ]
     assert below.lines[3]["target"] == "/etc/passwd"
-    sandbox = sandboxed("sandboxes", "show", run, "--json").one["summary"]
+    sandbox = sandboxed.here("sandboxes", "show", run, "--json").one["summary"]
     digits = sandbox["checkpoint"][:6]
-    one = sandboxed("artifacts", "ls", sandbox["sandbox"], "out/far", "--checkpoint", digits)
+    one = sandboxed.here("artifacts", "ls", sandbox["sandbox"], "out/far", "--checkpoint", digits)
     assert one.out.endswith("out/far -> /etc/passwd\n")
 
 
 def test_get_one_file(sandboxed: Cli, run: str, tmp_path: Path) -> None:
-    assert sandboxed("artifacts", "get", run, "out/a.txt", "-o", "-").out == "hello"
+    assert sandboxed.here("artifacts", "get", run, "out/a.txt", "-o", "-").out == "hello"
     target = tmp_path / "copy.txt"
     command = ("artifacts", "get", run, "out/a.txt", "-o", str(target))
-    assert sandboxed(*command).code == 0
+    assert sandboxed.here(*command).code == 0
     assert target.read_text() == "hello"
     target.write_text("mine")
-    refused = sandboxed(*command)
+    refused = sandboxed.here(*command)
     assert refused.code == 2 and "it exists (--force overwrites)" in refused.err
     assert target.read_text() == "mine"
-    forced = sandboxed(*command, "--force", "--json")
+    forced = sandboxed.here(*command, "--force", "--json")
     assert (forced.code, forced.one["files"], forced.one["size_bytes"]) == (0, 1, 5)
     assert target.read_text() == "hello"
-    assert sandboxed("artifacts", "get", run, ODD, "-o", str(tmp_path)).code == 0
+    assert sandboxed.here("artifacts", "get", run, ODD, "-o", str(tmp_path)).code == 0
     assert (tmp_path / ODD).read_text() == "x"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["copy.txt", ODD]
 
@@ -71,7 +70,7 @@ def test_get_a_directory_without_links_that_lead_out(
     sandboxed: Cli, run: str, tmp_path: Path
 ) -> None:
     target = tmp_path / "copy"
-    done = sandboxed("artifacts", "get", run, "out", "-o", str(target))
+    done = sandboxed.here("artifacts", "get", run, "out", "-o", str(target))
     assert (done.code, done.out) == (0, ""), done
     assert f"{target}: 2 files, 146 B" in done.err
     assert "left out: out/far -> /etc/passwd (a link that leads out" in done.err
@@ -86,14 +85,14 @@ def test_a_link_in_the_target_is_not_followed(sandboxed: Cli, run: str, tmp_path
     outside.mkdir()
     target.mkdir()
     (target / "deep").symlink_to(outside)
-    done = sandboxed("artifacts", "get", run, "out", "-o", str(target), "--force")
+    done = sandboxed.here("artifacts", "get", run, "out", "-o", str(target), "--force")
     assert done.code == 2 and "is in the way" in done.err
     assert list(outside.iterdir()) == []
 
 
 def test_get_as_a_tar_file(sandboxed: Cli, run: str, tmp_path: Path) -> None:
     target = tmp_path / "all.tar"
-    assert sandboxed("artifacts", "get", run, "--tar", "-o", str(target)).code == 0
+    assert sandboxed.here("artifacts", "get", run, "--tar", "-o", str(target)).code == 0
     with tarfile.open(target) as archive:
         names = archive.getnames()
         assert {"out/a.txt", "out/far", ODD} <= set(names)
@@ -104,26 +103,26 @@ def test_get_as_a_tar_file(sandboxed: Cli, run: str, tmp_path: Path) -> None:
 
 
 def test_diff_of_the_first_checkpoint_is_everything(sandboxed: Cli, run: str) -> None:
-    compared = sandboxed("artifacts", "diff", run, "--json").one
+    compared = sandboxed.here("artifacts", "diff", run, "--json").one
     assert compared["before"] == "" and "out/a.txt" in compared["added"]
     assert (compared["changed"], compared["removed"]) == ([], [])
-    told = sandboxed("artifacts", "diff", run)
+    told = sandboxed.here("artifacts", "diff", run)
     assert "A out/a.txt\n" in told.out and "\x1b" not in told.out
     assert told.err.startswith("from an empty workspace to ")
 
 
 def test_the_whole_output_of_a_shortened_command(sandboxed: Cli, tmp_path: Path) -> None:
     talked = sandboxed("submit", "coder", "talk long", "--wait", "--json").one["run_id"]
-    shown = sandboxed("show", talked).out
+    shown = sandboxed.here("show", talked).out
     assert "exec_command t1-0 (shortened; `artifacts output` has all 109 kB)" in shown
-    watched = sandboxed("watch", talked).out
+    watched = sandboxed.here("watch", talked).out
     assert f"sandstream artifacts output {talked} t1-0\n" in watched
     numbers = "".join(f"{number}\n" for number in range(1, 20_001))
-    assert sandboxed("artifacts", "output", talked, "t1-0").out == numbers
+    assert sandboxed.here("artifacts", "output", talked, "t1-0").out == numbers
     target = tmp_path / "log"
-    assert sandboxed("artifacts", "output", talked, "t1-0", "-o", str(target)).code == 0
+    assert sandboxed.here("artifacts", "output", talked, "t1-0", "-o", str(target)).code == 0
     assert target.read_text() == numbers
-    missing = sandboxed("artifacts", "output", talked, "t9-0")
+    missing = sandboxed.here("artifacts", "output", talked, "t9-0")
     assert missing.code == 3 and "those with a shortened output: t1-0" in missing.err
 
 
@@ -144,20 +143,10 @@ def test_the_whole_output_of_a_shortened_command(sandboxed: Cli, tmp_path: Path)
         (["diff", "RUN", "--from", "zz"], 3, "has no checkpoint 'zz'"),
     ],
 )
-def test_bad_input(
-    sandboxed: Cli,
-    run: str,
-    arguments: list[str],
-    code: int,
-    why: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("SANDSTREAM_HOME", str(sandboxed.home))
-    assert main(["artifacts", *(run if it == "RUN" else it for it in arguments)]) == code
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert why in captured.err and len(captured.err.splitlines()) == 1
+def test_bad_input(sandboxed: Cli, run: str, arguments: list[str], code: int, why: str) -> None:
+    done = sandboxed.here("artifacts", *(run if it == "RUN" else it for it in arguments))
+    assert (done.code, done.out) == (code, "")
+    assert why in done.err and len(done.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,6 +12,13 @@ from typing import Any
 
 import pytest
 from cli_process import Cli, wait_until
+from sandstream_bus.messages import CallFinished
+from sandstream_bus.subjects import sandbox_of
+
+from sandstream.cli.finding import FoundSandbox
+from sandstream.cli.sandboxes import SandboxSummary, summary_of
+from sandstream.client import Client
+from sandstream.settings import Settings
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="hides bubblewrap by mounting over it")
 WITHOUT_BWRAP = (
@@ -20,52 +28,64 @@ WITHOUT_BWRAP = (
 )
 
 
-def find(cli: Cli, run: str) -> Any:
-    """The sandbox of a run, as the list has it; None before there is one."""
-    lines = cli("sandboxes", "--all", "--json").lines
-    return next((one for one in lines if one.get("run_id") == run), None)
+def find(cli: Cli, run: str) -> SandboxSummary | None:
+    """The sandbox of a run, as the list would have it; None before there is one."""
+
+    async def look() -> SandboxSummary | None:
+        async with await Client.connect(Settings.from_env(cli.env)) as client:
+            sandbox = sandbox_of(run, "coder")
+            events = await client.bus.sandboxes.read(sandbox)
+            return summary_of(FoundSandbox(sandbox, events)) if events else None
+
+    return asyncio.run(look())
+
+
+def state_of(cli: Cli, run: str) -> str:
+    found = find(cli, run)
+    return found.state if found else "unknown"
 
 
 def holding(cli: Cli, key: str) -> str:
     """The id of a live sandbox whose run waits for its model."""
-    assert cli("submit", "coder", "hold on", "--key", key).code == 0
+    assert cli.here("submit", "coder", "hold on", "--key", key).code == 0
 
-    def ready() -> Any:
-        found = find(cli, key)
-        return found if found and found["state"] == "ready" else None
+    async def has_run_its_command() -> bool:
+        async with await Client.connect(Settings.from_env(cli.env)) as client:
+            found = [it.event for it in await client.events(key)]
+            return any(isinstance(it, CallFinished) and it.kind == "tool" for it in found)
 
-    sandbox: str = wait_until(ready, f"the sandbox of {key}")["sandbox"]
-    return sandbox
+    wait_until(lambda: asyncio.run(has_run_its_command()), f"the command of {key}")
+    return sandbox_of(key, "coder")
 
 
 def test_up_serves_sandbox_agents(sandboxed: Cli) -> None:
-    done = sandboxed("submit", "coder", "write files", "--wait", "--json")
+    done = sandboxed.here("submit", "coder", "write files", "--wait", "--json")
     assert (done.code, done.one["output"]) == (0, "Written."), done
     run = done.one["run_id"]
-    found = find(sandboxed, run)
+    (found,) = [one for one in sandboxed.here("sandboxes", "--json").lines if one["run_id"] == run]
     assert (found["state"], found["agent"], found["provider"]) == ("stopped", "coder", "local")
     assert (found["generation"], found["checkpoints"], found["files"]) == (1, 1, 3)
-    header, *rows = sandboxed("sandboxes").out.splitlines()
+    header, *rows = sandboxed.here("sandboxes").out.splitlines()
     assert header.split()[:4] == ["SANDBOX", "STATE", "PROVIDER", "NODE"]
     assert any(row.startswith(f"{found['sandbox']}  stopped") for row in rows)
-    shown = sandboxed("sandboxes", "show", run)
+    shown = sandboxed.here("sandboxes", "show", run)
     labels = [line[10:20].strip() for line in shown.out.partition("LOG\n")[2].splitlines()]
     assert labels == ["make", "ready", "checkpoint", "stopped"]
     assert f"artifacts ls {found['sandbox']}" in shown.err
-    whole = sandboxed("sandboxes", "show", found["sandbox"], "--json").one
+    whole = sandboxed.here("sandboxes", "show", found["sandbox"], "--json").one
     assert whole["summary"] == found
     assert whole["events"][0]["event"]["type"] == "sandbox.intended"
 
 
 def test_show_and_watch_tell_of_the_sandbox(sandboxed: Cli) -> None:
-    run = sandboxed("submit", "coder", "patch", "--wait", "--json").one["run_id"]
-    shown = sandboxed("show", run)
+    run = sandboxed.here("submit", "coder", "patch", "--wait", "--json").one["run_id"]
+    shown = sandboxed.here("show", run)
     assert "call      apply_patch:\n          *** Begin Patch" in shown.out
     assert "result    apply_patch → " in shown.out
     assert f"sandbox   {run}_" in shown.out and "stopped, 1 files" in shown.out
     for about in ("open t1-open", "apply_patch t1-0", "close t2-close"):
         assert about in shown.out
-    lines = sandboxed("watch", run).out.splitlines()
+    lines = sandboxed.here("watch", run).out.splitlines()
     labels = [line[10:18].strip() for line in lines]
     assert labels == [
         *("start", "user", "sandbox", "sandbox", "model", "call", "result", "model", "says"),
@@ -82,39 +102,41 @@ def test_a_command_in_a_live_sandbox_and_its_removal(sandboxed: Cli) -> None:
     done = sandboxed("sandboxes", "exec", sandbox, "--cwd", "/workspace", "--", "sh", "-c", script)
     assert (done.code, done.out, done.err) == (7, "held\n/workspace\n", "oops\n")
     # by the run's id; an output that is longer than one piece comes whole and in order
-    long = sandboxed("sandboxes", "exec", "held-1", "seq", "1", "200000")
+    long = sandboxed.here("sandboxes", "exec", "held-1", "seq", "1", "200000")
     assert long.code == 0
     assert long.out.splitlines() == [str(number) for number in range(1, 200_001)]
-    ran = sandboxed("sandboxes", "exec", sandbox, "--timeout", "0.2", "--json", "--", "sleep", "60")
+    ran = sandboxed.here(
+        "sandboxes", "exec", sandbox, "--timeout", "0.2", "--json", "--", "sleep", "60"
+    )
     assert ran.code == 128 + signal.SIGTERM and ran.one["killed"] == "timeout"
     assert "was killed (timeout)" in ran.err
-    missing = sandboxed("sandboxes", "exec", sandbox, "--", "no-such-program")
+    missing = sandboxed.here("sandboxes", "exec", sandbox, "--", "no-such-program")
     assert (missing.code, missing.out) == (1, "") and "no-such-program" in missing.err
-    asked = sandboxed("sandboxes", "rm", sandbox)
+    asked = sandboxed.here("sandboxes", "rm", sandbox)
     assert asked.code == 2 and "say --yes" in asked.err
-    removed = sandboxed("sandboxes", "rm", sandbox, "--yes", "--json")
+    removed = sandboxed.here("sandboxes", "rm", sandbox, "--yes", "--json")
     assert (removed.code, removed.one["state"]) == (0, "deleted")
-    assert sandbox not in sandboxed("sandboxes").out
-    assert find(sandboxed, "held-1")["state"] == "deleted"
-    again = sandboxed("sandboxes", "rm", sandbox, "-y")
+    assert sandbox not in sandboxed.here("sandboxes").out
+    assert state_of(sandboxed, "held-1") == "deleted"
+    again = sandboxed.here("sandboxes", "rm", sandbox, "-y")
     assert again.code == 0 and "was deleted before" in again.err
-    gone = sandboxed("sandboxes", "exec", sandbox, "--", "ls")
+    gone = sandboxed.here("sandboxes", "exec", sandbox, "--", "ls")
     assert (gone.code, gone.out) == (3, "") and "was deleted" in gone.err
-    assert sandboxed("cancel", "held-1").code == 0
+    assert sandboxed.here("cancel", "held-1").code == 0
 
 
 def test_unknown_ids_are_not_found(sandboxed: Cli) -> None:
     for arguments in (["show", "nope"], ["rm", "nope", "-y"], ["exec", "nope", "--", "ls"]):
-        done = sandboxed("sandboxes", *arguments)
+        done = sandboxed.here("sandboxes", *arguments)
         assert (done.code, done.out) == (3, "")
         assert "there is no sandbox and no run 'nope'" in done.err
-    assert sandboxed("sandboxes", "show", "no such id").code == 2
+    assert sandboxed.here("sandboxes", "show", "no such id").code == 2
 
 
 def test_a_run_without_a_sandbox_says_so(served: Cli, finished: str) -> None:
-    done = served("sandboxes", "show", finished)
+    done = served.here("sandboxes", "show", finished)
     assert done.code == 3 and f"run {finished} has no sandbox" in done.err
-    assert served("sandboxes").err.startswith("no sandboxes")
+    assert served.here("sandboxes").err.startswith("no sandboxes")
 
 
 def test_nobody_serves_the_node_then_the_machine_is_cleaned_up(cli: Cli, coder: Path) -> None:
@@ -124,38 +146,40 @@ def test_nobody_serves_the_node_then_the_machine_is_cleaned_up(cli: Cli, coder: 
     process.kill()
     process.communicate()
     for arguments in (["exec", sandbox, "--", "ls"], ["rm", sandbox, "--yes"]):
-        done = cli("sandboxes", *arguments)
+        done = cli.here("sandboxes", *arguments)
         assert (done.code, done.out) == (4, "")
         assert f"no actor serves sandbox {sandbox}" in done.err and "actor sandbox" in done.err
-    kept = cli("sandboxes", "reap", "--json").one
+    kept = cli.here("sandboxes", "reap", "--json").one
     assert (kept["sandbox"], kept["do"]) == (sandbox, "keep")
-    assert cli("cancel", "left").code == 0
-    todo = cli("sandboxes", "reap")
+    assert cli.here("cancel", "left").code == 0
+    todo = cli.here("sandboxes", "reap")
     assert "close" in todo.out and "its run left has ended" in todo.out
     assert "--yes does it now" in todo.err
-    assert find(cli, "left")["state"] == "ready"  # it only looked
-    assert cli("sandboxes", "reap", "--yes").code == 0
-    assert find(cli, "left")["state"] == "stopped"
-    assert cli("artifacts", "get", sandbox, "held.txt", "-o", "-").out == "held\n"
-    assert cli("sandboxes", "reap", "--json").out == ""
+    assert state_of(cli, "left") == "ready"  # it only looked
+    assert cli.here("sandboxes", "reap", "--yes").code == 0
+    assert state_of(cli, "left") == "stopped"
+    assert cli.here("artifacts", "get", sandbox, "held.txt", "-o", "-").out == "held\n"
+    assert cli.here("sandboxes", "reap", "--json").out == ""
     with cli.service("actor", "sandbox") as actor:
         assert actor.ready["node"] and "isolation" in actor.ready["sandboxes"]
-        assert cli("sandboxes", "exec", sandbox, "--", "cat", "held.txt").out == "held\n"
+        assert cli.here("sandboxes", "exec", sandbox, "--", "cat", "held.txt").out == "held\n"
 
 
 def test_a_sandbox_of_an_ended_process_is_served_from_here(cli: Cli, coder: Path) -> None:
     done = cli("run", str(coder), "hold on", "--key", "own", "--max-turns", "1")
     assert done.code == 1  # stopped by its limit, after its first turn
     sandbox = find(cli, "own")
-    assert sandbox["state"] == "stopped" and sandbox["node"].startswith("own-")
-    changed = cli("sandboxes", "exec", "own", "--", "sh", "-c", "cat held.txt; echo 2 > new.txt")
+    assert sandbox and sandbox.state == "stopped" and sandbox.node.startswith("own-")
+    changed = cli.here(
+        "sandboxes", "exec", "own", "--", "sh", "-c", "cat held.txt; echo 2 > new.txt"
+    )
     assert (changed.code, changed.out) == (0, "held\n"), changed
     after = find(cli, "own")
-    assert (after["state"], after["checkpoints"]) == ("stopped", 2)  # as it was found
-    compared = cli("artifacts", "diff", "own")
+    assert after and (after.state, after.checkpoints) == ("stopped", 2)  # as it was found
+    compared = cli.here("artifacts", "diff", "own")
     assert compared.out == "A new.txt\n"
-    assert cli("sandboxes", "rm", "own", "-y").code == 0
-    assert find(cli, "own")["state"] == "deleted"
+    assert cli.here("sandboxes", "rm", "own", "-y").code == 0
+    assert state_of(cli, "own") == "deleted"
 
 
 @needs_root

@@ -27,7 +27,7 @@ def test_a_workspace_is_copied_in_and_output_is_shown_as_it_comes(
     assert lines[at + 14][10:].startswith("result   exec_command → exit code 0 · ")
     run = lines[-1].rpartition(" ")[2]
     assert lines[-1].strip() == f"files: sandstream artifacts ls {run}"
-    got = sandboxed("artifacts", "ls", run, "--recursive", "--json").lines
+    got = sandboxed.here("artifacts", "ls", run, "--recursive", "--json").lines
     assert [one["path"] for one in got] == ["a.txt", "sub", "sub/b.txt"]
 
 
@@ -40,7 +40,7 @@ def test_a_manifest_from_a_file(sandboxed: Cli, coder: Path, tmp_path: Path) -> 
         *("--port", "8080", "--port", "8081", "--network"),
     )
     assert (done.code, done.err) == (0, "")
-    found = sandboxed("sandboxes", "show", done.one["run_id"], "--json").one["summary"]
+    found = sandboxed.here("sandboxes", "show", done.one["run_id"], "--json").one["summary"]
     assert (found["ports"], found["network"], found["files"]) == ([8080, 8081], "host", 1)
 
 
