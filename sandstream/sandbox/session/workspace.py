@@ -222,6 +222,7 @@ class WorkspaceSession(BaseSandboxSession):
         return cast(io.IOBase, spool)
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
+        """Put the files of an archive into the workspace; others that are there stay."""
         told = {} if (size := stream_length(data)) is None else {"bytes": size}
         async with self._events.operation("hydrate_workspace", untar_dir=self.root, **told):
             store = await self.remote.link.store()
@@ -229,7 +230,7 @@ class WorkspaceSession(BaseSandboxSession):
                 tree = await tree_of_tar(store, _parts(data), limits=self._limits())
             except ArchiveRejected as error:
                 raise _refused(self.root, error) from error
-            await self.remote.ask(Restore(tree=tree))
+            await self.remote.ask(Restore(tree=tree, clear=False))
 
     async def extract(
         self,
