@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 import sandstream_bus.messages as messages
+import sandstream_bus.sandbox_messages as sandbox_messages
 from doc_blocks import Block, Page
 
 from sandstream import testing
@@ -117,8 +118,9 @@ class PageRunner:
             case "text" if "output" in block.marks:
                 self._compare(block.text)
             case "json" if "message" in block.marks:
-                kind = getattr(messages, block.marks["message"])
-                msgspec.json.decode(text, type=kind)
+                name = block.marks["message"]
+                module = messages if hasattr(messages, name) else sandbox_messages
+                msgspec.json.decode(text, type=getattr(module, name))
             case _:
                 raise PageFailed(
                     f"a {block.lang or 'bare'} block is neither run nor marked: say what it is "
