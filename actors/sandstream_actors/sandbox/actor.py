@@ -85,6 +85,7 @@ class SandboxActor:
         bus = self._bus
         owner = await installation_of(bus)
         self.lifecycle = Lifecycle(bus, self.provider, self.store, node=self.node, owner=owner)
+        await self.lifecycle.start()
         tools = Tools(self.lifecycle, self.provider, self.store)
         self._calls = RunCalls(bus, tools)
         self._requests = Requests(bus, tools)

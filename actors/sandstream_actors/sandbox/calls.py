@@ -109,17 +109,18 @@ class RunCalls:
                 return _told(call, _noticed(live, _LOST), "outcome_unknown")
             crashpoint("sandbox.before_operation")
             try:
-                outcome = await run_tool(
-                    call.name,
-                    call.arguments,
-                    live.box,
-                    rule=live.rule,
-                    root=live.record.root,
-                    cwd=inside(live, call.cwd),
-                    env=live.env,
-                    op=op,
-                    on_output=live_output(self._bus, run, call.call_id or call.call),
-                )
+                with self._tools.lifecycle.using(call.sandbox):
+                    outcome = await run_tool(
+                        call.name,
+                        call.arguments,
+                        live.box,
+                        rule=live.rule,
+                        root=live.record.root,
+                        cwd=inside(live, call.cwd),
+                        env=live.env,
+                        op=op,
+                        on_output=live_output(self._bus, run, call.call_id or call.call),
+                    )
             except BoxGone:
                 self._tools.lifecycle.forget(call.sandbox)
                 fresh = False  # it may have begun

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -34,7 +35,8 @@ from sandstream_bus.sandbox_messages import (
     SandboxStopped,
 )
 from sandstream_bus.sandboxes import SandboxMovedOn
-from sandstream_providers.interface import Box, Provider, ProviderError, ResolveRule
+from sandstream_bus.subscription import CoreMessage, Subscription
+from sandstream_providers.interface import Box, BoxGone, Provider, ProviderError, ResolveRule
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream_actors.sandbox.failures import Refused, failure_of
@@ -45,6 +47,18 @@ from sandstream_actors.sandbox.specs import box_spec_of, environment_of, rule_of
 logger = logging.getLogger(__name__)
 
 _KEPT_LIVE = 1000
+IDLE = "idle"
+"""Why a sandbox was paused that nobody seemed to use."""
+
+
+class _Peek(msgspec.Struct):
+    type: str = ""
+    reason: str = ""
+
+
+_peek = msgspec.json.Decoder(_Peek).decode
+_LEAVES_BOX = ("sandbox.checkpointed", "sandbox.ready")
+"""After these events the box that was known is still the sandbox's, and awake."""
 
 
 class Live(msgspec.Struct):
@@ -95,6 +109,36 @@ class Lifecycle:
         self._live: OrderedDict[str, Live] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._background: set[asyncio.Task[None]] = set()
+        self._to_remove: set[str] = set()
+        """The keys of closed boxes that are not removed yet."""
+        self._in_use: Counter[str] = Counter()
+        self._listening: Subscription | None = None
+
+    async def start(self) -> None:
+        """Hear what other replicas of the node do with sandboxes that are known here."""
+        self._listening = await self._bus.connection.subscribe(
+            self._bus.subjects.sandbox_state("*"), self._on_news
+        )
+
+    def _on_news(self, message: CoreMessage) -> None:
+        sandbox = self._bus.subjects.parse_sandbox(message.subject).sandbox
+        if sandbox not in self._live and sandbox not in self._in_use:
+            return
+        event = _peek(message.data)
+        if event.type in _LEAVES_BOX:
+            return
+        self.forget(sandbox)
+        if event.type == "sandbox.paused" and event.reason == IDLE and sandbox in self._in_use:
+            self._in_background(self._wake(sandbox))  # whoever paused it did not know of us
+
+    async def _wake(self, sandbox: str) -> None:
+        try:
+            async with self._lock(sandbox):
+                record = await self.record(sandbox)
+                if record.state == "paused":
+                    await self._find(record)
+        except (Refused, Elsewhere, ProviderError) as error:  # whoever uses it will find out
+            logger.info("a sandbox cannot be woken", extra={"sandbox": sandbox, "why": str(error)})
 
     # --- finding -------------------------------------------------------------------------------
 
@@ -128,6 +172,20 @@ class Lifecycle:
 
     async def record(self, sandbox: str) -> SandboxRecord:
         return SandboxRecord.of(sandbox, await self._bus.sandboxes.read(sandbox))
+
+    @contextlib.contextmanager
+    def using(self, sandbox: str) -> Iterator[None]:
+        """While something is done in it, it is not idle."""
+        self._in_use[sandbox] += 1
+        try:
+            yield
+        finally:
+            self._in_use[sandbox] -= 1
+            if not self._in_use[sandbox]:
+                del self._in_use[sandbox]
+            known = self._live.get(sandbox)
+            if known is not None:
+                known.used_at = time.monotonic()
 
     def forget(self, sandbox: str) -> None:
         """Look again at the next operation."""
@@ -180,7 +238,8 @@ class Lifecycle:
         if record.state == "lost":
             return await self._recover(record, record.reason)
         if record.state == "paused":
-            await self._provider.resume(record.key)
+            with contextlib.suppress(BoxGone):  # what is left of it is looked for next
+                await self._provider.resume(record.key)
         box = await self._provider.get(record.key)
         if box is None:
             return await self._recover(record, "its box is gone")
@@ -360,6 +419,7 @@ class Lifecycle:
                 )
             crashpoint("sandbox.before_delete")
             self.forget(sandbox)
+            self._to_remove.add(record.key)
             self._in_background(self._delete(record.key))
             return result
 
@@ -377,14 +437,20 @@ class Lifecycle:
             sandbox
             for sandbox, live in self._live.items()
             if live.record.state == "ready"
+            and sandbox not in self._in_use
             and live.record.spec.idle_s is not None
             and now - live.used_at > live.record.spec.idle_s
         ]
 
     async def stop(self) -> None:
-        """Finish what was begun in the background. Boxes live on."""
+        """Finish what was begun in the background. Boxes live on, but not those that were closed:
+        the end of an event loop cancels the tasks that were removing them.
+        """
+        if self._listening is not None:
+            await self._listening.close()
         if self._background:
             await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*(self._delete(key) for key in self._to_remove))
         self._live.clear()
 
     # --- parts ---------------------------------------------------------------------------------
@@ -408,6 +474,7 @@ class Lifecycle:
             await self._provider.delete(key)
         except ProviderError:  # the reaper tries again
             logger.exception("a box could not be removed", extra={"key": key})
+        self._to_remove.discard(key)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

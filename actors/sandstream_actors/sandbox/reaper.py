@@ -22,7 +22,7 @@ from sandstream_providers.interface import BoxInfo, Provider, ProviderError
 from sandstream_actors.harness.steps import cancelled
 from sandstream_actors.run_state import RunState
 from sandstream_actors.sandbox.failures import Refused
-from sandstream_actors.sandbox.lifecycle import Elsewhere, Lifecycle
+from sandstream_actors.sandbox.lifecycle import IDLE, Elsewhere, Lifecycle
 from sandstream_actors.sandbox.record import SandboxRecord
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Reaper:
                 logger.exception("a box cannot be looked after", extra={"key": info.key})
         for sandbox in self._lifecycle.idle(time.monotonic()):
             try:
-                await self._lifecycle.pause(sandbox, "idle")
+                await self._lifecycle.pause(sandbox, IDLE)
             except (Refused, Elsewhere) as error:
                 logger.info("not paused", extra={"sandbox": sandbox, "why": str(error)})
         return removed

@@ -80,7 +80,8 @@ class Requests:
                 return UNKNOWN[type(action)]
             crashpoint("sandbox.before_operation")
             try:
-                result = await operation(self._tools, live, request.op, action, on_output)
+                with self._tools.lifecycle.using(sandbox):
+                    result = await operation(self._tools, live, request.op, action, on_output)
             except BoxGone:
                 self._tools.lifecycle.forget(sandbox)
                 fresh = False  # it may have begun

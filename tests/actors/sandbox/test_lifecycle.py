@@ -1,0 +1,97 @@
+"""Boxes are removed, found again and paused as their sandboxes' logs say, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from actors.sandbox.yard import NODE, yard
+from sandstream_actors.sandbox.actor import installation_of
+from sandstream_actors.sandbox.lifecycle import IDLE, Lifecycle
+from sandstream_bus.sandbox_messages import SandboxSpec
+from sandstream_providers.local.provider import LocalProvider
+from sandstream_workspaces.store import WorkspaceStore
+from support.nats_server import NatsServer
+
+
+def test_a_closed_box_is_removed_though_the_event_loop_ends(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with yard(nats_server, tmp_path / "home") as it:
+            bus = await it.bus()
+            provider = LocalProvider(it.home)
+            owner = await installation_of(bus)
+            store = WorkspaceStore(bus)
+            lifecycle = Lifecycle(bus, provider, store, node=NODE, owner=owner)
+            await lifecycle.open("one", SandboxSpec())
+            record = await lifecycle.record("one")
+            assert it.box(record).is_dir()
+            await lifecycle.close("one", checkpoint=False, delete=False)
+            for task in lifecycle._background:
+                task.cancel()  # as asyncio.run() does with all tasks at its end
+            await lifecycle.stop()
+            assert not it.box(record).exists()
+            await provider.close()
+
+    asyncio.run(story())
+
+
+def test_a_paused_sandbox_whose_processes_died_is_found_again(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with yard(nats_server, tmp_path / "home") as it:
+            await it.actor()
+            session = await it.session()
+            await session.start()
+            assert (await session.exec("echo kept > kept")).ok()
+            await session.pause()
+            it.kill_box(await session.remote.record())
+            assert (await session.exec("cat kept")).stdout == b"kept\n"
+
+    asyncio.run(story())
+
+
+def test_a_sandbox_is_not_idle_while_a_command_runs(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with yard(nats_server, tmp_path / "home") as it:
+            actor = await it.actor()
+            session = await it.session(idle_s=0.0)
+            await session.start()
+            command = asyncio.create_task(session.exec("mkfifo go; touch begun; cat go"))
+            record = await session.remote.record()
+            workspace = it.box(record) / "workspace"
+            while not (workspace / "begun").exists():
+                await asyncio.sleep(0.01)
+            assert actor.lifecycle.idle(float("inf")) == []
+            assert (await session.exec("echo now > go")).ok()
+            assert (await command).stdout == b"now\n"
+            assert actor.lifecycle.idle(float("inf")) == [session.sandbox_id]
+
+    asyncio.run(story())
+
+
+def test_what_another_replica_paused_is_woken_by_whoever_uses_it(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with yard(nats_server, tmp_path / "home") as it:
+            first = await it.actor()
+            session = await it.session()
+            await session.start()
+            assert (await session.exec("true")).ok()  # the first replica knows it now
+            command = asyncio.create_task(session.exec("mkfifo go; touch begun; cat go"))
+            workspace = it.box(await session.remote.record()) / "workspace"
+            while not (workspace / "begun").exists():
+                await asyncio.sleep(0.01)
+            second = await it.actor()
+            await second.lifecycle.pause(session.sandbox_id, IDLE)
+            await second.stop()
+            assert (await session.exec("echo now > go")).ok()
+            assert (await command).stdout == b"now\n"
+            assert first.lifecycle.owner == second.lifecycle.owner
+
+    asyncio.run(story())
