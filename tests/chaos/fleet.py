@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from chaos.evidence import (
     NO_KILLS,
@@ -96,20 +97,21 @@ class Fleet:
             "CHAOS_LEDGER": str(self.ledger),
         }
 
-    async def program(self, name: str, *arguments: str, **crash: object) -> Program:
+    async def program(self, name: str, *arguments: str, url: str = "", **crash: Any) -> Program:
+        """``url``: of the server, if it is not reached directly."""
         number = next(self._numbers)
         stderr = self.directory / f"{number:03}-{name}-{'-'.join(arguments[:1])}.log"
         program = await Program.start(
             name,
             *arguments,
-            env=self.env(),
+            env=self.env() | ({"NATS_URL": url} if url else {}),
             stderr=stderr,
-            **crash,  # type: ignore[arg-type]
+            **crash,
         )
         self._programs.append(program)
         return program
 
-    async def replica(self, kind: str, **crash: object) -> Program:
+    async def replica(self, kind: str, **crash: Any) -> Program:
         """Start one more replica; it is ready when this returns, or dead at its crash point."""
         program = await self.program("actor", kind, **crash)
         if await program.line() != "ready":

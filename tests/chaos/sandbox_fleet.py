@@ -8,6 +8,7 @@ import os
 import signal
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from chaos.fleet import Fleet
 from chaos.processes import Program
@@ -60,7 +61,7 @@ class SandboxFleet(Fleet):
         finally:
             await super().__aexit__(kind, error, trace)
 
-    async def replica(self, kind: str, *, node: str = "a", **crash: object) -> Program:
+    async def replica(self, kind: str, *, node: str = "a", **crash: Any) -> Program:
         if kind == HARNESS:
             return await super().replica(kind, **crash)
         if kind == SANDBOX:

@@ -66,6 +66,7 @@ class Work(msgspec.Struct, frozen=True):
 
 BRIEF = Work("brief", (QUICK, QUICK))
 LENGTHY = Work("lengthy", (QUICK, Command(2.0), QUICK))
+PARTED = Work("parted", (QUICK, Command(1.0), Command(3.0), QUICK, QUICK))
 ENDLESS = "endless"
 
 
@@ -83,7 +84,7 @@ def endless(leaves: str) -> Conversation:
 
 def scripted_smith(leaves: str = "") -> ScriptedModel:
     """``leaves``: the argument of the processes that are left behind."""
-    works = [it.conversation() for it in (BRIEF, LENGTHY, stormy(leaves))]
+    works = [it.conversation() for it in (BRIEF, LENGTHY, PARTED, stormy(leaves))]
     return ScriptedModel(conversations=[*works, endless(leaves or "86400")], strict=False)
 
 
