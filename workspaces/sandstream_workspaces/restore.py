@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
@@ -27,6 +28,7 @@ from sandstream_workspaces.trees import Trees
 _FETCHES = 3
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_ENTRIES = 1000
+_BATCHES_SENT = 2
 _PRIMED_AT_ONCE = 20_000
 _OWNER = 0o700
 _WRITABLE = 0o200
@@ -50,33 +52,48 @@ class Spool:
 
     async def fill(self, objects: Objects, entries: Sequence[TreeEntry]) -> None:
         """Fetch the contents of these entries. Raises :class:`WorkspaceDamaged`."""
-        packs = {part.pack for entry in entries for part in entry.parts}
+        packs: dict[bytes, list[TreeEntry]] = {}
+        spread: list[TreeEntry] = []
+        for entry in entries:
+            places = {part.pack for part in entry.parts}
+            for pack in places:
+                packs.setdefault(pack, [])
+            (packs[places.pop()] if len(places) == 1 else spread).append(entry)
 
         async def one(pack: bytes) -> None:
             data = await fetch_pack(objects, self._tree, pack)
             start = self._length
             self._length += len(data)
-            await asyncio.to_thread(_write_all, self._file.fileno(), data, start)
+            await asyncio.to_thread(self._keep, data, start, packs[pack])
             self._starts[pack] = start
 
         await in_parallel(_FETCHES, one, sorted(packs))
-        await asyncio.to_thread(self._check, entries)
+        await asyncio.to_thread(self._check_spread, spread)
 
     def pieces(self, entry: TreeEntry) -> Iterator[bytes]:
         """A file's content."""
         for part in entry.parts:
             yield os.pread(self._file.fileno(), part.size, self._starts[part.pack] + part.offset)
 
-    def _check(self, entries: Iterable[TreeEntry]) -> None:
+    def _keep(self, pack: bytes, start: int, entries: Sequence[TreeEntry]) -> None:
+        """Write a pack down and check what lies in it alone, while the next one is fetched."""
+        _write_all(self._file.fileno(), pack, start)
+        view = memoryview(pack)
         for entry in entries:
-            if entry.kind != "file":
-                continue
-            hasher = hashlib.sha256()
-            for piece in self.pieces(entry):
-                hasher.update(piece)
-            if hasher.digest() != entry.digest:
-                content = entry.digest.hex()
-                raise WorkspaceDamaged(self._tree, content, f"(file {entry.path!r}) does not fit")
+            self._check(entry, (view[it.offset : it.offset + it.size] for it in entry.parts))
+
+    def _check_spread(self, entries: Iterable[TreeEntry]) -> None:
+        for entry in entries:
+            if entry.kind == "file":
+                self._check(entry, self.pieces(entry))
+
+    def _check(self, entry: TreeEntry, pieces: Iterable[bytes | memoryview]) -> None:
+        hasher = hashlib.sha256()
+        for piece in pieces:
+            hasher.update(piece)
+        if hasher.digest() != entry.digest:
+            content = entry.digest.hex()
+            raise WorkspaceDamaged(self._tree, content, f"(file {entry.path!r}) does not fit")
 
 
 async def fetch_pack(objects: Objects, tree: str, pack: bytes) -> bytes:
@@ -98,6 +115,9 @@ class Restore:
         self._tree = tree
         self._op = op
         self._batches = 0
+        self._is_empty = False
+        """Nothing is where the snapshot goes: it can be laid out the quick way."""
+        self._sent: deque[asyncio.Task[None]] = deque()
         self._rule = ResolveRule(roots=[box.root])
 
     async def run(self, into: str, *, clear: bool, keep: Sequence[str]) -> int:
@@ -112,13 +132,19 @@ class Restore:
             await spool.fill(self._objects, entries)
             if clear:
                 await self._clear(into, keep)
+                self._is_empty = True
             await self._lay_out(entries, into, spool)
         finally:
+            for task in self._sent:
+                task.cancel()
+            await asyncio.gather(*self._sent, return_exceptions=True)
             spool.close()
         prefix = path_bytes(into.strip("/"))
         for start in range(0, len(entries), _PRIMED_AT_ONCE):
             some = entries[start : start + _PRIMED_AT_ONCE]
-            await self._box.prime([_below(entry, prefix).public() for entry in some])
+            await self._box.prime(
+                [_below(entry, prefix).public() for entry in some if entry.kind == "file"]
+            )
         return len(entries)
 
     async def _all_there(self, digests: set[str]) -> None:
@@ -153,7 +179,7 @@ class Restore:
                 target = os.fsdecode(entry.target)
                 links.append(FileWrite(path=path, kind="link", target=target))
             elif entry.size > (_BATCH_BYTES if entry.mode & _WRITABLE else _WHOLE_BYTES):
-                await self._change(batch)
+                await self._put(batch)
                 batch, size = [], 0
                 await self._big_file(path, entry, spool)
             else:
@@ -161,17 +187,21 @@ class Restore:
                 batch.append(FileWrite(path=path, data=data, mode=entry.mode))
                 size += len(data)
             if size >= _BATCH_BYTES or len(batch) >= _BATCH_ENTRIES:
-                await self._change(batch)
+                await self._put(batch)
                 batch, size = [], 0
-        await self._change(batch)
+        await self._put(batch)
+        await self._all_put()
         for start in range(0, len(links), _BATCH_ENTRIES):
-            await self._change(links[start : start + _BATCH_ENTRIES])
+            await self._put(links[start : start + _BATCH_ENTRIES])
+        await self._all_put()
         closed.reverse()  # a directory before the one that it lies in
         for start in range(0, len(closed), _BATCH_ENTRIES):
-            await self._change(closed[start : start + _BATCH_ENTRIES])
+            await self._put(closed[start : start + _BATCH_ENTRIES])
+            await self._all_put()
 
     async def _big_file(self, path: str, entry: TreeEntry, spool: Spool) -> None:
-        await self._change([FileWrite(path=path, mode=entry.mode)])
+        await self._put([FileWrite(path=path, mode=entry.mode)])
+        await self._all_put()
         at = 0
         for piece in spool.pieces(entry):
             for start in range(0, len(piece), _BATCH_BYTES):
@@ -179,9 +209,21 @@ class Restore:
                 await self._box.append(self._next_op(), path, data, self._rule, at=at)
                 at += len(data)
 
-    async def _change(self, batch: Sequence[FileWrite]) -> None:
-        if batch:
+    async def _put(self, batch: Sequence[FileWrite]) -> None:
+        """In an empty place the next batch is put together while the box writes this one."""
+        if not batch:
+            return
+        if not self._is_empty:
             await self._box.change(self._next_op(), batch, self._rule)
+            return
+        while len(self._sent) >= _BATCHES_SENT:
+            await self._sent.popleft()
+        work = self._box.fill(self._next_op(), batch, self._rule)
+        self._sent.append(asyncio.create_task(work))
+
+    async def _all_put(self) -> None:
+        while self._sent:
+            await self._sent.popleft()
 
     def _next_op(self) -> str:
         self._batches += 1

@@ -25,6 +25,7 @@ from sandstream_providers.interface import (
 TRIES = 20
 """So often in a row may a connection break under one request."""
 PAUSE_S = 0.05
+NEW_MODES = {"file": 0o644, "dir": 0o755}
 
 
 class AgentBox:
@@ -164,6 +165,20 @@ class AgentBox:
         ]
         payload = b"".join(change.data for change in changes if change.kind == "file")
         await self._change("change", op, rule, payload, changes=rows)
+
+    async def fill(self, op: str, entries: Sequence[FileWrite], rule: ResolveRule) -> None:
+        rows = [
+            [
+                it.path,
+                it.kind,
+                len(it.data),
+                NEW_MODES.get(it.kind) if it.mode is None else it.mode,
+                it.target,
+            ]
+            for it in entries
+        ]
+        payload = b"".join(it.data for it in entries)
+        await self._change("fill", op, rule, payload, entries=rows)
 
     async def append(self, op: str, path: str, data: bytes, rule: ResolveRule, *, at: int) -> None:
         await self._change("append", op, rule, data, path=path, at=at)

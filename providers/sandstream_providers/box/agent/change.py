@@ -232,14 +232,14 @@ class Batch:
         if place.facts is not None:
             if mode is not None:
                 before = modes.S_IMODE(place.facts.st_mode)
-                _chmod_folder(place.folder, place.name, mode)
-                self._note(place, lambda folder, name: _chmod_folder(folder, name, before))
+                chmod_folder(place.folder, place.name, mode)
+                self._note(place, lambda folder, name: chmod_folder(folder, name, before))
             return
         self._make_parents(place)
         os.mkdir(place.name, 0o755, dir_fd=place.folder)
         self._note(place, _remove_folder)
         if mode is not None:
-            _chmod_folder(place.folder, place.name, mode)
+            chmod_folder(place.folder, place.name, mode)
 
     def _put_link(self, change: dict[str, Any], place: Place) -> None:
         self._make_parents(place)
@@ -363,7 +363,7 @@ def _check(change: dict[str, Any], place: Place) -> None:
         raise wrong_kind(change["path"], "exists and is a directory")
 
 
-def _chmod_folder(folder: int, name: bytes, mode: int) -> None:
+def chmod_folder(folder: int, name: bytes, mode: int) -> None:
     fd = os.open(name, FOLDER_FLAGS, dir_fd=folder)
     try:
         os.fchmod(fd, mode)

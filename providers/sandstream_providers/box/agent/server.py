@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from sandstream_providers.box.agent import change, files, scan
+from sandstream_providers.box.agent import change, files, fill, scan
 from sandstream_providers.box.agent.commands import Commands
 from sandstream_providers.box.agent.connection import Connection
 from sandstream_providers.box.agent.loop import READ, Loop
@@ -65,6 +65,7 @@ class Server:
             "append": writer.append,
             "clear": writer.clear,
             "change": changer.change,
+            "fill": fill.Filler(self._paths).fill,
         }
         self._asked: dict[str, Effect] = {}
         self._changing = threading.Lock()
