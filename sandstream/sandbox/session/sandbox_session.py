@@ -49,6 +49,7 @@ from sandstream.sandbox.session.settings import SandboxSettings
 from sandstream.sandbox.session.specs import sandbox_spec
 from sandstream.sandbox.session.utils import endpoint_data
 from sandstream.sandbox.session.workspace import WorkspaceSession, name_of
+from sandstream.sandbox.snapshot import BusSnapshot
 from sandstream.sandbox.types import ExecResult, ExposedPortEndpoint, User
 
 _MIN_YIELD_S, _MIN_POLL_S, _MAX_YIELD_S = 0.25, 5.0, 30.0
@@ -182,6 +183,25 @@ class SandboxSession(WorkspaceSession):
         saved = await self.remote.ask(Checkpoint(exclude=sorted(self._skip_paths)), Checkpointed)
         self._saved(saved.tree)
         return saved.tree
+
+    async def fork(self) -> SandboxSession:
+        """Another sandbox that goes on from here, not started yet. Both know nothing of each other;
+        what they have in common is stored once.
+        """
+        tree = await self.checkpoint()
+        session_id = uuid.uuid4()
+        state = self.state.model_copy(
+            update={
+                "session_id": session_id,
+                "snapshot": BusSnapshot(id=str(session_id), tree=tree),
+                "snapshot_fingerprint": tree,
+                "sandbox_id": f"s-{session_id.hex}",
+                "workspace_root_ready": False,
+            },
+            deep=True,
+        )
+        dependencies = self._dependencies.clone() if self._dependencies else None
+        return SandboxSession(state, self.remote.link, self.settings, dependencies=dependencies)
 
     async def shutdown(self) -> None:
         async with self._events.operation("shutdown"):
