@@ -20,7 +20,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -141,19 +141,11 @@ class Layout:
         if self._boxes.is_dir():
             yield from (path for path in self._boxes.iterdir() if path.name.startswith(_DELETED))
 
-    @contextlib.asynccontextmanager
-    async def locked(self, key: str, *, remove_after: bool = False) -> AsyncIterator[None]:
+    def locked(self, key: str, *, remove_after: bool = False) -> KeyLock:
         """One process of this machine at a time; free again when its holder dies."""
         self.folder(key)
         self.prepare()
-        path = self._locks / key
-        fd = await _lock(path)
-        try:
-            yield
-        finally:
-            if remove_after:
-                path.unlink(missing_ok=True)
-            os.close(fd)
+        return KeyLock(self._locks / key, remove_after=remove_after)
 
     def _short_path(self) -> Path:
         base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
@@ -170,6 +162,25 @@ class Layout:
         if found.st_uid != os.getuid() or found.st_mode & 0o170077 != 0o040000:
             raise ProviderError(f"{folder} is not a private directory of this user: remove it")
         return folder
+
+
+class KeyLock:
+    """Held inside ``async with``. Not a generator: none can begin any more when an event loop is
+    closing, and that is when the last boxes are removed.
+    """
+
+    def __init__(self, path: Path, *, remove_after: bool) -> None:
+        self._path = path
+        self._remove_after = remove_after
+        self._fd = -1
+
+    async def __aenter__(self) -> None:
+        self._fd = await _lock(self._path)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._remove_after:
+            self._path.unlink(missing_ok=True)
+        os.close(self._fd)
 
 
 async def _lock(path: Path) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 READ_AT_ONCE = 8 * 1024 * 1024
+MAX_NESTED = 100
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -78,30 +79,54 @@ def make_parents(place: Place, done: list[bytes] | None = None) -> None:
 
 def remove_tree(folder: int, name: bytes) -> None:
     """A directory and all below it; links are removed, not followed."""
+    top = _open_to_empty(folder, name)
     try:
-        inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
+        deep: list[bytes] = []
+        _remove_content(top, top, deep, 0)
+        while deep:
+            _remove_folder(top, deep.pop(), top, deep, 0)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=folder)
+
+
+def _open_to_empty(folder: int, name: bytes) -> int:
+    try:
+        fd = os.open(name, FOLDER_FLAGS, dir_fd=folder)
     except PermissionError:
         os.chmod(name, 0o700, dir_fd=folder)
-        inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
+        fd = os.open(name, FOLDER_FLAGS, dir_fd=folder)
+    if os.fstat(fd).st_mode & 0o300 != 0o300:
+        os.fchmod(fd, 0o700)
+    return fd
+
+
+def _remove_folder(folder: int, name: bytes, top: int, deep: list[bytes], depth: int) -> None:
+    inner = _open_to_empty(folder, name)
     try:
-        if os.fstat(inner).st_mode & 0o300 != 0o300:
-            os.fchmod(inner, 0o700)
-        remove_content(inner)
+        _remove_content(inner, top, deep, depth)
     finally:
         os.close(inner)
     os.rmdir(name, dir_fd=folder)
 
 
-def remove_content(folder: int) -> None:
+def _remove_content(folder: int, top: int, deep: list[bytes], depth: int) -> None:
+    """What is nested too deep is moved up to ``top``, for later: neither our descriptors nor our
+    calls must run out.
+    """
     with os.scandir(folder) as found:
         entries = [(item.name, item.is_dir(follow_symlinks=False)) for item in found]
     for name, is_dir in entries:
         raw = os.fsencode(name)
         try:
-            if is_dir:
-                remove_tree(folder, raw)
-            else:
+            if not is_dir:
                 os.unlink(raw, dir_fd=folder)
+            elif depth < MAX_NESTED:
+                _remove_folder(folder, raw, top, deep, depth + 1)
+            else:
+                os.close(_open_to_empty(folder, raw))  # only what may be written can be moved
+                deep.append(b".sandstream-deep-" + os.urandom(8).hex().encode())
+                os.rename(raw, deep[-1], src_dir_fd=folder, dst_dir_fd=top)
         except FileNotFoundError:
             pass  # somebody else removed it
 
