@@ -243,9 +243,8 @@ class BaseSandboxSession(abc.ABC):
 
     def register_persist_workspace_skip_path(self, path: AnyPath) -> Path:
         """Leave this path out of snapshots and archives."""
-        relative = PurePosixPath(self.normalize_path(path).as_posix()).relative_to(
-            self.state.manifest.root
-        )
+        root = PurePosixPath(self.normalize_path(".").as_posix())
+        relative = PurePosixPath(self.normalize_path(path).as_posix()).relative_to(root)
         if relative == PurePosixPath("."):
             raise ValueError("the whole workspace cannot be left out of its own snapshot")
         self._skip_paths.add(relative.as_posix())
