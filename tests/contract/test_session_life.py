@@ -164,8 +164,22 @@ def test_a_deleted_session_is_gone_for_good(sessions: SessionStage) -> None:
             assert not await session.running()
             with refused(WorkspaceLostError, "workspace_lost", reason="deleted"):
                 await session.exec("true")
-            with refused(WorkspaceLostError, "workspace_lost", reason="deleted"):
-                await session.start()
+
+    sessions.run(story())
+
+
+def test_a_state_outlives_its_sandbox(sessions: SessionStage) -> None:
+    async def story() -> None:
+        client = sessions.client()
+        async with sessions.fresh(client) as session:
+            await write(session, "file", b"saved")
+            await session.stop()
+            await write(session, "file", b"not saved")
+            await client.delete(session)
+            resumed = await client.resume(session.state)
+            await resumed.start()
+            assert await content(resumed, "file") == b"saved"
+            await client.delete(resumed)
 
     sessions.run(story())
 
@@ -190,6 +204,9 @@ def test_a_lost_box_comes_back_from_its_last_checkpoint(sessions: SessionStage) 
             await write(session, "file", b"not saved")
             await sessions.lose(session)
             assert await content(session, "file") == b"saved"
+            (entry,) = await session.ls(".")
+            assert await content(session, entry.path) == b"saved"
+            assert await session.same_file("file", f"{session.root}/file")
             assert await said(session, "cat file") == "saved"
 
     sessions.run(story())
