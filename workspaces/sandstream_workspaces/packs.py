@@ -102,12 +102,15 @@ class PackWriter:
 
     async def add(self, digest: bytes, data: bytes) -> None:
         """A whole content, unless it is there."""
-        if data and not self.has(digest):
-            parts = [
-                await self.add_part(data[offset : offset + PART_BYTES])
-                for offset in range(0, len(data), PART_BYTES)
-            ]
-            self.place(digest, parts)
+        if not data or self.has(digest):
+            return
+        if len(data) <= PART_BYTES:
+            self._placed[digest] = [await self.add_part(data)]
+            return
+        self._placed[digest] = [
+            await self.add_part(data[offset : offset + PART_BYTES])
+            for offset in range(0, len(data), PART_BYTES)
+        ]
 
     async def add_part(self, data: bytes) -> Placed:
         """A piece of at most ``PART_BYTES``; :meth:`place` says of what."""

@@ -158,7 +158,7 @@ class Restore:
             return
         with contextlib.suppress(NotFound):
             await self._box.remove(
-                f"{self._op}-clear", self._path(into, b""), self._rule, recursive=True
+                f"{self._op}-clear", self._path(into), self._rule, recursive=True
             )
 
     async def _lay_out(self, entries: Sequence[TreeEntry], into: str, spool: Spool) -> None:
@@ -167,8 +167,9 @@ class Restore:
         size = 0
         closed: list[FileWrite] = []
         links: list[FileWrite] = []
+        base = self._path(into)
         for entry in entries:
-            path = self._path(into, entry.path)
+            path = f"{base}/{os.fsdecode(entry.path)}"
             if entry.kind == "dir":
                 write = FileWrite(path=path, kind="dir", mode=entry.mode)
                 if entry.mode & _OWNER != _OWNER:
@@ -229,8 +230,8 @@ class Restore:
         self._batches += 1
         return f"{self._op}-{self._batches}"
 
-    def _path(self, into: str, path: bytes) -> str:
-        names = [self._box.root.strip("/"), into.strip("/"), os.fsdecode(path)]
+    def _path(self, into: str) -> str:
+        names = [self._box.root.strip("/"), into.strip("/")]
         return "/" + "/".join(name for name in names if name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
@@ -75,16 +76,26 @@ async def scan_items(
     """
     facts, _ = await ask(request)
     number = facts["scan"]
-    for index in itertools.count():
-        rows, data = await ask({"do": "scan_next", "scan": number, "index": index})
-        start = 0
-        for *row, removed, size in rows:
-            content = None
-            if size >= 0:
-                content = data[start : start + size]
-                start += size
-            yield ScanItem(entry=entry(row), removed=removed, data=content)
-        if not rows:
-            break
+
+    def batch(index: int) -> asyncio.Future[tuple[Any, bytes]]:
+        return asyncio.ensure_future(ask({"do": "scan_next", "scan": number, "index": index}))
+
+    coming = batch(0)
+    try:
+        for index in itertools.count(1):
+            rows, data = await coming
+            if not rows:
+                break
+            coming = batch(index)  # the agent reads on while these are taken
+            start = 0
+            for *row, removed, size in rows:
+                content = None
+                if size >= 0:
+                    content = data[start : start + size]
+                    start += size
+                yield ScanItem(entry=entry(row), removed=removed, data=content)
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
     facts, _ = await ask({"do": "scan_done", "scan": number})
     received(facts["token"])
