@@ -41,7 +41,7 @@ class Bus:
         self.presence = Presence(connection, subjects)
         self.parking = ParkingLot(connection, subjects, topology, objects)
         self.timers = Timers(connection, self.codec, subjects)
-        self.sandboxes = Sandboxes(connection, self.codec, subjects, topology.log)
+        self.sandboxes = Sandboxes(connection, self.codec, subjects, topology.log, self.presence)
         self.agents = AgentRegistry(connection, self.codec, subjects, topology)
 
     @classmethod

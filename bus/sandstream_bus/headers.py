@@ -21,6 +21,8 @@ DESCRIPTION: Final = "Description"
 
 CAUSE: Final = "Sandstream-Cause"
 """The stream sequence of the event that led to this message."""
+OPERATION: Final = "Sandstream-Operation"
+"""Whom to answer though a request cannot be read."""
 TRACEPARENT: Final = "traceparent"
 
 

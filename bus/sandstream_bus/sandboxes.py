@@ -16,15 +16,32 @@ from sandstream_bus.codec import Codec
 from sandstream_bus.connection import Connection
 from sandstream_bus.direct import direct_get_last, direct_get_last_each, direct_get_many
 from sandstream_bus.errors import BusError, BusUnavailable, WrongSequence
-from sandstream_bus.headers import TTL
+from sandstream_bus.headers import OPERATION, TTL
+from sandstream_bus.presence import Presence
 from sandstream_bus.publishing import Expect
-from sandstream_bus.sandbox_messages import SandboxEvent, SandboxReply, SandboxRequest
+from sandstream_bus.sandbox_messages import (
+    Exec,
+    Interact,
+    RunTool,
+    SandboxEvent,
+    SandboxReply,
+    SandboxRequest,
+)
 from sandstream_bus.subjects import Subjects
 from sandstream_bus.subscription import CoreMessage
 
 OPERATION_TTL_S = 3600
 """Requests and replies of session objects are not kept longer: they carry whole files."""
+COMMAND_TTL_S = 7 * 86_400
+"""A request that is worked on is delivered again only while it is stored, and a command may take
+long.
+"""
+OWN_NODE = "own-"
+"""Nodes of callers' processes: nobody else takes over their sandboxes."""
+PATIENCE_S = 60.0
+"""How long an actor may be away before its callers are told."""
 _LOOK_EVERY_S = 2.0
+_COMMANDS = (Exec, Interact, RunTool)
 
 
 class SandboxLogEvent(NamedTuple):
@@ -41,8 +58,15 @@ class Sandboxes:
     """All sandboxes of one installation."""
 
     def __init__(
-        self, connection: Connection, codec: Codec, subjects: Subjects, stream: str
+        self,
+        connection: Connection,
+        codec: Codec,
+        subjects: Subjects,
+        stream: str,
+        presence: Presence,
     ) -> None:
+        self.patience_s = PATIENCE_S
+        self._presence = presence
         self._connection = connection
         self._codec = codec
         self._subjects = subjects
@@ -90,7 +114,7 @@ class Sandboxes:
     ) -> SandboxReply:
         """Ask the sandbox's actor and wait for its reply, however long that takes.
 
-        Raises :class:`NoSandboxActor` if nobody serves the provider (or node) at all.
+        Raises :class:`NoSandboxActor` if for long nobody serves the provider (or node).
         """
         subject = self._subjects.sandbox_reply(sandbox, request.op)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -102,24 +126,37 @@ class Sandboxes:
         # a stored message is also an ordinary one: whoever listens gets it as it is published
         listening = await self._connection.subscribe(subject, receive)
         breaks = self._connection.breaks  # before the publish: the reply may come during its retry
+        ttl_s = COMMAND_TTL_S if isinstance(request.action, _COMMANDS) else OPERATION_TTL_S
+        absence = _Absence(self._presence, provider, node, every_s=self.patience_s / 6)
         try:
             await self._connection.publish(
                 self._subjects.sandbox_op(sandbox, provider, node),
                 await self._codec.encode(request),
                 msg_id=f"{sandbox}:{request.op}",
-                headers={TTL: f"{OPERATION_TTL_S}s"},
+                headers={TTL: f"{ttl_s}s", OPERATION: request.op},
             )
-            data = await self._answer(subject, answered, breaks)
+            data = await self._answer(subject, answered, breaks, absence)
             return await self._codec.sandbox_reply(data)
         finally:
             await listening.close()
 
-    async def _answer(self, subject: str, answered: asyncio.Future[bytes], breaks: int) -> bytes:
+    async def _answer(
+        self,
+        subject: str,
+        answered: asyncio.Future[bytes],
+        breaks: int,
+        absence: _Absence,
+    ) -> bytes:
         """The reply as it comes; after a break since ``breaks`` also as it is stored."""
         while True:
-            await asyncio.wait({answered}, timeout=_LOOK_EVERY_S)
+            await asyncio.wait({answered}, timeout=min(_LOOK_EVERY_S, self.patience_s))
             if answered.done():
                 return answered.result()
+            if await absence.lasts_s() > self.patience_s and not answered.done():
+                raise NoSandboxActor(
+                    f"nobody serves {absence.whom} for {self.patience_s:.0f} s; what was asked for "
+                    "stays in the log and is done when somebody does"
+                )
             if breaks == self._connection.breaks:
                 continue
             breaks = self._connection.breaks
@@ -145,6 +182,30 @@ class Sandboxes:
         """Has the operation its reply?"""
         subject = self._subjects.sandbox_reply(sandbox, op)
         return await direct_get_last(self._connection, self._stream, subject) is not None
+
+
+class _Absence:
+    """How long nobody has been there for one caller's request."""
+
+    def __init__(self, presence: Presence, provider: str, node: str, *, every_s: float) -> None:
+        self._presence = presence
+        self._every_s = every_s
+        self._consumers = [f"sandbox-{provider}-{node}"] if node else []
+        if not node.startswith(OWN_NODE):
+            self._consumers.append(f"sandbox-{provider}")  # its nodes take over for each other
+        self.whom = f"the node {node} of the provider {provider}" if node else provider
+        self._seen_at = self._looked_at = time.monotonic()
+
+    async def lasts_s(self) -> float:
+        """Asked anew only now and then while somebody is there, as many callers may be waiting."""
+        now = time.monotonic()
+        if now - self._looked_at >= self._every_s or self._looked_at > self._seen_at:
+            self._looked_at = now
+            for consumer in self._consumers:
+                if await self._presence.is_served(consumer):
+                    self._seen_at = time.monotonic()
+                    break
+        return self._looked_at - self._seen_at
 
 
 class NoSandboxActor(BusError):

@@ -90,6 +90,12 @@ def sandbox_of(run: str, agent: str) -> str:
     return name
 
 
+def _place(provider: str, node: str) -> str:
+    """Who does it. The names come out of messages that anybody may have written."""
+    place = check_token(provider, "the provider")
+    return f"{place}.{check_token(node, 'the node')}" if node else place
+
+
 class SandboxSubject(NamedTuple):
     """A subject below ``<p>.sandbox.``, taken apart."""
 
@@ -140,30 +146,30 @@ class Subjects(msgspec.Struct, frozen=True):
         return f"{self.prefix}.run.{run}.model"
 
     def call(self, run: str, pool: str) -> str:
-        return f"{self.prefix}.run.{run}.call.{pool}"
+        return f"{self.prefix}.run.{run}.call.{check_token(pool, 'the pool')}"
 
     def run_sandbox(self, run: str, provider: str, node: str = "") -> str:
-        subject = f"{self.prefix}.run.{run}.sandbox.{provider}"
-        return f"{subject}.{node}" if node else subject
+        return f"{self.prefix}.run.{run}.sandbox.{_place(provider, node)}"
 
     def sandbox_state(self, sandbox: str) -> str:
         return f"{self.prefix}.sandbox.{sandbox}.state"
 
     def sandbox_op(self, sandbox: str, provider: str, node: str = "") -> str:
-        subject = f"{self.prefix}.sandbox.{sandbox}.op.{provider}"
-        return f"{subject}.{node}" if node else subject
+        sandbox = check_token(sandbox, "the sandbox")
+        return f"{self.prefix}.sandbox.{sandbox}.op.{_place(provider, node)}"
 
     def sandbox_reply(self, sandbox: str, op: str) -> str:
+        sandbox, op = check_token(sandbox, "the sandbox"), check_token(op, "the operation")
         return f"{self.prefix}.sandbox.{sandbox}.reply.{op}"
 
     def output(self, run: str) -> str:
-        return f"{self.prefix}.live.{run}.output"
+        return f"{self.prefix}.live.{check_token(run, 'the run')}.output"
 
     def started(self, run: str, call: str) -> str:
         return f"{self.prefix}.run.{run}.started.{call}"
 
     def result(self, run: str, pool: str) -> str:
-        return f"{self.prefix}.run.{run}.result.{pool}"
+        return f"{self.prefix}.run.{run}.result.{check_token(pool, 'the pool')}"
 
     def cancel(self, run: str) -> str:
         return f"{self.prefix}.run.{run}.cancel"

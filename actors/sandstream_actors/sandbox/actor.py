@@ -20,10 +20,11 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage
-from sandstream_bus.headers import TRACEPARENT, caused_by
+from sandstream_bus.headers import OPERATION, TRACEPARENT, caused_by
 from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo
 from sandstream_bus.runtime import Worker
 from sandstream_bus.sandbox_messages import SandboxFailure, SandboxReply, SandboxRequest
+from sandstream_bus.sandboxes import OWN_NODE as OWN_NODE
 from sandstream_bus.sandboxes import SandboxMovedOn
 from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
@@ -46,8 +47,6 @@ T = TypeVar("T")
 
 NODE_IDLE_S = 7 * 86_400.0
 """The consumer of a node that nobody has seen for so long is deleted."""
-OWN_NODE = "own-"
-"""Nodes of callers' processes: nobody else takes over their sandboxes."""
 MAY_HAVE_BEGUN = "Sandstream-May-Have-Begun"
 """On work that is passed on and was delivered before: it is new only for its new consumer."""
 _TRIES = 5
@@ -171,6 +170,8 @@ class SandboxActor:
         call = await self._bus.codec.run_event(delivery.data)
         if not isinstance(call, CallRequested) or not call.sandbox:
             raise UndecodableMessage(f"{delivery.subject} carries no call for a sandbox")
+        check_token(call.sandbox, "the sandbox")
+        check_token(call.reply_pool, "the pool")
         run = self._bus.subjects.parse_run(delivery.subject).run
         if not delivery.fresh and await self._is_settled(run, call):
             return
@@ -232,6 +233,9 @@ class SandboxActor:
     async def _on_request(self, delivery: Delivery) -> None:
         request = await self._bus.codec.sandbox_request(delivery.data)
         sandbox = self._bus.subjects.parse_sandbox(delivery.subject).sandbox
+        for value, what in ((sandbox, "the sandbox"), (request.op, "the operation")):
+            check_token(value, what)
+        check_token(request.run or sandbox, "the run")
         if not delivery.fresh and await self._bus.sandboxes.replied(sandbox, request.op):
             return
         began = time.monotonic()
@@ -305,6 +309,25 @@ class SandboxActor:
         if delivery.subject.startswith(f"{self._bus.subjects.prefix}.run."):
             run = self._bus.subjects.parse_run(delivery.subject).run
             await end_parked_run(self._bus, run, reason)
+            return
+        op = delivery.headers.get(OPERATION) or _operation_of(delivery.data)
+        if op:  # its caller must not wait for ever
+            sandbox = self._bus.subjects.parse_sandbox(delivery.subject).sandbox
+            text = f"the request could not be handled and was parked: {reason}"
+            failure = SandboxFailure(code="parked", message=text)
+            await self._bus.sandboxes.reply(sandbox, SandboxReply(op=op, error=failure))
+
+
+class _Peek(msgspec.Struct):
+    op: str = ""
+
+
+def _operation_of(request: bytes) -> str:
+    """The operation of a request that is otherwise unreadable; empty if it cannot be known."""
+    try:
+        return msgspec.json.decode(request, type=_Peek).op
+    except msgspec.DecodeError:
+        return ""
 
 
 def _is_fresh(delivery: Delivery) -> bool:

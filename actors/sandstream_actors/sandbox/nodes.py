@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import BusError
 from sandstream_bus.runtime import Worker
+from sandstream_bus.sandboxes import OWN_NODE
 
 if TYPE_CHECKING:
     from sandstream_actors.sandbox.actor import SandboxActor
@@ -49,7 +50,7 @@ class NodeWatch:
         waiting = await self._bus.topology.waiting(self._bus.connection, self._prefix)
         for consumer, count in waiting.items():
             node = consumer.removeprefix(self._prefix)
-            if node == self._actor.node or node.startswith("own-"):
+            if node == self._actor.node or node.startswith(OWN_NODE):
                 continue
             alive = await self._bus.presence.is_served(consumer)
             self._missed[node] = 0 if alive else self._missed.get(node, 0) + 1

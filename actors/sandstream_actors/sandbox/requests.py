@@ -110,6 +110,8 @@ class Requests:
         if not record.is_live:
             return Running(running=False, state=record.state)
         if record.node != self._tools.lifecycle.node:
-            raise Elsewhere(record.node)
+            if await self._tools.lifecycle.is_served(record.node):
+                raise Elsewhere(record.node)
+            return Running(running=False, state=record.state)  # with its node it is gone
         box = await self._tools.provider.get(record.key)
         return Running(running=box is not None, state=record.state)

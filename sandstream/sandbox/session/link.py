@@ -8,10 +8,10 @@ import msgspec
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.bus import Bus
 from sandstream_bus.sandbox_messages import SandboxAction, SandboxRequest
-from sandstream_bus.sandboxes import new_op
+from sandstream_bus.sandboxes import NoSandboxActor, new_op
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream.sandbox.errors import error_from_failure
+from sandstream.sandbox.errors import ProviderUnavailableError, error_from_failure
 
 T = TypeVar("T")
 
@@ -71,9 +71,15 @@ class Remote:
         if not self.node:
             self.node = await self._find_node(bus)
         request = SandboxRequest(op=new_op(), action=action, run=self.run)
-        reply = await bus.sandboxes.request(
-            self.sandbox, request, provider=self.link.provider, node=self.node
-        )
+        try:
+            reply = await bus.sandboxes.request(
+                self.sandbox, request, provider=self.link.provider, node=self.node
+            )
+        except NoSandboxActor as error:
+            self.node = ""  # look again
+            raise ProviderUnavailableError(
+                provider=self.link.provider, reason=str(error), cause=error
+            ) from error
         if reply.error is not None:
             raise error_from_failure(reply.error)
         if kind is None:
@@ -88,6 +94,9 @@ class Remote:
     async def _find_node(self, bus: Bus) -> str:
         own = await self.link.node()  # its actor must be there before anything is asked
         record = await self.record()
-        if record.is_live or record.state == "intended":
+        if not record.is_live and record.state != "intended":
+            return own
+        consumer = f"sandbox-{self.link.provider}-{record.node}"
+        if record.node == own or await bus.presence.is_served(consumer):
             return record.node
-        return own
+        return own  # whoever is asked brings it back from its last checkpoint
