@@ -235,7 +235,7 @@ class SandboxSession(WorkspaceSession):
         record = await self.remote.record()
         if not record.is_live:
             return False
-        self.remote.node = record.node
+        self.remote.node = ""  # it may be elsewhere by now
         return (await self.remote.ask(Probe(), Running)).running
 
     async def _flush_events(self) -> None:
