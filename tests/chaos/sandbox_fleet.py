@@ -61,11 +61,14 @@ class SandboxFleet(Fleet):
         finally:
             await super().__aexit__(kind, error, trace)
 
-    async def replica(self, kind: str, *, node: str = "a", **crash: Any) -> Program:
+    async def replica(
+        self, kind: str, *, node: str = "a", grace_s: float = 0.0, **crash: Any
+    ) -> Program:
+        """``grace_s``: after so long a sandbox actor removes boxes that nobody needs."""
         if kind == HARNESS:
             return await super().replica(kind, **crash)
         if kind == SANDBOX:
-            program = await self.program("sandbox_actor", node, **crash)
+            program = await self.program("sandbox_actor", node, str(grace_s), **crash)
         else:
             program = await self.program("smith", kind.removeprefix("smith-"), **crash)
         if await program.line() != "ready":

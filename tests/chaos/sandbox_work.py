@@ -23,12 +23,16 @@ class Command(msgspec.Struct, frozen=True):
     """One command of the model. Its number is its place in the run, from 1."""
 
     sleep_s: float = 0.0
+    waits: bool = False
+    """For the file ``go``, which somebody puts there from outside."""
     leaves: str = ""
     """A process that it leaves behind in a session of its own: ``sleep`` with this argument."""
 
     def line(self, number: int) -> str:
         wait = f"touch begun-{number}; sleep {self.sleep_s}; " if self.sleep_s else ""
         greeting = "cat given/greeting.txt; " if number == 1 else ""
+        if self.waits:
+            wait = f"touch begun-{number}; until [ -e go ]; do sleep 0.05; done; "
         if self.leaves:
             wait += f"setsid sleep {self.leaves} > /dev/null 2>&1 & "
         said = f"echo did-{number}-of-$(wc -l < counter)"
@@ -66,7 +70,7 @@ class Work(msgspec.Struct, frozen=True):
 
 BRIEF = Work("brief", (QUICK, QUICK))
 LENGTHY = Work("lengthy", (QUICK, Command(2.0), QUICK))
-PARTED = Work("parted", (QUICK, Command(1.0), Command(3.0), QUICK, QUICK))
+PARTED = Work("parted", (QUICK, Command(1.0), Command(waits=True), QUICK, QUICK))
 ENDLESS = "endless"
 
 

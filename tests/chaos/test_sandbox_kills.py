@@ -34,6 +34,7 @@ from support.waiting import eventually, until
 
 from sandstream.outcomes import exception_of
 from sandstream.sandbox import WorkspaceLostError
+from sandstream.sandbox_host import node_name
 from sandstream.testing import ScriptedModel
 
 DONE_WITHIN_S = 45.0
@@ -281,6 +282,14 @@ async def a_node_dies_before_a_box_is_ready(
     await _a_sandbox_whose_node_died_while_it_was_made(fleet, model, "before_ready")
 
 
+async def _is_back(fleet: SandboxFleet, consumer: str) -> bool:
+    """It serves its own consumer, and nobody else does so any more."""
+    bus = fleet.client.bus
+    info = await bus.topology.consumer_info(bus.connection, consumer)
+    assert info is not None
+    return await bus.presence.is_served(consumer) and info["num_waiting"] == 1
+
+
 @scene
 async def a_node_that_was_cut_off_lets_go(
     fleet: SandboxFleet, model: ScriptedModel, mark: str
@@ -289,13 +298,17 @@ async def a_node_that_was_cut_off_lets_go(
     used no more, though calls for the run reach it first.
     """
     async with Gate(fleet.server.port) as gate:
-        await fleet.replica(SANDBOX, node="a", url=gate.url)
+        # with the usual grace: its box is there when it comes back
+        away = await fleet.replica(SANDBOX, node="a", url=gate.url, grace_s=600)
         await fleet.order("cut", PARTED.order("cut"), agent=TURN)
         await fleet.until_begun("cut", 2, agent=TURN)
         gate.shut()
         await fleet.replica(SANDBOX, node="b")
         await fleet.until_begun("cut", 3, agent=TURN, node="b")
         gate.open()
+        consumer = f"sandbox-local-{node_name(fleet.home('a'))}"
+        await eventually(lambda: _is_back(fleet, consumer), within_s=30, what="the node is back")
+        (fleet.workspace(await fleet.record("cut", TURN), "b") / "go").touch()
         end = await done(fleet, "cut")
         assert end.status == "completed"
         said = told(model, "cut")
@@ -303,6 +316,9 @@ async def a_node_that_was_cut_off_lets_go(
         assert [f"did-{n}-of-{n - 1}" in said for n in (3, 4, 5)] == [True] * 3
         record = await fleet.record("cut", TURN)
         assert await fleet.saved(record, "counter") == "1\n3\n4\n5\n"
+        assert len(await fleet.boxes("a")) == 1
+        await away.kill()
+        await fleet.replica(SANDBOX, node="a")
         await fleet.no_boxes("a")
         await fleet.no_boxes("b")
 

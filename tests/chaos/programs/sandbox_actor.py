@@ -1,6 +1,6 @@
-"""One replica of the sandbox actor: ``python sandbox_actor.py <node>``. Each node has a home of its
-own. It looks after other nodes and after boxes that nobody needs much more often than usual. Says
-``ready``, works until killed.
+"""One replica of the sandbox actor: ``python sandbox_actor.py <node> <grace>``. A node has a home
+of its own. It looks after other nodes and after boxes that nobody needs much more often than usual,
+and removes the latter after so many seconds. Says ``ready``, works until killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sandstream.sandbox_host import make_provider, node_name
 from sandstream.settings import Settings
 
 
-async def main(node: str) -> None:
+async def main(node: str, grace_s: float) -> None:
     logging.basicConfig(level=logging.INFO)
     settings = Settings.from_env()
     home = settings.home / f"node-{node}"
@@ -26,7 +26,7 @@ async def main(node: str) -> None:
         make_provider("local", home),
         node=node_name(home),
         reap_every_s=0.5,
-        reap_grace_s=0.0,
+        reap_grace_s=grace_s,
         watch_every_s=0.3,
     )
     await actor.start()
@@ -34,4 +34,4 @@ async def main(node: str) -> None:
     await asyncio.Event().wait()
 
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(sys.argv[1], float(sys.argv[2])))
