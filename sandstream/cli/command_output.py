@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
 import msgspec
+from sandstream_bus.bus import Bus
+from sandstream_bus.messages import CallFinished, CallRequested
 from sandstream_bus.sandbox_messages import LiveOutput
+from sandstream_bus.subscription import CoreMessage
 
 from sandstream.cli.event_lines import LABEL_WIDTH
 from sandstream.cli.render import Screen, clean, pad, shorten
@@ -14,7 +19,7 @@ from sandstream.cli.render import Screen, clean, pad, shorten
 MOST_LINES = 12
 _INDENT = f"{'':8}  {pad('│', LABEL_WIDTH)}  "
 
-decode_output = msgspec.json.Decoder(LiveOutput).decode
+_decode = msgspec.json.Decoder(LiveOutput).decode
 Stream = Literal["stdout", "stderr"]
 
 
@@ -67,3 +72,54 @@ class CommandOutput:
 
 
 _BOTH: tuple[Stream, Stream] = ("stdout", "stderr")
+
+
+class LiveCommands:
+    """The commands of one run that are under way. Tell it of calls before and after their lines."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._names: dict[str, str] = {}
+        """What the output of a call is named by, by our own id of the call."""
+        self._running: dict[str, CommandOutput] = {}
+        self._early: dict[str, list[LiveOutput]] = {}
+        """Output that came before its call was told."""
+
+    def requested(self, call: CallRequested) -> None:
+        """Its line was written: output may follow."""
+        if not call.sandbox:
+            return
+        name = call.call_id or call.call
+        self._names[call.call] = name
+        self._running[name] = CommandOutput(self._screen)
+        for piece in self._early.pop(name, ()):
+            self._running[name].take(piece)
+
+    def finished(self, call: CallFinished) -> bool:
+        """Its line comes next. Was output of it shown?"""
+        output = self._running.pop(self._names.get(call.call, ""), None)
+        if output is None:
+            return False
+        output.finish()
+        return output.is_shown
+
+    def take(self, piece: LiveOutput) -> None:
+        output = self._running.get(piece.call)
+        if output is not None:
+            output.take(piece)
+        elif piece.call not in self._names.values():
+            self._early.setdefault(piece.call, []).append(piece)
+
+
+@contextlib.asynccontextmanager
+async def heard(bus: Bus, run: str, take: Callable[[LiveOutput], None]) -> AsyncIterator[None]:
+    """Give the output of a run's commands to ``take`` as it comes."""
+
+    def receive(message: CoreMessage) -> None:
+        take(_decode(message.data))
+
+    subscription = await bus.connection.subscribe(bus.subjects.output(run), receive)
+    try:
+        yield
+    finally:
+        await subscription.close()

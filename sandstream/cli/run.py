@@ -17,7 +17,7 @@ from sandstream_bus.subscription import CoreMessage
 
 from sandstream.agent import Agent
 from sandstream.cli.apps import choose_agent, load_app, split_target
-from sandstream.cli.command_output import decode_output
+from sandstream.cli.command_output import heard
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.run_display import Display
 from sandstream.cli.run_sandbox import with_sandbox
@@ -51,7 +51,8 @@ async def _run(
     max_turns = arguments.max_turns or DEFAULT_MAX_TURNS
     process = await Process.of_this_loop()
     show_logs()
-    async with _own_runs(process) as started:
+    # closed here and not with the loop: sandboxes have things to put away, which take a loop
+    async with _closed_after(process), _own_runs(process) as started:
         if config.run_key is not None:
             started.set_result(run_id_of_key(config.run_key))
         running = asyncio.ensure_future(
@@ -71,6 +72,14 @@ async def _run(
             await _give_up(telling)
             raise
         return await _conclude(arguments, process, running, telling)
+
+
+@contextlib.asynccontextmanager
+async def _closed_after(process: Process) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await process.close()
 
 
 async def _with_stream(agent: Agent[Any], text: str, max_turns: int, config: RunConfig) -> None:
@@ -114,17 +123,12 @@ async def _tell(
     run = await started
     display = Display(run, quiet=arguments.quiet, as_json=arguments.json and arguments.stream)
     bus = process.bus
-    listening = await bus.connection.subscribe(
-        bus.subjects.output(run), lambda message: display.output(decode_output(message.data))
-    )
-    try:
+    async with heard(bus, run, display.output):
         async for event in bus.follow.run(run, deltas=arguments.stream):
             if isinstance(event, LogEvent):
                 display.event(event)
             else:
                 display.delta(event)
-    finally:
-        await listening.close()
     return run, display.end()
 
 

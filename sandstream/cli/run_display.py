@@ -15,9 +15,10 @@ from sandstream_bus.messages import (
 )
 from sandstream_bus.sandbox_messages import LiveOutput
 
-from sandstream.cli.command_output import CommandOutput
+from sandstream.cli.command_output import LiveCommands
 from sandstream.cli.event_lines import LABEL_WIDTH, EventLines, output_text, record_of
 from sandstream.cli.render import clean, err, pad
+from sandstream.cli.sandbox_lines import LIFE, saved_tree
 from sandstream.cli.session import put_json
 
 
@@ -40,11 +41,7 @@ class Display:
         self._lines = EventLines(self._screen)
         self._said = ""
         self._last_said = ""
-        self._names: dict[str, str] = {}
-        """Calls in sandboxes that are under way: our id and what their output is named by."""
-        self._outputs: dict[str, CommandOutput] = {}
-        self._early: dict[str, list[LiveOutput]] = {}
-        """Output that came before its call was told."""
+        self._commands = LiveCommands(self._screen)
 
     def event(self, event: LogEvent) -> None:
         if self._as_json:
@@ -52,7 +49,7 @@ class Display:
         if self._quiet:
             return
         self._close_text()
-        was_shown = isinstance(event.event, CallFinished) and self._finish(event.event)
+        was_shown = isinstance(event.event, CallFinished) and self._commands.finished(event.event)
         lines = self._lines.render(event, is_output_shown=was_shown)
         if isinstance(event.event, ModelAnswered) and self._said:
             lines = lines[:1]  # its text was shown
@@ -61,13 +58,14 @@ class Display:
             self._last_said = self._said
             if self._last_said and output_text(event.event.output) != self._last_said:
                 self._last_said = ""
-        if not isinstance(event.event, RunDone):
-            self._said = self._said if isinstance(event.event, ModelAnswered) else ""
+        elif not isinstance(event.event, ModelAnswered) and not _is_about_sandbox(event):
+            self._said = ""
         for line in lines:
             self._screen.line(line)
-        if isinstance(event.event, CallRequested) and event.event.sandbox:
-            self._begin(event.event)
-            self._has_files = self._has_files or event.event.kind == "close"
+        if isinstance(event.event, CallRequested):
+            self._commands.requested(event.event)
+        if isinstance(event.event, CallFinished) and saved_tree(event.event):
+            self._has_files = True
         if isinstance(event.event, RunDone) and self._has_files:
             hint = f"{pad('', 8 + 2 + LABEL_WIDTH)}  files: sandstream artifacts ls {self._run}"
             self._screen.line(self._screen.paint(hint, "dim"))
@@ -76,27 +74,8 @@ class Display:
         """A piece of what a command in a sandbox says."""
         if self._quiet or self._as_json:
             return
-        shown = self._outputs.get(piece.call)
-        if shown is not None:
-            self._close_text()
-            shown.take(piece)
-        elif piece.call not in self._names.values():
-            self._early.setdefault(piece.call, []).append(piece)
-
-    def _begin(self, call: CallRequested) -> None:
-        name = call.call_id or call.call
-        self._names[call.call] = name
-        self._outputs[name] = CommandOutput(self._screen)
-        for piece in self._early.pop(name, ()):
-            self._outputs[name].take(piece)
-
-    def _finish(self, finished: CallFinished) -> bool:
-        """Was output of the call shown as it came?"""
-        shown = self._outputs.pop(self._names.get(finished.call, ""), None)
-        if shown is None:
-            return False
-        shown.finish()
-        return shown.is_shown
+        self._close_text()
+        self._commands.take(piece)
 
     def delta(self, event: LiveEvent) -> None:
         if self._quiet or self._as_json:
@@ -128,3 +107,8 @@ class Display:
         if self._is_open:
             self._screen.line()
             self._is_open = False
+
+
+def _is_about_sandbox(event: LogEvent) -> bool:
+    """Is a sandbox opened, saved or closed? That comes between the last words and the end."""
+    return isinstance(event.event, CallRequested | CallFinished) and event.event.kind in LIFE

@@ -43,6 +43,13 @@ def life_text(event: CallFinished) -> str:
     return f"{text} · checkpoint {saved.tree[:12]} · {amount}"
 
 
+def saved_tree(event: CallFinished) -> str:
+    """The checkpoint with which a sandbox was closed, if there is one."""
+    if event.kind != "close" or event.error is not None:
+        return ""
+    return msgspec.json.decode(event.output, type=Checkpointed).tree
+
+
 def result_text(text: str, *, is_output_shown: bool) -> str:
     """A tool's answer to the model, short: of a command its exit code, then its output."""
     found = _COMMAND.match(text)

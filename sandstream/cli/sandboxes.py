@@ -48,16 +48,16 @@ STATE_STYLES = {
     "deleted": "dim",
 }
 _COLUMNS = [
-    Column("SANDBOX", shrinks=24),
+    Column("SANDBOX"),
     Column("STATE"),
-    Column("PROVIDER", drops=5),
-    Column("NODE", shrinks=12, drops=4),
-    Column("AGENT", shrinks=8, drops=2),
-    Column("RUN", shrinks=12, drops=6),
+    Column("PROVIDER", drops=6),
+    Column("NODE", shrinks=12, drops=5),
+    Column("AGENT", shrinks=8, drops=3),
+    Column("RUN", shrinks=12, drops=9),
     Column("GEN", ">", drops=8),
-    Column("CHANGED", ">", drops=3),
+    Column("CHANGED", ">", drops=4),
     Column("SAVED", ">", drops=7),
-    Column("SIZE", ">", drops=1),
+    Column("SIZE", ">", drops=2),
 ]
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import sys
-from collections.abc import AsyncIterator
 from typing import BinaryIO
 
 import msgspec
@@ -21,15 +19,13 @@ from sandstream_bus.sandbox_messages import (
     SandboxRequest,
 )
 from sandstream_bus.sandboxes import new_op
-from sandstream_bus.subscription import CoreMessage
 
+from sandstream.cli.command_output import heard
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.finding import FoundSandbox, sandbox_named
 from sandstream.cli.reaching import reached
 from sandstream.cli.session import connected, put_json, say
 from sandstream.sandbox.errors import error_from_failure
-
-_decode = msgspec.json.Decoder(LiveOutput).decode
 
 
 class Ran(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -87,8 +83,8 @@ async def _run(
     bus: Bus, found: FoundSandbox, node: str, action: SandboxAction, *, as_json: bool
 ) -> Executed:
     request = SandboxRequest(op=new_op(), action=action)
-    printer = _Printer(as_json)
-    async with _listening(bus, found.id, request.op, printer):
+    printer = _Printer(request.op, as_json)
+    async with heard(bus, found.id, printer.take):
         reply = await _asked(bus, found, node, request)
     outcome = msgspec.json.decode(reply.result, type=Executed)
     printer.finish(outcome)
@@ -103,28 +99,17 @@ async def _asked(bus: Bus, found: FoundSandbox, node: str, request: SandboxReque
     return reply
 
 
-@contextlib.asynccontextmanager
-async def _listening(bus: Bus, sandbox: str, op: str, printer: _Printer) -> AsyncIterator[None]:
-    def receive(message: CoreMessage) -> None:
-        piece = _decode(message.data)
-        if piece.call == op:
-            printer.take(piece)
-
-    subscription = await bus.connection.subscribe(bus.subjects.output(sandbox), receive)
-    try:
-        yield
-    finally:
-        await subscription.close()
-
-
 class _Printer:
     """Writes output as it comes, each byte once; what was not heard live is in the outcome."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, op: str, as_json: bool) -> None:
+        self._op = op
         self._as_json = as_json
         self._written = {"stdout": 0, "stderr": 0}
 
     def take(self, piece: LiveOutput) -> None:
+        if piece.call != self._op:
+            return  # somebody else's command
         if piece.offset == self._written[piece.stream]:  # after a gap the outcome has the rest
             self._write(piece.stream, piece.data)
 

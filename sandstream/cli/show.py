@@ -93,7 +93,7 @@ async def _show(arguments: argparse.Namespace) -> int:
         style = STATE_STYLES.get(sandbox.state, "")
         text = f"{sandbox.sandbox} {screen.paint(sandbox.state, style)}"
         if sandbox.checkpoints:
-            text += f", {sandbox.files} files: sandstream artifacts ls {sandbox.sandbox}"
+            text += f", {size(sandbox.size_bytes)} saved: sandstream artifacts ls {summary.run_id}"
         screen.line(screen.paint(pad("sandbox", _ROLE_WIDTH), "dim") + text)
     if items:
         screen.line()

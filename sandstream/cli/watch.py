@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 
 from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import RunDone
+from sandstream_bus.messages import CallFinished, CallRequested, RunDone
 
+from sandstream.cli.command_output import LiveCommands, heard
 from sandstream.cli.event_lines import EventLines, record_of
 from sandstream.cli.exits import Exit, exit_of_status
 from sandstream.cli.render import Screen, out
@@ -52,18 +54,25 @@ async def _follow(client: Client, arguments: argparse.Namespace, earlier: list[L
         if known.sequence <= arguments.after:
             lines.skip(known)
     code: int = Exit.OK
-    async for event in client.follow(arguments.run, after=arguments.after):
-        if not isinstance(event, LogEvent):
-            continue
-        if arguments.json:
-            put_json(record_of(arguments.run, event))
-        else:
-            _print(screen, lines.render(event))
-        if isinstance(event.event, RunDone):
-            code = exit_of_status(event.event.status)
+    commands = LiveCommands(screen)
+    async with contextlib.AsyncExitStack() as stack:
+        if not arguments.json:
+            await stack.enter_async_context(heard(client.bus, arguments.run, commands.take))
+        async for event in client.follow(arguments.run, after=arguments.after):
+            if not isinstance(event, LogEvent):
+                continue
+            if arguments.json:
+                put_json(record_of(arguments.run, event))
+            else:
+                _print(screen, lines, commands, event)
+            if isinstance(event.event, RunDone):
+                code = exit_of_status(event.event.status)
     return code
 
 
-def _print(screen: Screen, lines: list[str]) -> None:
-    for line in lines:
+def _print(screen: Screen, lines: EventLines, commands: LiveCommands, event: LogEvent) -> None:
+    was_shown = isinstance(event.event, CallFinished) and commands.finished(event.event)
+    for line in lines.render(event, is_output_shown=was_shown):
         screen.line(line)
+    if isinstance(event.event, CallRequested):
+        commands.requested(event.event)

@@ -36,6 +36,16 @@ SANDBOX_SCRIPTS = [
     script_for("patch", [custom_tool_call("apply_patch", PATCH), text("Patched.")]),
     script_for("look around", [tool_call("exec_command", {"cmd": "cat *.txt"}), text("Seen.")]),
     script_for(
+        "wait for go",
+        [
+            tool_call(
+                "exec_command",
+                {"cmd": "until [ -e go ]; do sleep 0.05; done; cat go", "yield_time_ms": 30_000},
+            ),
+            text("Gone."),
+        ],
+    ),
+    script_for(
         "hold on",
         [tool_call("exec_command", {"cmd": "echo held > held.txt"}), text("Late.").after(120)],
     ),

@@ -82,7 +82,7 @@ def test_show_and_watch_tell_of_the_sandbox(sandboxed: Cli) -> None:
     shown = sandboxed.here("show", run)
     assert "call      apply_patch:\n          *** Begin Patch" in shown.out
     assert "result    apply_patch → " in shown.out
-    assert f"sandbox   {run}_" in shown.out and "stopped, 1 files" in shown.out
+    assert f"sandbox   {run}_" in shown.out and "stopped, 7 B saved" in shown.out
     for about in ("open t1-open", "apply_patch t1-0", "close t2-close"):
         assert about in shown.out
     lines = sandboxed.here("watch", run).out.splitlines()
@@ -123,6 +123,21 @@ def test_a_command_in_a_live_sandbox_and_its_removal(sandboxed: Cli) -> None:
     gone = sandboxed.here("sandboxes", "exec", sandbox, "--", "ls")
     assert (gone.code, gone.out) == (3, "") and "was deleted" in gone.err
     assert sandboxed.here("cancel", "held-1").code == 0
+
+
+def test_watch_shows_the_output_of_a_command_as_it_comes(sandboxed: Cli) -> None:
+    assert sandboxed.here("submit", "coder", "wait for go", "--key", "go").code == 0
+    wait_until(lambda: state_of(sandboxed, "go") == "ready", "the sandbox")
+    process = sandboxed.start("watch", "go")
+    lines = iter(process.stdout.readline, "")
+    assert any(line[10:].startswith("call ") for line in lines)
+    script = "printf 'released \\033[31mnow\\n' > .go && mv .go go"
+    assert sandboxed.here("sandboxes", "exec", "go", "--", "sh", "-c", script).code == 0
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    told = out.splitlines()
+    assert told[0][10:] == "│        released now"
+    assert told[1][10:].startswith("result   exec_command → exit code 0 · ")
 
 
 def test_unknown_ids_are_not_found(sandboxed: Cli) -> None:
