@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.nats_server import NatsServer
+
 from contract.providers import CONTENDERS, Contender
 from contract.sessions import SessionStage
 from contract.stage import Stage
-from support.nats_server import NatsServer
 
 
 @pytest.fixture(scope="module", params=CONTENDERS, ids=lambda contender: contender.name)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from contract.providers import Contender
 
+from contract.providers import Contender
 from sandstream.process import Process
 from sandstream.sandbox.errors import SandboxError
 from sandstream.sandbox.session.dependencies import Dependencies
@@ -72,10 +72,15 @@ class SessionStage:
 
     async def shared(self) -> SandboxSession:
         """The session that the tests of a module share; each works in a directory of its own."""
-        if self._shared is None:
-            self._shared = await self.client().create()
-            await self._shared.start()
-        return self._shared
+        session = self._shared
+        if session is None:
+            session = self._shared = await self._started()
+        return session
+
+    async def _started(self) -> SandboxSession:
+        session: SandboxSession = await self.client().create()
+        await session.start()
+        return session
 
     async def place(self) -> tuple[SandboxSession, str]:
         """The shared session and a new directory in it."""

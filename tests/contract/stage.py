@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from contract.providers import Contender
 from sandstream_providers.interface import (
     Box,
     BoxSpec,
@@ -22,6 +21,8 @@ from sandstream_providers.interface import (
     Provider,
     ResolveRule,
 )
+
+from contract.providers import Contender
 
 T = TypeVar("T")
 OWNER = "contract"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from contract.stage import Place, Stage, new_op, place_in
 from sandstream_providers.interface import (
     FileWrite,
     NotFound,
@@ -12,6 +11,8 @@ from sandstream_providers.interface import (
     ProviderError,
     WrongKind,
 )
+
+from contract.stage import Place, Stage, new_op, place_in
 
 
 def test_all_kinds_in_one_batch(stage: Stage) -> None:

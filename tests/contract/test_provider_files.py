@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 
 import pytest
-from contract.stage import Stage, new_op, place_in, works
 from sandstream_providers.interface import (
     FileWrite,
     NotFound,
@@ -14,6 +13,8 @@ from sandstream_providers.interface import (
     PathEscapes,
     WrongKind,
 )
+
+from contract.stage import Stage, new_op, place_in, works
 
 MB = 1024 * 1024
 
@@ -176,7 +177,9 @@ def test_moving(stage: Stage) -> None:
     async def story() -> None:
         place = await place_in(await stage.box())
         box, rule = place.box, place.rule
-        await place.said("echo a > a; echo b > b; mkdir dir full; touch dir/inner full/x; ln -s a l")
+        await place.said(
+            "echo a > a; echo b > b; mkdir dir full; touch dir/inner full/x; ln -s a l"
+        )
         await box.move(new_op(), place.at("a"), place.at("new/deep/a"), rule)
         await box.move(new_op(), place.at("new/deep/a"), place.at("b"), rule)
         assert await place.read("b") == b"a\n"

@@ -6,8 +6,6 @@ import asyncio
 import time
 
 import pytest
-from contract.providers import POWERS, TRAITS
-from contract.stage import OWNER, Heard, Stage, new_op, place_in, run, said, sh, works
 from sandstream_providers.interface import (
     BoxGone,
     BoxInfo,
@@ -16,6 +14,9 @@ from sandstream_providers.interface import (
     ProviderError,
     ResolveRule,
 )
+
+from contract.providers import POWERS, TRAITS
+from contract.stage import OWNER, Heard, Stage, new_op, place_in, run, said, sh, works
 
 
 async def _listed(provider: Provider, key: str) -> BoxInfo | None:

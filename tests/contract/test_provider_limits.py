@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from contract.stage import Stage, new_op, place_in, run, said, sh, works
 from sandstream_providers.interface import FileWrite, Limits, NoSpace
+
+from contract.stage import Stage, new_op, place_in, run, said, sh, works
 
 GREEDY = """
 taken = bytearray(400 << 20)

@@ -7,8 +7,9 @@ import hashlib
 from typing import Any
 
 import pytest
-from contract.stage import Heard, Stage, new_op, run, sh, works
 from sandstream_providers.interface import Box, Limits, NoSuchSession, Output, StdinClosed
+
+from contract.stage import Heard, Stage, new_op, run, sh, works
 
 MB = 1024 * 1024
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from contract.stage import Place, Stage, new_op, place_in, run, said, sh, works
 from sandstream_providers.interface import (
     FileWrite,
     Grant,
@@ -17,6 +16,8 @@ from sandstream_providers.interface import (
     ResolveRule,
     WrongKind,
 )
+
+from contract.stage import Place, Stage, new_op, place_in, run, said, sh, works
 
 READS: dict[str, Callable[[Place, str], Awaitable[object]]] = {
     "read": lambda place, path: place.box.read(path, place.rule),

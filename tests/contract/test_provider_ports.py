@@ -6,8 +6,9 @@ import asyncio
 import socket
 
 import pytest
-from contract.stage import COMMAND_S, Heard, Stage, new_op, run
 from sandstream_providers.interface import Box, PortUnavailable
+
+from contract.stage import COMMAND_S, Heard, Stage, new_op, run
 
 SERVER = """
 import socket, sys, threading

@@ -7,8 +7,9 @@ import hashlib
 from typing import Any
 
 import pytest
-from contract.stage import Heard, Stage, new_op, place_in, run, said, sh, works
 from sandstream_providers.interface import CannotExecute, ExecSpec, LimitReached, Limits, Output
+
+from contract.stage import Heard, Stage, new_op, place_in, run, said, sh, works
 
 HIDES = """
 import os, signal, sys, time

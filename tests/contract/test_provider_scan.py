@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 
-from contract.stage import Stage, new_op, place_in, said
 from sandstream_providers.interface import INLINE_BYTES, Box, Entry, ResolveRule, ScanItem
+
+from contract.stage import Stage, new_op, place_in, said
 
 
 async def _scan(box: Box, *exclude: str, full: bool = False) -> dict[str, ScanItem]:
-    found = {item.entry.path: item async for item in box.scan(exclude, full=full)}
-    return found
+    return {item.entry.path: item async for item in box.scan(exclude, full=full)}
 
 
 def _digest(data: bytes) -> str:

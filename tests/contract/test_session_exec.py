@@ -7,8 +7,8 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from contract.sessions import SessionStage, content, refused, said
 
+from contract.sessions import SessionStage, content, refused, said
 from sandstream.sandbox.errors import (
     ExecTimeoutError,
     ExecTransportError,
@@ -104,7 +104,9 @@ def test_twenty_commands_at_once(sessions: SessionStage) -> None:
     async def story() -> None:
         session, place = await sessions.place()
         # each waits for all the others
-        script = f"cd {place}; touch in-%d; while [ $(ls | wc -l) -lt 20 ]; do sleep 0.02; done; echo %d"
+        script = (
+            f"cd {place}; touch in-%d; while [ $(ls | wc -l) -lt 20 ]; do sleep 0.02; done; echo %d"
+        )
         results = await asyncio.gather(
             *(session.exec(script % (number, number), timeout=40) for number in range(20))
         )

@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from contract.sessions import SessionStage, content, refused, said, write
 
+from contract.sessions import SessionStage, content, refused, said, write
 from sandstream.sandbox.errors import (
     InvalidManifestPathError,
     WorkspaceArchiveReadError,
@@ -113,7 +113,9 @@ def test_what_cannot_be_written(sessions: SessionStage) -> None:
 def test_listing(sessions: SessionStage) -> None:
     async def story() -> None:
         session, place = await sessions.place()
-        await said(session, f"cd {place}; mkdir a; printf 12345 > b; chmod 640 b; ln -s b c; mkfifo d")
+        await said(
+            session, f"cd {place}; mkdir a; printf 12345 > b; chmod 640 b; ln -s b c; mkfifo d"
+        )
         found = await session.ls(place)
         root = f"{session.root}/{place}"
         assert [(it.path, it.kind) for it in found] == [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from contract.sessions import SessionStage, content, write
 
+from contract.sessions import SessionStage, content, write
 from sandstream.sandbox.session.dependencies import Dependencies
 
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from contract.sessions import SessionStage, content, refused, said, write
 
+from contract.sessions import SessionStage, content, refused, said, write
 from sandstream.sandbox.errors import (
     ExecTransportError,
     WorkspaceLostError,
@@ -276,5 +276,21 @@ def test_two_sessions_do_not_see_each_other(sessions: SessionStage) -> None:
             await two.pty_terminate_all()
             await sessions.client().delete(one)
             assert await said(two, "cat file") == "two"
+
+    sessions.run(story())
+
+
+def test_saving_while_commands_and_callers_write(sessions: SessionStage) -> None:
+    async def story() -> None:
+        async with sessions.fresh() as session:
+            script = "i=0; while [ $i -lt 200 ]; do echo $i > n$i; i=$((i+1)); done"
+            commands = [session.exec(f"mkdir d{n}; cd d{n}; {script}") for n in range(4)]
+            writes = [write(session, f"w{n}", b"x" * 1000) for n in range(20)]
+            saves = [session.checkpoint() for _ in range(5)]
+            await asyncio.gather(*commands, *writes, *saves)
+            tree = await session.checkpoint()
+            await sessions.lose(session)
+            assert await said(session, "cat d*/n199 | sort -u; ls | wc -l") == "199\n24\n"
+            assert session.state.snapshot_fingerprint == tree
 
     sessions.run(story())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract.sessions import SessionStage, content, refused, said, write
 
+from contract.sessions import SessionStage, content, refused, said, write
 from sandstream.sandbox.errors import (
     ApplyPatchDecodeError,
     ApplyPatchDiffError,
@@ -107,7 +107,10 @@ def test_one_failure_and_nothing_is_changed(sessions: SessionStage, failure: str
             await session.apply_patch(
                 [_create(f"{place}/new", "x"), _delete(f"{place}/other"), bad]
             )
-        assert await said(session, f"ls {place}; cat {place}/old") == "binary\nold\nother\nout\none\ntwo\n"
+        assert (
+            await said(session, f"ls {place}; cat {place}/old")
+            == "binary\nold\nother\nout\none\ntwo\n"
+        )
 
     sessions.run(story())
 

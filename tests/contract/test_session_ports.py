@@ -8,7 +8,6 @@ import urllib.error
 import urllib.request
 
 from contract.sessions import SessionStage, refused, said, write
-
 from sandstream.sandbox.errors import ExposedPortUnavailableError
 
 

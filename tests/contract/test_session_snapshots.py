@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 
 import pytest
-from contract.sessions import SessionStage, content, refused, said, write
 
+from contract.sessions import SessionStage, content, refused, said, write
 from sandstream.sandbox.entries import File
 from sandstream.sandbox.errors import SnapshotPersistError, SnapshotRestoreError
 from sandstream.sandbox.manifest import Manifest
