@@ -6,6 +6,7 @@ time goes to files, not to the loop.
 
 from __future__ import annotations
 
+import processes
 from figures import Figure, Series
 from lab import Lab, repetitions
 
@@ -29,6 +30,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
             answer = program.ask(do="snapshots", files=files, size=FILE_BYTES + round_number)
             for name, seconds in answer.items():
                 took[side].setdefault(name, []).append(seconds * 1000)
+    peaks = {side: processes.peak_mb([program.pid]) for side, program in sides.items()}
     lab.close_programs()
     size = f"{files * FILE_BYTES // 1_000_000} MB in {files} files"
 
@@ -52,5 +54,13 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
         figure("resume where no files are left", "resume_s", wanted=1),
         figure("fork: naming it", "name_fork_s"),
         figure("fork: until it is started", "fork_s", wanted=1),
-        figure("stop of an unchanged fork", "fork_stop_s", wanted=0.1),
+        figure("stop of an unchanged fork", "fork_stop_s", wanted=1),
+        Figure(
+            benchmark="sandbox_snapshots",
+            measure=f"peak memory of the caller (ours: and actor), {size}",
+            unit="MB",
+            loop=loops[0],
+            ours=Series("sandstream", [peaks["sandstream"]]),
+            baseline=Series("agents", [peaks["agents"]]),
+        ),
     ]
