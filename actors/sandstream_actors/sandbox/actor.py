@@ -76,6 +76,7 @@ class SandboxActor:
         self._cancellations = Cancellations(bus)
         self.store = WorkspaceStore(bus)
         self._workers: list[Worker] = []
+        self._adopted: set[str] = set()
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -152,10 +153,13 @@ class SandboxActor:
 
     async def adopt(self, node: str) -> None:
         """Serve another node's work as well, because nobody else will."""
-        if node != self.node and not await self.lifecycle.is_served(node):
+        if node == self.node or node in self._adopted or await self.lifecycle.is_served(node):
+            return
+        if node not in self._adopted:  # nor meanwhile
+            self._adopted.add(node)
             worker = self.worker_for(self.consumer_of(node), announce=False)
-            self._workers.append(worker)
             await worker.start()
+            self._workers.append(worker)
 
     # --- work ----------------------------------------------------------------------------------
 
@@ -227,7 +231,7 @@ class SandboxActor:
             current = asyncio.current_task()
             if (current is not None and current.cancelling()) or not task.cancelling():
                 raise
-            await self._calls.kill(run, call)
+            await self._again(lambda: self._calls.give_up(run, call))
             return None
 
     async def _on_request(self, delivery: Delivery) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -9,14 +10,15 @@ from msgspec import Raw
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, RunStarted
-from sandstream_bus.sandbox_messages import SandboxSpec, SandboxUse
+from sandstream_bus.sandbox_messages import Checkpointed, SandboxSpec, SandboxUse
 from sandstream_bus.sandboxes import SandboxMovedOn
 from sandstream_bus.specs import NO_JSON
 from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxGone
 
 from sandstream_actors.sandbox.failures import Refused, failure_of
-from sandstream_actors.sandbox.lifecycle import Elsewhere, Live, restored_notice
+from sandstream_actors.sandbox.lifecycle import Elsewhere
+from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.live_output import live_output
 from sandstream_actors.sandbox.operations import Tools, inside
 from sandstream_actors.sandbox.tools.dispatch import ToolOutcome, run_tool
@@ -59,13 +61,19 @@ class RunCalls:
             return _finished(call, error=info)
         return _finished(call, output=Raw(msgspec.json.encode(result)))
 
-    async def kill(self, run: RunId, call: CallRequested) -> None:
-        """End what the call started. Its sandbox may be gone already."""
-        try:
-            live = await self._tools.lifecycle.live(call.sandbox)
-            await live.box.kill(op_of(run, call))
-        except (Refused, Elsewhere, BoxGone):
-            return
+    async def give_up(self, run: RunId, call: CallRequested) -> None:
+        """The run was cancelled: end what the call started. Nothing is made or woken for that."""
+        if call.kind == "open":
+            # the run never learns that it has the sandbox, so it would not close it
+            try:
+                await self._close(run, call, "its run was cancelled")
+            except Refused:
+                return  # not even begun
+        elif call.kind == "tool":
+            box = await self._tools.lifecycle.box_of(call.sandbox)
+            if box is not None:
+                with contextlib.suppress(BoxGone):
+                    await box.kill(op_of(run, call))
 
     async def _lifecycle_call(self, run: RunId, call: CallRequested) -> Any:
         lifecycle = self._tools.lifecycle
@@ -75,12 +83,17 @@ class RunCalls:
         if call.kind == "checkpoint":
             live = await lifecycle.live(call.sandbox)
             return await lifecycle.checkpoint(live, reason=f"turn {call.turn}")
+        return await self._close(run, call, "end of the run")
+
+    async def _close(self, run: RunId, call: CallRequested, reason: str) -> Checkpointed:
         use, _ = await self._use_of(run, call)
-        return await lifecycle.close(
+        if not use.owned or use.keep:
+            return Checkpointed()
+        return await self._tools.lifecycle.close(
             call.sandbox,
             checkpoint=use.checkpoint != "never",
             delete=use.checkpoint == "never",
-            reason="end of the run",
+            reason=reason,
         )
 
     async def _use_of(self, run: RunId, call: CallRequested) -> tuple[SandboxUse, SandboxSpec]:

@@ -36,10 +36,11 @@ from sandstream_bus.sandbox_messages import (
 )
 from sandstream_bus.sandboxes import SandboxMovedOn
 from sandstream_bus.subscription import CoreMessage, Subscription
-from sandstream_providers.interface import Box, BoxGone, Provider, ProviderError, ResolveRule
+from sandstream_providers.interface import Box, BoxGone, Provider, ProviderError
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream_actors.sandbox.failures import Refused, failure_of
+from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.plans import apply_plan
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_actors.sandbox.specs import box_spec_of, environment_of, rule_of
@@ -59,32 +60,6 @@ class _Peek(msgspec.Struct):
 _peek = msgspec.json.Decoder(_Peek).decode
 _LEAVES_BOX = ("sandbox.checkpointed", "sandbox.ready")
 """After these events the box that was known is still the sandbox's, and awake."""
-
-
-class Live(msgspec.Struct):
-    """A sandbox that can be worked in now."""
-
-    record: SandboxRecord
-    box: Box
-    rule: ResolveRule
-    env: dict[str, str]
-    notice: str = ""
-    """What the next answer has to say: the workspace is not what it was."""
-    used_at: float = 0.0
-    epoch: int = 0
-    """The connection under which it was found. Whoever was away may have lost it to another node.
-    """
-
-    def may_have_run(self, sequence: int, *, fresh: bool) -> bool:
-        """Can what was asked at ``sequence`` have begun in an earlier box?"""
-        return not fresh and sequence < self.record.ended_at
-
-
-def restored_notice(reason: str) -> str:
-    return (
-        f"The sandbox was lost ({reason}) and restored from its last checkpoint. Running "
-        "commands and later changes to files are gone."
-    )
 
 
 class Elsewhere(Exception):
@@ -163,6 +138,16 @@ class Lifecycle:
         if found is None or found.record.state == "paused":
             return None
         return found if found.epoch == self._bus.connection.reconnects else None
+
+    async def box_of(self, sandbox: str) -> Box | None:
+        """Its box if it has one here now; nothing is made or recovered."""
+        known = self._live.get(sandbox)
+        if known is not None:
+            return known.box
+        record = await self.record(sandbox)
+        if not record.is_live or record.node != self.node:
+            return None
+        return await self._provider.get(record.key)
 
     async def was_closed(self, sandbox: str) -> bool:
         """Is its box gone because somebody let it go? Then nothing is to be repeated in a new
@@ -405,6 +390,8 @@ class Lifecycle:
             if record.state != "deleted" and record.node != self.node and record.state != "stopped":
                 if await self.is_served(record.node):
                     raise Elsewhere(record.node)
+                if checkpoint and not delete:
+                    await self._close_lost(record)
             elif record.is_live and checkpoint:
                 live = await self._find(record)
                 await live.box.kill_all()
@@ -422,6 +409,22 @@ class Lifecycle:
             self._to_remove.add(record.key)
             self._in_background(self._delete(record.key))
             return result
+
+    async def _close_lost(self, record: SandboxRecord) -> None:
+        """What a dead node had cannot be saved any more, and whoever closes it must know."""
+        if record.state == "intended":
+            return  # nothing was in it
+        reason = f"its node {record.node} is gone"
+        if record.state != "lost":
+            restorable = bool(record.tree)
+            lost = SandboxLost(generation=record.generation, reason=reason, restorable=restorable)
+            await self._append(record, lost)
+        raise Refused(
+            "workspace_lost",
+            f"sandbox {record.sandbox} cannot be saved: {reason}; what changed since its last "
+            "checkpoint is lost",
+            reason=reason,
+        )
 
     async def pause(self, sandbox: str, reason: str = "") -> None:
         async with self._lock(sandbox):

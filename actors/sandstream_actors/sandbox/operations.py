@@ -46,7 +46,8 @@ from sandstream_providers.interface import (
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream_actors.sandbox.failures import Refused
-from sandstream_actors.sandbox.lifecycle import Lifecycle, Live
+from sandstream_actors.sandbox.lifecycle import Lifecycle
+from sandstream_actors.sandbox.live import Live
 from sandstream_actors.sandbox.plans import apply_plan
 from sandstream_actors.sandbox.tools.dispatch import run_tool
 from sandstream_actors.sandbox.tools.patch_apply import apply_patch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import uuid
 
 from sandstream_bus.sandbox_messages import PlanFile, PlanRepo, WorkspacePlan, real_path
 from sandstream_providers.interface import Box, FileWrite, NotFound, Provider, ResolveRule
@@ -55,7 +56,9 @@ async def _fetch(box: Box, repo: PlanRepo, provider: Provider, rule: ResolveRule
         await provider.fetch_git(box, repo.url, repo.ref, target)
         return
     fetched = posixpath.join(box.root, _FETCHED)
-    await box.change(f"{op}-clean", [FileWrite(path=fetched, kind="remove")], rule)
+    # done again as a whole, also in a box that remembers the first time
+    attempt = uuid.uuid4().hex
+    await box.change(f"{op}-clean-{attempt}", [FileWrite(path=fetched, kind="remove")], rule)
     await provider.fetch_git(box, repo.url, repo.ref, fetched)
     try:
         inner = await box.stat(posixpath.join(fetched, repo.subpath), ResolveRule(roots=[fetched]))
@@ -69,4 +72,4 @@ async def _fetch(box: Box, repo: PlanRepo, provider: Provider, rule: ResolveRule
     parent = posixpath.dirname(target)
     await box.make_dir(f"{op}-parent", parent, rule, parents=True)
     await box.move(f"{op}-move", inner.path, target, rule)
-    await box.remove(f"{op}-rest", fetched, rule, recursive=True)
+    await box.remove(f"{op}-rest-{attempt}", fetched, rule, recursive=True)

@@ -28,6 +28,8 @@ from sandstream_actors.sandbox.record import SandboxRecord
 logger = logging.getLogger(__name__)
 
 GRACE_S = 600.0
+_FIRST_S = 5.0
+"""The first look comes early: callers' processes may be too short-lived for a second one."""
 
 
 class Reaper:
@@ -49,12 +51,13 @@ class Reaper:
         self._grace_s = grace_s
 
     async def run(self) -> None:
+        await asyncio.sleep(min(_FIRST_S, self._every_s))
         while True:
-            await asyncio.sleep(self._every_s)
             try:
                 await self.sweep()
             except (BusError, ProviderError) as error:
                 logger.warning("the reaper could not look around", extra={"why": str(error)})
+            await asyncio.sleep(self._every_s)
 
     async def sweep(self) -> list[str]:
         """One look; the keys of the boxes that were removed."""

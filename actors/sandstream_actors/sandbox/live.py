@@ -1,0 +1,34 @@
+"""A sandbox as an actor works in it."""
+
+from __future__ import annotations
+
+import msgspec
+from sandstream_providers.interface import Box, ResolveRule
+
+from sandstream_actors.sandbox.record import SandboxRecord
+
+
+class Live(msgspec.Struct):
+    """A sandbox that can be worked in now."""
+
+    record: SandboxRecord
+    box: Box
+    rule: ResolveRule
+    env: dict[str, str]
+    notice: str = ""
+    """What the next answer has to say: the workspace is not what it was."""
+    used_at: float = 0.0
+    epoch: int = 0
+    """The connection under which it was found. Whoever was away may have lost it to another node.
+    """
+
+    def may_have_run(self, sequence: int, *, fresh: bool) -> bool:
+        """Can what was asked at ``sequence`` have begun in an earlier box?"""
+        return not fresh and sequence < self.record.ended_at
+
+
+def restored_notice(reason: str) -> str:
+    return (
+        f"The sandbox was lost ({reason}) and restored from its last checkpoint. Running "
+        "commands and later changes to files are gone."
+    )
