@@ -20,6 +20,7 @@ import hashlib
 import os
 import re
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -129,6 +130,8 @@ class Layout:
     def put_aside(self, key: str) -> Path | None:
         """From now on there is no such box, though its files are still there."""
         aside = self._boxes / f"{_DELETED}{key}"
+        if aside.exists() and self.folder(key).exists():  # a removal of before was cut short
+            aside = aside.with_name(f"{aside.name}-{uuid.uuid4().hex}")
         with contextlib.suppress(FileNotFoundError):
             self.folder(key).rename(aside)
         if not self.all_keys():
