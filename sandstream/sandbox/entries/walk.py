@@ -17,6 +17,8 @@ from sandstream.sandbox.workspace_paths import (
 
 def posix_entry_path(path: str | PurePath) -> Path:
     """The path of an entry as it is written, but POSIX."""
+    if isinstance(path, str) and "\\" not in path and ":" not in path:
+        return Path(path)  # nothing of Windows in it; manifests may be long and are walked often
     windows = windows_absolute_path(path)
     if windows is not None:
         raise InvalidManifestPathError(rel=windows.as_posix(), reason="absolute")
