@@ -107,21 +107,23 @@ async def _jetstream(connection: Connection, settings: Settings) -> AsyncIterato
         )
         return
     yield ok("streams", f"{topology.log}, {topology.agents}, {topology.parked}")
-    yield await _harnesses(connection, topology)
+    answer = await _api(connection, f"CONSUMER.LIST.{topology.log}") or {}
+    consumers: list[dict[str, Any]] = answer.get("consumers") or []
+    yield _harnesses(consumers)
+    yield _sandbox_actors(consumers)
     async for check in _contents(connection, topology):
         yield check
 
 
-async def _harnesses(connection: Connection, topology: Topology) -> Check:
-    answer = await _api(connection, f"CONSUMER.LIST.{topology.log}") or {}
+def _harnesses(consumers: list[dict[str, Any]]) -> Check:
     found: list[str] = []
     behind = 0
-    for consumer in answer.get("consumers") or []:
+    for consumer in consumers:
         name = str(consumer.get("name", ""))
         if not name.startswith("harness-") or name.startswith("harness-p-"):
             continue  # p-…: the own pool of a Runner.run
         behind += consumer.get("num_pending", 0)
-        if consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0):
+        if _is_served(consumer):
             found.append(name.removeprefix("harness-"))
     if found:
         return ok("harness", f"live in pool {', '.join(sorted(found))}")
@@ -131,6 +133,33 @@ async def _harnesses(connection: Connection, topology: Topology) -> Check:
         f"none is live{waiting}",
         "tasks wait for one: `sandstream up` or `actor harness`",
     )
+
+
+def _sandbox_actors(consumers: list[dict[str, Any]]) -> Check:
+    """Live ones, and work that waits for one; a caller's own are not for others."""
+    shared = re.compile(r"sandbox-[^-]+(-(?!own-).+)?")
+    found: list[str] = []
+    behind = 0
+    for consumer in consumers:
+        name = str(consumer.get("name", ""))
+        if shared.fullmatch(name) is None:
+            continue
+        if not _is_served(consumer):
+            behind += consumer.get("num_pending", 0)
+        elif name.count("-") > 1:
+            found.append(name.partition("-")[2])
+    if behind:
+        return warning(
+            "sandbox",
+            f"{behind} messages wait for an actor",
+            "start one where the sandboxes are: `sandstream actor sandbox`",
+        )
+    text = f"live: {', '.join(sorted(found))}" if found else "no actor is live; nothing waits"
+    return ok("sandbox", text)
+
+
+def _is_served(consumer: dict[str, Any]) -> bool:
+    return bool(consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0))
 
 
 async def _contents(connection: Connection, topology: Topology) -> AsyncIterator[Check]:

@@ -72,6 +72,8 @@ def test_up_serves_sandbox_agents(sandboxed: Cli) -> None:
     labels = [line[10:20].strip() for line in shown.out.partition("LOG\n")[2].splitlines()]
     assert labels == ["make", "ready", "checkpoint", "stopped"]
     assert f"artifacts ls {found['sandbox']}" in shown.err
+    checks = {check["name"]: check for check in sandboxed.here("doctor", "--json").lines}
+    assert checks["sandbox"]["found"] == f"live: local-{found['node']}"
     whole = sandboxed.here("sandboxes", "show", found["sandbox"], "--json").one
     assert whole["summary"] == found
     assert whole["events"][0]["event"]["type"] == "sandbox.intended"
