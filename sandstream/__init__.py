@@ -13,6 +13,7 @@ from sandstream.version import __version__
 if TYPE_CHECKING:
     from sandstream_bus.runtime import Actor as Actor
 
+    from sandstream import sandbox as sandbox
     from sandstream.agent import Agent as Agent
     from sandstream.agent import DynamicPromptFunction as DynamicPromptFunction
     from sandstream.agent import GenerateDynamicPromptData as GenerateDynamicPromptData
@@ -237,11 +238,13 @@ _EXPORTS = {name: module for module, names in _MODULES.items() for name in names
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "sandbox":
+        return importlib.import_module("sandstream.sandbox")
     module = _EXPORTS.get(name)
     if module is None:
         raise AttributeError(f"module 'sandstream' has no attribute {name!r}")
-    import importlib
-
     value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
@@ -251,4 +254,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_EXPORTS})
 
 
-__all__ = ["__version__", *_EXPORTS]
+__all__ = ["__version__", "sandbox", *_EXPORTS]

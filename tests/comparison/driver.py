@@ -27,7 +27,7 @@ def run_all(sdk: Any, base_url: str, names: list[str]) -> dict[str, Any]:
         for name, program in load().items():
             if names and name not in names:
                 continue
-            probe = Probe(name, base_url)
+            probe = Probe(name, base_url, home=Path.cwd())
             report: dict[str, Any] = {}
             sdk.set_default_openai_api("responses")
             try:

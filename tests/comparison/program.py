@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 MODEL = "gpt-4.1"
@@ -20,11 +21,19 @@ class Probe:
     name: str
     base_url: str
     notes: list[Any] = field(default_factory=list)
+    home: Path = field(default_factory=Path.cwd)
 
     @property
     def input(self) -> str:
         """The user's message; the scripted model knows the program by it."""
         return f"Please do <{self.name}>."
+
+    @property
+    def folder(self) -> Path:
+        """A directory of the program's own on this machine."""
+        folder = self.home / self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def note(self, *values: Any) -> None:
         self.notes.append(list(values))
@@ -40,6 +49,8 @@ class Program:
     function: Function
     script: Callable[[Any], list[Any]]
     """From the module `sandstream.testing` to the steps."""
+    has_sandbox: bool = False
+    """Its report is compared without what is each SDK's own: prompts, descriptions, roots."""
 
 
 PROGRAMS: dict[str, Program] = {}

@@ -19,15 +19,19 @@ from typing import Any
 
 import pytest
 
-from comparison.differences import EXPECTED, differences, normalised, told
+from comparison import differences as table
+from comparison import sandbox_differences
+from comparison.differences import differences, normalised, told
 from comparison.peer import peer_python
 from comparison.program import PROGRAMS, load
+from comparison.sandbox_reports import without_own_words
 from sandstream import testing
 from sandstream.testing import Request, Script, read_journal, script_for
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the peer
 
 load()
+EXPECTED = (*table.EXPECTED, *sandbox_differences.EXPECTED)
 TESTS = Path(__file__).resolve().parents[1]
 _SENT_HEADERS = ("x-test-header", "accept", "content-type")
 
@@ -82,12 +86,19 @@ def start_driver(python: Path, sdk: str, url: str, folder: Path) -> subprocess.P
         for name, value in os.environ.items()
         if not name.startswith(("OPENAI_", "SANDSTREAM_", "NATS_", "PYTHON"))
     }
-    environment |= {"PYTHONPATH": str(TESTS), "SANDSTREAM_HOME": str(folder / "home")}
+    environment |= {
+        "PYTHONPATH": str(TESTS),
+        "SANDSTREAM_HOME": str(folder / "home"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "COMPARISON_SECRET": "of the host",
+    }
+    home = folder / f"{sdk}-files"
+    home.mkdir()
     out = f"--out={folder / sdk}.json"
     return subprocess.Popen(
         [str(python), "-m", "comparison.driver", sdk, f"--base-url={url}", out],
         env=environment,
-        cwd=folder,
+        cwd=home,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -104,6 +115,9 @@ def read_reports(folder: Path, sdk: str) -> dict[str, Any]:
         )
         assert name is not None, f"a request of {sdk} belongs to no program: {request}"
         reports[name]["requests"].append(sent(request))
+    for name, report in reports.items():
+        if PROGRAMS[name].has_sandbox:
+            reports[name] = without_own_words(report, str(folder / f"{sdk}-files"))
     return {name: normalised(report) for name, report in reports.items()}
 
 

@@ -75,7 +75,6 @@ NOT_YET: dict[str, str] = {
         "ToolSearchOutputItem ToolSearchTool WebSearchTool WebSearchToolImageSettings "
         "apply_diff dispose_resolved_computers resolve_computer tool_namespace"
     ),
-    "Sandboxes": "sandbox",
     "Sessions": (
         "CompactionItem OpenAIConversationsSession OpenAIResponsesCompactionArgs "
         "OpenAIResponsesCompactionAwareSession OpenAIResponsesCompactionSession "
