@@ -40,8 +40,9 @@ setup: $(STAMP) isolation ## Create the environment in .venv (the other targets 
 demo: $(STAMP) isolation ## Watch agents work on the bus, and survive a kill -9: 20 seconds, no keys
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: $(STAMP) isolation ## Run all tests; ARGS="-k name" for some
-	@$(BIN)/python -m pytest -q $(ARGS)
+test: $(STAMP) isolation ## Run all tests, side by side; ARGS="-k name" for some
+	@if [ -n "$(ARGS)" ]; then $(BIN)/python -m pytest -q $(ARGS); \
+	else $(BIN)/python tests/lanes.py $(if $(JUNIT),--junit $(JUNIT)); fi
 
 check: $(STAMP) isolation ## Format, lint, types (mypy strict, pyright), tests
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }

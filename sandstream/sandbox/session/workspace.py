@@ -90,7 +90,13 @@ class WorkspaceSession(BaseSandboxSession):
         )
 
     def _inside(self, path: AnyPath, *, for_write: bool = False) -> str:
-        return wire_path(self.normalize_path(path, for_write=for_write).as_posix())
+        """As it is sent: what lies in the workspace by its path there, because the root is another
+        directory after the sandbox was lost and restored, if the provider does not keep it.
+        """
+        found = PurePosixPath(self.normalize_path(path, for_write=for_write).as_posix())
+        if found.is_relative_to(self.root):
+            found = found.relative_to(self.root)
+        return wire_path(found.as_posix())
 
     # --- single files --------------------------------------------------------------------------
 
@@ -155,7 +161,8 @@ class WorkspaceSession(BaseSandboxSession):
 
     async def ls(self, path: AnyPath, *, user: str | User | None = None) -> list[FileEntry]:
         found = await self.remote.ask(ListDir(path=self._inside(path), user=name_of(user)), Listing)
-        return [_file_entry(it) for it in found.entries]
+        folder = PurePosixPath(self.normalize_path(path).as_posix())
+        return [_file_entry(it, folder) for it in found.entries]
 
     async def mkdir(
         self, path: AnyPath, *, parents: bool = False, user: str | User | None = None
@@ -188,7 +195,7 @@ class WorkspaceSession(BaseSandboxSession):
         user: str | User | None = None,
     ) -> bool:
         test = "" if follow_symlinks else '[ ! -L "$1" ] && [ ! -L "$2" ] && '
-        paths = [self.normalize_path(path).as_posix() for path in (left, right)]
+        paths = [real_path(self._inside(path)) for path in (left, right)]
         command = ["sh", "-c", f'{test}[ "$1" -ef "$2" ]', "sh", *paths]
         return (await self.exec(*command, shell=False, user=user)).ok()
 
@@ -326,10 +333,10 @@ def name_of(user: str | User | None) -> str:
     return user.name if isinstance(user, User) else user or ""
 
 
-def _file_entry(entry: PathEntry) -> FileEntry:
+def _file_entry(entry: PathEntry, folder: PurePosixPath) -> FileEntry:
     permissions = Permissions.from_mode(entry.mode)
     return FileEntry(
-        path=real_path(entry.path),
+        path=str(folder / PurePosixPath(real_path(entry.path)).name),
         permissions=permissions.model_copy(update={"directory": entry.kind == "dir"}),
         owner=str(entry.uid),
         group=str(entry.gid),
