@@ -23,7 +23,7 @@ import processes
 from sandstream.testing import Script
 
 _PROGRAMS = Path(__file__).parent / "programs"
-ANSWER_TIMEOUT_S = 120.0
+ANSWER_TIMEOUT_S = 300.0
 _MEMORY = Path("/dev/shm")
 
 
