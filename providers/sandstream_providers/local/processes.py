@@ -108,17 +108,33 @@ async def run_once(
 def _spawn(argv: list[str], env: Mapping[str, str], fds: ChildFds, output: int) -> int:
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        actions = [
+        actions: list[tuple[int, ...]] = [
             (os.POSIX_SPAWN_DUP2, nothing, 0),
             (os.POSIX_SPAWN_DUP2, output, 1),
             (os.POSIX_SPAWN_DUP2, output, 2),
             *fds.actions(),
         ]
+        given = {action[2] for action in actions}
+        actions += [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inherited() if fd not in given]
         if LINUX:
             return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setsid=True)
         return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setpgroup=0)
     finally:
         os.close(nothing)
+
+
+def _inherited() -> list[int]:
+    """What a child would get without being meant to: whoever started this process, or a library in
+    it, may have left open something that no box must have.
+    """
+    found = []
+    for entry in Path("/proc/self/fd" if LINUX else "/dev/fd").iterdir():
+        try:
+            if os.get_inheritable(int(entry.name)):
+                found.append(int(entry.name))
+        except OSError:
+            continue  # that of the listing itself
+    return found
 
 
 def boot_id() -> str:
