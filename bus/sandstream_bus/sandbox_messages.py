@@ -174,6 +174,12 @@ class Interact(Action, frozen=True, kw_only=True, tag="interact"):
     wait_s: float = 0.25
 
 
+class Kill(Action, frozen=True, kw_only=True, tag="kill"):
+    """End the command that another operation started. One that is over is no error."""
+
+    op: str
+
+
 class KillAll(Action, frozen=True, kw_only=True, tag="kill_all"):
     """End all commands."""
 
@@ -300,6 +306,7 @@ SandboxAction = (
     Open
     | Exec
     | Interact
+    | Kill
     | KillAll
     | ReadFile
     | WriteFile

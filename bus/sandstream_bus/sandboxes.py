@@ -140,6 +140,18 @@ class Sandboxes:
         finally:
             await listening.close()
 
+    async def tell(
+        self, sandbox: str, request: SandboxRequest, *, provider: str, node: str = ""
+    ) -> None:
+        """Ask without waiting for the reply."""
+        await self._connection.publish(
+            self._subjects.sandbox_op(sandbox, provider, node),
+            await self._codec.encode(request),
+            msg_id=f"{sandbox}:{request.op}",
+            headers={TTL: f"{OPERATION_TTL_S}s", OPERATION: request.op},
+            budget_s=2.0,
+        )
+
     async def _answer(
         self,
         subject: str,

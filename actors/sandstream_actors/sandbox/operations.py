@@ -17,6 +17,7 @@ from sandstream_bus.sandbox_messages import (
     Exec,
     Executed,
     Interact,
+    Kill,
     KillAll,
     ListDir,
     Listing,
@@ -112,6 +113,10 @@ def _executed(output: Output) -> Executed:
         killed=output.killed,
         dropped=output.dropped,
     )
+
+
+async def _kill(tools: Tools, live: Live, op: str, action: Kill, _: Any) -> None:
+    await live.box.kill(action.op)
 
 
 async def _kill_all(tools: Tools, live: Live, op: str, action: KillAll, _: Any) -> None:
@@ -243,6 +248,7 @@ Operation = Callable[[Tools, Live, str, Any, OnOutput | None], Awaitable[Any]]
 OPERATIONS: dict[type[Any], Operation] = {
     Exec: _exec,
     Interact: _interact,
+    Kill: _kill,
     KillAll: _kill_all,
     ReadFile: _read,
     WriteFile: _write,

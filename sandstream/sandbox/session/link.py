@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.bus import Bus
-from sandstream_bus.sandbox_messages import SandboxAction, SandboxRequest
+from sandstream_bus.errors import BusError
+from sandstream_bus.sandbox_messages import Exec, Kill, SandboxAction, SandboxRequest
 from sandstream_bus.sandboxes import NoSandboxActor, new_op
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream.sandbox.errors import ProviderUnavailableError, error_from_failure
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -75,6 +79,10 @@ class Remote:
             reply = await bus.sandboxes.request(
                 self.sandbox, request, provider=self.link.provider, node=self.node
             )
+        except asyncio.CancelledError:
+            if isinstance(action, Exec):
+                await self._stop(bus, request.op)
+            raise
         except NoSandboxActor as error:
             self.node = ""  # look again
             raise ProviderUnavailableError(
@@ -86,6 +94,16 @@ class Remote:
             nothing: Any = None
             return nothing  # type: ignore[no-any-return]
         return msgspec.json.decode(reply.result, type=kind)
+
+    async def _stop(self, bus: Bus, op: str) -> None:
+        """Nobody waits for the command any more: it need not go on."""
+        request = SandboxRequest(op=new_op(), action=Kill(op=op))
+        try:
+            await bus.sandboxes.tell(
+                self.sandbox, request, provider=self.link.provider, node=self.node
+            )
+        except BusError:
+            logger.warning("a command could not be stopped", extra={"sandbox": self.sandbox})
 
     async def record(self) -> SandboxRecord:
         bus = await self.link.bus()

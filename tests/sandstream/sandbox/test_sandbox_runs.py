@@ -282,3 +282,20 @@ def test_cancel_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the sandbox of a cancelled run was not closed")
 
     play([run_command("sleep 1000")], program, monkeypatch)
+
+
+def test_a_command_that_nobody_waits_for_is_ended() -> None:
+    async def main() -> None:
+        client = UnixLocalSandboxClient()
+        async with await client.create() as session:
+            waiting = asyncio.ensure_future(session.exec("echo $$ > pid; exec sleep 1000"))
+            while not (await session.exec("test -s pid")).ok():
+                await asyncio.sleep(0.02)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            while (await session.exec("kill -0 $(cat pid)")).ok():
+                await asyncio.sleep(0.02)
+        await client.delete(session)
+
+    asyncio.run(main())
