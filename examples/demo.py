@@ -7,6 +7,7 @@ message that goes over the bus, and kills processes while they work.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -17,12 +18,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from demo_screen import Screen
+from sandstream_bus.messages import CallFinished
+from sandstream_bus.subjects import RunId
 
 from sandstream import Client
 from sandstream.testing import ScriptedModel, script_for, text, tool_call, tool_calls
 
 HERE = Path(__file__).resolve().parent
 THINKING_S = 1.2
+SURVEY = """\
+echo begun | tee -a work.log; sleep 3
+awk -F, '{up += $2} END {print up " m up"}' track.csv
+echo "begun $(grep -c begun work.log) time(s)"
+"""
 SCRIPTS = [
     script_for(
         "Walk",
@@ -41,6 +49,10 @@ SCRIPTS = [
             tool_call("book_hut", {"place": "Bergset"}).after(0.3),
             text("The hut at Bergset is booked for 40 EUR.").after(THINKING_S),
         ],
+    ),
+    script_for(
+        "climb",
+        [tool_call("exec_command", {"cmd": SURVEY}), text("It is 640 m up from Alta to Bergset.")],
     ),
 ]
 
@@ -61,6 +73,7 @@ class Cast:
         assert process.stdout is not None
         if not await process.stdout.readline():
             _, said = await process.communicate()
+            del self._processes[name]
             raise RuntimeError(f"{name} did not start:\n{said.decode()}")
         shown = " ".join(["sandstream", *arguments]).replace(str(HERE), "examples")
         self._screen.good(f"{name:14} pid {process.pid:<8} {shown}")
@@ -117,9 +130,10 @@ async def main() -> None:
                     cast.start("harness two", "actor", "harness"),
                     cast.start("worker", "worker", str(HERE / "demo_app.py")),
                 )
+                has_sandboxes = await start_sandboxes(screen, cast)
                 async with shown(client, screen):
                     await walk(client, screen)
-                    await crash(client, screen, cast, model, ledger)
+                    await crash(client, screen, cast, model, ledger, has_sandboxes)
             finally:
                 await cast.stop()
             await summary(client, screen, model, ledger, time.monotonic() - began)
@@ -151,37 +165,87 @@ async def walk(client: Client, screen: Screen) -> None:
     await asyncio.sleep(0.1)  # let the last line be shown
 
 
+async def start_sandboxes(screen: Screen, cast: Cast) -> bool:
+    """Can this machine have sandboxes? The demo works without them, too."""
+    try:
+        await cast.start("sandbox actor", "actor", "sandbox")
+    except RuntimeError as error:
+        screen.say(f"No sandboxes in this demo: {error}")
+        return False
+    return True
+
+
 async def crash(
-    client: Client, screen: Screen, cast: Cast, model: ScriptedModel, ledger: Path
+    client: Client,
+    screen: Screen,
+    cast: Cast,
+    model: ScriptedModel,
+    ledger: Path,
+    has_sandboxes: bool,
 ) -> None:
     screen.scene(
-        "2. kill -9, in the middle of a run",
-        "This one has an effect: it books a hut. When that is done and the model thinks about its "
-        "last words, every harness is killed.",
+        "2. kill -9, in the middle of everything",
+        "One run has booked a hut, and the model thinks about its last words. Another has a "
+        "command at work in a sandbox, a box without network and without a view of this machine. "
+        "Then whoever works on them is killed."
+        if has_sandboxes
+        else "A run has booked a hut, and the model thinks about its last words. Then whoever "
+        "works on it is killed.",
     )
     screen.columns()
+    runs = [await survey(client)] if has_sandboxes else []
     asked = len(model.journal)
-    run = await client.submit("guide", "Book the hut at Bergset.", key="book")
+    runs.append(await client.submit("guide", "Book the hut at Bergset.", key="book"))
     await model.wait_for_requests(asked + 2)
     pids = [await cast.kill("harness one"), await cast.kill("harness two")]
-    died = time.monotonic()
     screen.alarm(f"kill -9 {pids[0]} {pids[1]}: both harness processes are gone")
-    events = await client.events(run)
+    if has_sandboxes:
+        pid = await cast.kill("sandbox actor")
+        screen.alarm(f"kill -9 {pid}: so is the sandbox actor; the command runs on in its box")
+    died = time.monotonic()
+    count = len(await client.events(runs[-1]))
     screen.say(
-        f"Nobody works on the run now. It is {len(events)} events in the log. A new process, here "
-        "or on another machine, takes the turn when the dead one's lease (5 s) is over:"
+        f"Nobody works on the booking now. It is {count} events in the log. New processes, here "
+        "or on other machines, take over when the leases of the dead (5 s) are over:"
     )
-    await cast.start("harness three", "actor", "harness")
-    waiting = asyncio.ensure_future(client.wait(run))
+    heirs = [cast.start("harness three", "actor", "harness")]
+    if has_sandboxes:
+        heirs.append(cast.start("another actor", "actor", "sandbox"))
+    await asyncio.gather(*heirs)
+    waiting = asyncio.ensure_future(asyncio.gather(*(client.wait(run) for run in runs)))
     while not waiting.done() and len(model.journal) < asked + 3:
         left = max(0.0, 5.0 - (time.monotonic() - died))
-        note = f"the lease is over in {left:.1f} s" if left else "harness three takes the turn"
+        note = f"the leases are over in {left:.1f} s" if left else "the new ones take over"
         screen.overwrite(screen.paint("dim", note))
         await asyncio.sleep(0.1)
     screen.overwrite("")
     await waiting
     await asyncio.sleep(0.1)  # let the last line be shown
     screen.good(f"the run is complete, and the hut was booked {bookings(ledger)} time(s)")
+    if has_sandboxes:
+        screen.good(f"the command has its one result: {await said_by_command(client, runs[0])}")
+
+
+async def survey(client: Client) -> RunId:
+    """A run whose command has begun."""
+    begun = asyncio.Event()
+    listening = await client.bus.connection.subscribe(
+        "sandstream.live.climb.output", lambda _: begun.set()
+    )
+    run = await client.submit("surveyor", "How much climb is it?", key="climb")
+    await begun.wait()
+    await listening.close()
+    return run
+
+
+async def said_by_command(client: Client, run: RunId) -> str:
+    """The last line of its output, as the log has it."""
+    results = [
+        json.loads(bytes(event.event.output))
+        for event in await client.events(run)
+        if isinstance(event.event, CallFinished) and event.event.kind == "tool"
+    ]
+    return str(results[-1]).strip().splitlines()[-1]
 
 
 def bookings(ledger: Path) -> int:
@@ -197,8 +261,9 @@ async def summary(
     screen.scene(f"That was it, in {took_s:.0f} seconds")
     screen.say(
         f"{len(runs)} runs, {answers} model answers in the log, {len(model.journal)} model calls: "
-        "the one that died with its process was asked again. Tools ran once each. Waiting runs are "
-        "events in a log: they cost no memory. To go faster, start more processes."
+        "the one that died with its process was asked again. Tools and commands ran once each. "
+        "Waiting runs are events in a log: they cost no memory. To go faster, start more "
+        "processes."
     )
     screen.say("")
     for command, meaning in (
@@ -207,6 +272,7 @@ async def summary(
             "python examples/03_survive_a_crash.py",
             "a program that dies and goes on; start it twice",
         ),
+        ("python examples/08_data_analyst.py", "an agent with a sandbox, and its report"),
         ("sandstream up examples/06_worker_app.py", "serve agents to any NATS client"),
         ("sandstream --help", "run, submit, watch, runs, show, cancel, doctor"),
         ("examples/README.md, README.md", "where to go from here"),

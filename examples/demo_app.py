@@ -1,4 +1,4 @@
-"""The agent of the demo, served by `sandstream worker examples/demo_app.py`."""
+"""The agents of the demo, served by `sandstream worker examples/demo_app.py`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from sandstream import Agent, function_tool
+from sandstream.sandbox import File, Manifest, SandboxAgent
 
 
 @function_tool
@@ -35,4 +36,12 @@ guide = Agent(
     name="guide",
     instructions="You plan walks. Look things up before you answer.",
     tools=[weather, trail, book_hut],
+)
+
+surveyor = SandboxAgent(
+    name="surveyor",
+    instructions="You compute from the tracks in your workspace, with commands.",
+    default_manifest=Manifest(
+        entries={"track.csv": File(content=b"Alta,0\nridge,410\nlake,90\nBergset,140\n")}
+    ),
 )

@@ -11,7 +11,14 @@ from typing import Any
 
 WIDTH = 100
 _COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_WHO = {"client": "yellow", "harness": "cyan", "worker": "green", "model": "dim"}
+_WHO = {
+    "client": "yellow",
+    "harness": "cyan",
+    "worker": "green",
+    "sandbox": "green",
+    "model": "dim",
+}
+_SUBJECT_WIDTH = 36
 
 
 class Screen:
@@ -47,7 +54,7 @@ class Screen:
         self._put(f"  {self.paint('green', '✓ ' + text)}")
 
     def columns(self) -> None:
-        heading = f"  {'time':>6}  {'subject':36} {'from':8} what it says"
+        heading = f"  {'time':>6}  {'subject':{_SUBJECT_WIDTH}} {'from':8} what it says"
         self._put(self.paint("dim", heading))
 
     def message(self, subject: str, data: bytes) -> None:
@@ -68,12 +75,12 @@ class Screen:
 
     def _line(self, subject: str, who: str, what: str, end: str = "\n") -> None:
         at = f"{time.monotonic() - self._began:5.2f}s"
-        room = WIDTH - 2 - 6 - 2 - 36 - 1 - 8 - 1
+        room = WIDTH - 2 - 6 - 2 - _SUBJECT_WIDTH - 1 - 8 - 1
         short = textwrap.shorten(what, room, placeholder=" …")
-        self._put(
-            f"  {self.paint('dim', at)}  {subject:36} {self.paint(_WHO[who], f'{who:8}')} {short}",
-            end,
-        )
+        if len(subject) > _SUBJECT_WIDTH:
+            subject = subject[: _SUBJECT_WIDTH - 1] + "…"
+        name = self.paint(_WHO[who], f"{who:8}")
+        self._put(f"  {self.paint('dim', at)}  {subject:{_SUBJECT_WIDTH}} {name} {short}", end)
 
     def _delta(self, subject: str, event: dict[str, Any]) -> None:
         if event["type"] != "response.output_text.delta":
@@ -98,11 +105,22 @@ class Screen:
         sys.stdout.flush()
 
 
+_COMMAND = "Chunk ID:"
+"""How what a model reads about a command begins."""
+
+
 def explain(subject: str, said: dict[str, Any]) -> tuple[str, str]:
     """Who published this message, and what it says."""
     if ".task." in subject:
         return "client", f"a task: {said['input']}"
+    kind = said.get("kind", "tool")
     match said["type"]:
+        case "call.requested" if kind != "tool":
+            return "harness", f"please {kind} its sandbox"
+        case "call.finished" if kind != "tool":
+            return "sandbox", "it is open" if kind == "open" else "saved and closed"
+        case "call.finished" if said["output"].startswith(_COMMAND):
+            return "sandbox", f"it said: {said['output'].partition('Output:')[2]}"
         case "run.started":
             return "harness", "the task becomes a run"
         case "model.answered":

@@ -149,6 +149,7 @@ def test_demo(environ: dict[str, str]) -> None:
     said = run(environ, str(EXAMPLES / "demo.py"), within_s=110)
     assert "both harness processes are gone" in said
     assert "the hut was booked 1 time(s)" in said
-    assert "2 runs, 4 model answers in the log" in said
+    assert "the command has its one result: begun 1 time(s)" in said
+    assert "3 runs, 6 model answers in the log" in said
     assert max(map(len, said.splitlines())) <= 100
     assert "\x1b" not in said
