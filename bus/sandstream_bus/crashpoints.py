@@ -60,6 +60,8 @@ CRASH_POINTS = (
     "sandbox.after_result",
     "sandbox.before_reply",
     "sandbox.after_reply",
+    "sandbox.before_ack",
+    "sandbox.after_ack",
     # messages that nobody can handle
     "parking.before_park",
     "parking.after_park",

@@ -44,6 +44,8 @@ _OF_RUNS = (
     "before_delete",
     "before_result",
     "after_result",
+    "before_ack",
+    "after_ack",
 )
 _OF_CHECKPOINTS = ("before_snapshot", "after_snapshot", "after_checkpoint")
 _OF_SESSIONS = ("after_restore", "before_reply", "after_reply", "before_operation", "before_delete")
@@ -55,6 +57,7 @@ def sandbox_cells() -> list[SandboxCell]:
     cells += [SandboxCell(f"sandbox.{point}", "turn") for point in _OF_CHECKPOINTS]
     cells += [SandboxCell(f"sandbox.{point}", "session") for point in _OF_SESSIONS]
     cells += [SandboxCell("sandbox.after_operation", count=3)]
+    cells += [SandboxCell("sandbox.after_checkpoint")]  # of its end
     return cells
 
 

@@ -29,11 +29,12 @@ def test_every_call_of_a_crash_point_is_in_the_list() -> None:
         for call in _CALL.findall(path.read_text()):
             found.update(_NAME.findall(call))
     # the pull loop makes the names of its points out of the kind of its consumer
-    found.update(f"{kind}.{when}_ack" for kind in ("harness", "tools") for when in _WHEN)
+    found.update(f"{kind}.{when}_ack" for kind in _LOOPS for when in _WHEN)
     assert found == set(CRASH_POINTS)
     assert len(set(CRASH_POINTS)) == len(CRASH_POINTS)
 
 
+_LOOPS = ("harness", "tools", "sandbox")
 _WHEN = ("before", "after")
 
 

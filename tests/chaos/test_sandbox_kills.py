@@ -282,6 +282,25 @@ async def a_node_dies_before_a_box_is_ready(
     await _a_sandbox_whose_node_died_while_it_was_made(fleet, model, "before_ready")
 
 
+@scene
+async def a_node_dies_before_the_last_checkpoint(
+    fleet: SandboxFleet, model: ScriptedModel, mark: str
+) -> None:
+    """The run has ended well; that its workspace could not be saved is in its log."""
+    dying = await fleet.replica(SANDBOX, node="a", crash_at="sandbox.after_result:3")
+    await fleet.order("last", BRIEF.order("last"))
+    assert await dying.wait(30) == -9
+    await fleet.replica(SANDBOX, node="b")
+    assert (await done(fleet, "last")).status == "completed"
+    results = [it.event for it in await fleet.events("last") if isinstance(it.event, CallFinished)]
+    codes = [it.error.code for it in results if it.kind == "close" and it.error is not None]
+    assert codes == ["workspace.lost"]
+    record = await fleet.record("last")
+    assert (record.state, record.tree) == ("lost", "")
+    await fleet.replica(SANDBOX, node="a")
+    await fleet.no_boxes("a")
+
+
 async def _is_back(fleet: SandboxFleet, consumer: str) -> bool:
     """It serves its own consumer, and nobody else does so any more."""
     bus = fleet.client.bus

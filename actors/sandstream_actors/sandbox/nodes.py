@@ -22,6 +22,10 @@ logger = logging.getLogger(__name__)
 
 _MISSED_LOOKS = 3
 """How often in a row nobody must answer for a node before it counts as dead."""
+_EMPTY_LOOKS = 120
+"""How often in a row nothing must wait for a dead node before its work is let go of: a run that was
+taken over sends its next call there, too, which should not wait for the next look.
+"""
 
 
 class NodeWatch:
@@ -33,6 +37,7 @@ class NodeWatch:
         self._every_s = every_s
         self._prefix = f"sandbox-{actor.provider.name}-"
         self._missed: dict[str, int] = {}
+        self._empty: dict[str, int] = {}
         self._adopted: dict[str, Worker] = {}
 
     async def run(self) -> None:
@@ -55,7 +60,8 @@ class NodeWatch:
             alive = await self._bus.presence.is_served(consumer)
             self._missed[node] = 0 if alive else self._missed.get(node, 0) + 1
             adopted = self._adopted.get(node)
-            if adopted is not None and (alive or count == 0):
+            self._empty[node] = 0 if count else self._empty.get(node, 0) + 1
+            if adopted is not None and (alive or self._empty[node] > _EMPTY_LOOKS):
                 del self._adopted[node]
                 await adopted.stop(10.0)
             elif adopted is None and count and self._missed[node] >= _MISSED_LOOKS:
