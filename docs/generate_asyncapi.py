@@ -10,6 +10,7 @@ addresses come from `subjects.py`, the schemas from `messages.py`; neither is re
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import types
 from pathlib import Path
@@ -73,13 +74,16 @@ class Channel(NamedTuple):
 
 
 def channels() -> list[Channel]:
-    """The table, in the order of the grammar in `subjects.py`."""
+    """The table, in the order of the grammar in `subjects.py`.
+
+    A parameter is written =name= until the end, because subjects refuse curly brackets.
+    """
     s = _SUBJECTS
     log, agents, parked = "SANDSTREAM_LOG", "SANDSTREAM_AGENTS", "SANDSTREAM_PARKED"
-    return [
+    table = [
         Channel(
             "task",
-            s.task("AGENT").replace("AGENT", "{agent}"),
+            s.task("AGENT").replace("AGENT", "=agent="),
             "A task for a deployed agent",
             (m.Task, m.Claim),
             "anybody",
@@ -89,7 +93,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "agent",
-            s.agent("AGENT").replace("AGENT", "{agent}"),
+            s.agent("AGENT").replace("AGENT", "=agent="),
             "Registration of a deployed agent; the last one counts",
             (m.AgentRegistered, m.Claim),
             "worker",
@@ -98,7 +102,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "start",
-            s.start("{run}", "{pool}"),
+            s.start("=run=", "=pool="),
             "The run begins",
             (m.RunStarted, m.Claim),
             "harness, Runner",
@@ -107,7 +111,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "turn",
-            s.turn("{run}", "{pool}"),
+            s.turn("=run=", "=pool="),
             "Take the next turn",
             (m.TurnRequested, m.RunMoved, m.RunReopened),
             "timer, client, Runner",
@@ -116,7 +120,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "model",
-            s.model("{run}"),
+            s.model("=run="),
             "The model's answer, or why it must be waited for",
             (m.ModelAnswered, m.ModelDeferred, m.Claim),
             "harness",
@@ -125,7 +129,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "call",
-            s.call("{run}", "{pool}"),
+            s.call("=run=", "=pool="),
             "Call the user's code",
             (m.CallRequested, m.Claim),
             "harness",
@@ -134,7 +138,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "run_sandbox",
-            s.run_sandbox("{run}", "{provider}"),
+            s.run_sandbox("=run=", "=provider="),
             "Do this in a sandbox; any node of the provider",
             (m.CallRequested, m.Claim),
             "harness",
@@ -143,7 +147,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "run_sandbox_node",
-            s.run_sandbox("{run}", "{provider}", "{node}"),
+            s.run_sandbox("=run=", "=provider=", "=node="),
             "Do this in a sandbox, on the node that has it",
             (m.CallRequested, m.Claim),
             "harness",
@@ -152,7 +156,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "started",
-            s.started("{run}", "{call}"),
+            s.started("=run=", "=call="),
             "An at-most-once call is about to run",
             (m.CallStarted,),
             "tool host",
@@ -161,7 +165,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "result",
-            s.result("{run}", "{pool}"),
+            s.result("=run=", "=pool="),
             "The outcome of a call",
             (m.CallFinished, m.ModelAnswered, m.Claim),
             "tool host",
@@ -170,7 +174,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "cancel",
-            s.cancel("{run}"),
+            s.cancel("=run="),
             "Stop the run",
             (m.CancelRequested,),
             "anybody",
@@ -180,7 +184,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "done",
-            s.done("{run}"),
+            s.done("=run="),
             "The run's end",
             (m.RunDone, m.Claim),
             "harness",
@@ -189,7 +193,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "sandbox_state",
-            s.sandbox_state("{sandbox}"),
+            s.sandbox_state("=sandbox="),
             "A sandbox's own log",
             (
                 b.SandboxIntended,
@@ -207,7 +211,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "sandbox_op",
-            s.sandbox_op("{sandbox}", "{provider}"),
+            s.sandbox_op("=sandbox=", "=provider="),
             "An operation on a sandbox; any node of the provider",
             (b.SandboxRequest, m.Claim),
             "anybody",
@@ -217,7 +221,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "sandbox_op_node",
-            s.sandbox_op("{sandbox}", "{provider}", "{node}"),
+            s.sandbox_op("=sandbox=", "=provider=", "=node="),
             "An operation on a sandbox, on the node that has it",
             (b.SandboxRequest, m.Claim),
             "anybody",
@@ -227,7 +231,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "sandbox_reply",
-            s.sandbox_reply("{sandbox}", "{op}"),
+            s.sandbox_reply("=sandbox=", "=op="),
             "The one outcome of an operation",
             (b.SandboxReply, m.Claim),
             "sandbox actor",
@@ -236,7 +240,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "timer",
-            s.timer("{run}", "{name}"),
+            s.timer("=run=", "=name="),
             "A scheduled message; the server publishes its body to its target when due",
             (m.TurnRequested,),
             "harness",
@@ -245,7 +249,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "parked",
-            s.parked("{consumer}", 0).replace(".0", ".{sequence}"),
+            s.parked("=consumer=", 0).replace(".0", ".=sequence="),
             "A message that could not be handled, with the reason",
             (m.Parked,),
             "harness, tool host, actors",
@@ -254,7 +258,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "alive",
-            s.alive("{consumer}"),
+            s.alive("=consumer="),
             "An empty question, answered by whoever serves that consumer, on its reply subject",
             (),
             "anybody",
@@ -263,7 +267,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "live",
-            s.live("{event}", "{run}"),
+            s.live("=event=", "=run="),
             "The run's stored events as they come",
             (
                 m.RunStarted,
@@ -285,7 +289,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "delta",
-            s.delta("{run}"),
+            s.delta("=run="),
             "Model stream events, never stored",
             (m.LiveEvent,),
             "harness, tool host",
@@ -294,7 +298,7 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "output",
-            s.output("{run}"),
+            s.output("=run="),
             "Output of commands as it comes, never stored; {run} is the sandbox where no run asked",
             (b.LiveOutput,),
             "sandbox actor",
@@ -302,6 +306,7 @@ def channels() -> list[Channel]:
             "",
         ),
     ]
+    return [row._replace(address=re.sub(r"=(\w+)=", r"{\1}", row.address)) for row in table]
 
 
 def document() -> dict[str, Any]:
