@@ -1,8 +1,9 @@
 """The providers that keep the contract: a new one joins by one entry in ``CONTENDERS``.
 
-Each entry says how to make a fresh provider below a directory, what it can do, what it cannot do and
-why, and how to harm one of its boxes behind its back. What a provider lacks is skipped by that table
-and nothing else: a power that is lost by accident fails ``test_powers_are_those_of_the_table``.
+Each entry says how to make a fresh provider below a directory, what it can do, what it cannot do
+and why, and how to harm one of its boxes behind its back. What a provider lacks is skipped by that
+table and nothing else: a power that is lost by accident fails
+``test_powers_are_those_of_the_table``.
 """
 
 from __future__ import annotations

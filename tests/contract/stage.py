@@ -1,4 +1,4 @@
-"""A provider on stage: one event loop, one provider and one shared box for the tests of a module."""
+"""A provider on stage: one event loop, one provider, one shared box for the tests of a module."""
 
 from __future__ import annotations
 

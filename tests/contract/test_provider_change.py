@@ -173,3 +173,43 @@ def test_nothing_of_the_work_is_seen_in_listings_and_scans(stage: Stage) -> None
             assert all("stage" not in path for path in paths)
 
     stage.run(story())
+
+
+def test_filling_an_empty_place(stage: Stage) -> None:
+    async def story() -> None:
+        place = await place_in(await stage.box())
+        entries = [
+            FileWrite(path=place.at("dir"), kind="dir", mode=0o750),
+            FileWrite(path=place.at("dir/file"), data=b"data", mode=0o640),
+            FileWrite(path=place.at("made/for/it"), data=b"deep", mode=0o755),
+            FileWrite(path=place.at("link"), kind="link", target="dir/file"),
+            FileWrite(path=place.at("\udcff"), data=bytes(range(256)), mode=0o600),
+        ]
+        op = new_op()
+        await place.box.fill(op, entries, place.rule)
+        assert await place.said("cat link made/for/it; stat -c %a dir dir/file made/for/it") == (
+            "datadeep750\n640\n755\n"
+        )
+        assert await place.read("\udcff") == bytes(range(256))
+        await place.write("dir/file", b"later")
+        await place.box.fill(op, entries, place.rule)
+        assert await place.read("dir/file") == b"later", "once per operation"
+        await place.box.fill(new_op(), entries, place.rule)
+        assert await place.read("dir/file") == b"data"
+
+    stage.run(story())
+
+
+def test_filling_does_not_lead_out(stage: Stage) -> None:
+    async def story() -> None:
+        place = await place_in(await stage.box())
+        await place.said("ln -s /etc out")
+        for path in (place.at("out/x"), "/etc/x", f"{place.box.root}/../x"):
+            with pytest.raises(PathEscapes):
+                await place.box.fill(new_op(), [FileWrite(path=path, data=b"x")], place.rule)
+        await place.box.fill(
+            new_op(), [FileWrite(path=place.at("out"), data=b"mine", mode=0o644)], place.rule
+        )
+        assert await place.said("readlink out || cat out") == "mine"
+
+    stage.run(story())

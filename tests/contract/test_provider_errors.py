@@ -25,6 +25,7 @@ ERRORS = {
     "StdinClosed": ("stdin_closed", False),
     "PortUnavailable": ("port_unavailable", False),
     "GitFailed": ("git_failed", False),
+    "ScanOutdated": ("scan_outdated", False),
 }
 """Name, code, whether the same may succeed later. The agents in boxes know the names."""
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import hashlib
 
-from sandstream_providers.interface import INLINE_BYTES, Box, Entry, ResolveRule, ScanItem
+import pytest
+from sandstream_providers.interface import (
+    INLINE_BYTES,
+    Box,
+    Entry,
+    ResolveRule,
+    ScanItem,
+    ScanOutdated,
+)
 
 from contract.stage import Stage, new_op, place_in, said
 
@@ -149,5 +157,25 @@ def test_clear_empties_the_root_but_for_what_is_kept(stage: Stage) -> None:
             assert await said(box, "ls") == "a\nlater\ntop\n", "once per operation"
             await box.clear(new_op())
             assert await said(box, "ls -A; pwd") == f"{box.root}\n"
+
+    stage.run(story())
+
+
+def test_what_somebody_else_has_scanned_meanwhile(stage: Stage) -> None:
+    async def story() -> None:
+        async with stage.fresh() as box, stage.another_process() as other:
+            theirs = await other.get(box.key)
+            assert theirs is not None
+            await said(box, "echo 1 > file")
+            await _scan(box)
+            await said(box, "echo 2 > file")
+            await _scan(theirs, full=True)
+            # a scan for changes would leave out what only the other one was told
+            with pytest.raises(ScanOutdated):
+                await _scan(box)
+            found = await _scan(box, full=True)
+            assert found["file"].entry.digest == _digest(b"2\n")
+            await said(box, "echo 3 > file")
+            assert (await _scan(box))["file"].data == b"3\n"
 
     stage.run(story())
