@@ -55,7 +55,8 @@ class BoundAgent:
         self.session.archive_limits = sandbox.archive_limits
         self.session.concurrency_limits = sandbox.concurrency_limits
         self._scope = SandboxWorkspaceScope(cwd=sandbox.cwd)  # type: ignore[arg-type]
-        self._manifest = self.session.state.manifest if self.is_owned else self._extended()
+        is_new = self.is_owned and sandbox.session_state is None
+        self._manifest = self.session.state.manifest if is_new else self._extended()
         for capability in self._capabilities:
             capability.bind(self.session)
             capability.bind_run_as(_user(agent.run_as))
@@ -128,6 +129,9 @@ class BoundAgent:
             )
         if self._config.session_state is not None:
             await session.replace_if_deleted()
+            if self._new_entries():
+                await session.start()
+                await self._add_entries()
         if custom_entries(session.state.manifest):
             if self._is_deployed:
                 raise UserError(
@@ -135,6 +139,9 @@ class BoundAgent:
                     "a deployed agent; use File, Dir, LocalDir or GitRepo entries"
                 )
             await session.start()  # before the run, because only this process can apply them
+        if cwd and not self._is_deployed:
+            await session.start()
+            await self._check_cwd(cwd)
         return SandboxUse(
             spec=await session.spec(),
             id=session.sandbox_id,
@@ -143,13 +150,19 @@ class BoundAgent:
         )
 
     async def _check_cwd(self, cwd: str) -> None:
-        if cwd and not (await self.session.exec("test", "-d", cwd, shell=False)).ok():
-            raise UserError(
-                f"SandboxRunConfig(cwd={cwd!r}): there is no such directory in the workspace"
-            )
+        if not cwd or (await self.session.exec("test", "-d", cwd, shell=False)).ok():
+            return
+        if self.is_owned:
+            is_new = self._config.session_state is None
+            await (self.session.delete() if is_new else self.session.shutdown())
+        raise UserError(
+            f"SandboxRunConfig(cwd={cwd!r}): there is no such directory in the workspace"
+        )
 
     def _extended(self) -> Manifest:
-        """The manifest of the caller's session with what capabilities add: files, nothing else."""
+        """The manifest of a session that was there before the run, with what capabilities add to
+        it: files, nothing else.
+        """
         before = self.session.state.manifest
         after = self._processed(before)
         changed = [
@@ -187,11 +200,14 @@ class BoundAgent:
         return manifest
 
     async def _add_entries(self) -> None:
-        """Lay out what the capabilities added to the caller's session."""
-        known = self.session.state.manifest.entries
-        new = {path: it for path, it in self._manifest.entries.items() if it != known.get(path)}
+        """Lay out what the capabilities added to a session."""
+        new = self._new_entries()
         if new:
             await self.session.add_entries(self._manifest, new)
+
+    def _new_entries(self) -> dict[Any, Any]:
+        known = self.session.state.manifest.entries
+        return {path: it for path, it in self._manifest.entries.items() if it != known.get(path)}
 
     async def finish(self) -> None:
         """After the run: the caller's own snapshot is written from the last checkpoint."""

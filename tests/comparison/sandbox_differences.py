@@ -41,12 +41,6 @@ EXPECTED: tuple[Expected, ...] = (
         _GOES_ON,
     ),
     Expected(
-        "Commands in sandboxes",
-        "a working directory that a new sandbox turns out not to have is told to the model",
-        ("sandbox_working_directory_that_is_missing",),
-        _GOES_ON,
-    ),
-    Expected(
         "Patches are all or nothing",
         "no file is changed if one of them cannot be",
         ("sandbox_patch_fails_half_way",),
@@ -108,6 +102,12 @@ EXPECTED: tuple[Expected, ...] = (
     ),
     Expected(
         "Sandbox sessions",
+        "an archive that was extracted is not left in the workspace",
+        ("sandbox_archives",),
+        ("notes.0.0",),
+    ),
+    Expected(
+        "Sandbox sessions",
         "apply_patch says what it did",
         ("sandbox_session_patches",),
         ("notes.0.0",),
@@ -119,12 +119,14 @@ EXPECTED: tuple[Expected, ...] = (
             "sandbox_client_is_missing",
             "sandbox_config_is_missing",
             "sandbox_local_directory_with_a_link",
+            "sandbox_patches_on_chat_completions",
             "sandbox_path_that_escapes",
             "sandbox_run_as_in_a_local_one",
             "sandbox_run_as_in_a_session",
             "sandbox_state_of_another_backend",
             "sandbox_users_of_a_local_one",
             "sandbox_working_directory_missing_in_a_session",
+            "sandbox_working_directory_that_is_missing",
         ),
         ("error.message",),
     ),
@@ -134,6 +136,7 @@ EXPECTED: tuple[Expected, ...] = (
         (
             "sandbox_capability_that_needs_another",
             "sandbox_working_directory_missing_in_a_session",
+            "sandbox_working_directory_that_is_missing",
         ),
         ("error.run_data",),
     ),

@@ -38,6 +38,8 @@ def without_own_words(report: dict[str, Any], folder: str) -> dict[str, Any]:
         body = request["body"]
         if isinstance(body.get("instructions"), str):
             body["instructions"] = sections(body["instructions"])
+        if body.get("messages"):  # of Chat Completions
+            body["messages"][0]["content"] = sections(body["messages"][0]["content"])
         body["tools"] = [_tool(one) for one in body.get("tools", [])]
     changed: dict[str, Any] = _walk(report, folder)
     return changed
@@ -66,7 +68,8 @@ def _tree(body: str) -> list[str]:
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    return _without_descriptions(tool) if tool.get("name") in BUILT_IN_TOOLS else tool
+    name = tool.get("name") or tool.get("function", {}).get("name")
+    return _without_descriptions(tool) if name in BUILT_IN_TOOLS else tool
 
 
 def _without_descriptions(value: Any) -> Any:

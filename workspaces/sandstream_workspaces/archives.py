@@ -51,12 +51,15 @@ async def tree_of_tar(
 async def tree_of_archive(
     store: WorkspaceStore,
     stream: AsyncIterable[bytes],
-    scheme: Scheme,
+    scheme: Scheme | None,
     limits: ArchiveLimits = NO_LIMITS,
     *,
     strict: bool,
 ) -> str:
-    """A snapshot of what an archive holds. Raises :class:`ArchiveRejected`."""
+    """A snapshot of what an archive holds; without a scheme: a tar file, compressed or not.
+
+    Raises :class:`ArchiveRejected`.
+    """
     return await _tree_of(store, stream, scheme, limits, strict=strict)
 
 

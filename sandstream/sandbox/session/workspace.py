@@ -259,7 +259,7 @@ class WorkspaceSession(BaseSandboxSession):
             tree = await tree_of_archive(
                 store,
                 _parts(data),
-                scheme=scheme,
+                scheme=None if scheme == "tar" else scheme,  # whatever it is compressed with
                 limits=self._limits(archive_limits),
                 strict=True,
             )
