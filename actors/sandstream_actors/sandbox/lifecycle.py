@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.errors import BusError
 from sandstream_bus.sandbox_messages import (
     Checkpointed,
     Opened,
@@ -43,7 +44,7 @@ from sandstream_actors.sandbox.failures import Refused, failure_of
 from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.plans import apply_plan
 from sandstream_actors.sandbox.record import SandboxRecord
-from sandstream_actors.sandbox.specs import box_spec_of, environment_of, rule_of
+from sandstream_actors.sandbox.specs import box_spec_of, check_spec, environment_of, rule_of
 
 logger = logging.getLogger(__name__)
 
@@ -259,6 +260,7 @@ class Lifecycle:
         crash in between: the box is found by its key, and emptied first.
         """
         began = time.monotonic()
+        check_spec(spec)
         env = environment_of(spec)
         if not (record.state == "intended" and record.node == self.node):
             generation = record.generation + 1
@@ -277,7 +279,7 @@ class Lifecycle:
             crashpoint("sandbox.after_create")
             await self._fill(record, box)
         except Exception as error:
-            if failure_of(error, "open") is not None:
+            if not isinstance(error, BusError) or failure_of(error, "open") is not None:
                 await self._give_up(record, error)
             raise
         ready = SandboxReady(

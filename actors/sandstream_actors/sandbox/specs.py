@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import NoReturn
 
 import msgspec
 from sandstream_bus.sandbox_messages import SandboxSpec
@@ -16,6 +17,30 @@ from sandstream_actors.sandbox.record import SandboxRecord
 
 SECRET_PREFIX = "SANDSTREAM_SECRET_"
 """Only variables with this prefix can be asked for, so that no task can name the actor's own."""
+
+
+MOST_PORTS = 64
+MOST_GRANTS = 256
+
+
+def check_spec(spec: SandboxSpec) -> None:
+    """Refuse what cannot be made, before anything is: whoever asks may be anybody."""
+    wrong = [port for port in spec.ports if not 1 <= port <= 65_535]
+    if wrong:
+        _refuse(f"port {wrong[0]} is none: ports are from 1 to 65535")
+    for what, count, most in (
+        ("ports", len(spec.ports), MOST_PORTS),
+        ("path grants", len(spec.grants), MOST_GRANTS),
+    ):
+        if count > most:
+            _refuse(f"{count} {what} are too many: at most {most}")
+    for name, value in msgspec.structs.asdict(spec.limits).items():
+        if value is not msgspec.UNSET and value is not None and not value > 0:
+            _refuse(f"the limit {name} must be greater than 0 (None: no limit), not {value}")
+
+
+def _refuse(message: str) -> NoReturn:
+    raise Refused("sandbox_config_invalid", message)
 
 
 def environment_of(spec: SandboxSpec, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -57,7 +82,7 @@ def box_spec_of(record: SandboxRecord, owner: str) -> BoxSpec:
             "run": spec.run,
         },
         root=spec.root,
-        ports=spec.ports,
+        ports=sorted(set(spec.ports)),
         network=spec.network,
         limits=Limits(**given),
         grants=[

@@ -55,6 +55,7 @@ _TMP_MB = 1024
 _AGENT_TASKS = 6
 """The agent and its threads count too."""
 _RESERVED = ("/usr", "/etc", "/proc", "/dev", "/bin", "/sbin", "/lib", "/lib64", _AGENT_FOLDER)
+_KERNEL = ("/proc", "/sys", "/dev")
 _MB = 1024 * 1024
 
 LAUNCHER = """\
@@ -165,9 +166,29 @@ def bubblewrap(
     return [*line, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
 
 
+def check_grants(grants: Sequence[Grant], home: Path) -> None:
+    """Grants show directories of the host, not the system's own ways in, nor other boxes."""
+    for grant in grants:
+        inside, outside = Path(grant.path), Path(grant.host_path)
+        if not (_is_plain(grant.path) and _is_plain(grant.host_path)) or inside == Path("/"):
+            raise ProviderError(f"a path grant needs absolute directories, not {grant.path!r}")
+        real = outside.resolve()
+        for path, taken in ((inside, (*_KERNEL, _AGENT_FOLDER)), (real, _KERNEL)):
+            if any(path.is_relative_to(it) for it in taken):
+                raise ProviderError(f"{path} cannot be granted: the system lies there")
+        if real.is_relative_to(home.resolve()) or home.resolve().is_relative_to(real):
+            raise ProviderError(
+                f"{grant.host_path} cannot be granted: the sandboxes themselves are kept in {home}"
+            )
+
+
+def _is_plain(path: str) -> bool:
+    return path.startswith("/") and not path.startswith("//") and ".." not in Path(path).parts
+
+
 def _check_root(root: str) -> None:
     parts = Path(root)
-    if not parts.is_absolute() or root == "/" or ".." in parts.parts:
+    if not _is_plain(root) or root == "/":
         raise ProviderError(f"the root of a sandbox must be an absolute directory, not {root!r}")
     if any(parts.is_relative_to(taken) for taken in _RESERVED):
         raise ProviderError(f"the root of a sandbox cannot be {root!r}: the system lies there")

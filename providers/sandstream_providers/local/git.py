@@ -79,6 +79,8 @@ async def fetch(
         raise GitFailed(
             "git is not installed on this machine: apt-get install git", reason="missing"
         )
+    if "\0" in unquote(url) + ref:
+        raise GitFailed(f"not the address of a repository: {url!r}", reason="clone", url=url)
     if ref.startswith("-"):
         raise GitFailed(f"not the name of a branch, tag or commit: {ref!r}", reason="ref", url=url)
     folder = layout.folder(record.spec.key) / f"git-{uuid.uuid4().hex}"
