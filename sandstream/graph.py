@@ -161,8 +161,19 @@ def _tool_spec(tool: Tool, *, in_sandbox: bool) -> ToolSpec:
         definition=tool_definition(tool),
         conditional=not isinstance(tool, CustomTool) and tool.is_enabled is not True,
         at_most_once=not isinstance(tool, CustomTool) and tool.delivery == "at_most_once",
-        sandbox=in_sandbox and hasattr(tool, "sandbox_tool"),
+        sandbox=in_sandbox and _is_built_in(tool),
     )
+
+
+def _is_built_in(tool: Tool) -> bool:
+    """A tool of the sandbox as we made it. One that was derived, renamed or given other code is
+    the user's own.
+    """
+    known: str | None = getattr(tool, "sandbox_tool", None)
+    if known is None or tool.name != known:
+        return False
+    ours = type(tool).__module__.startswith("sandstream.sandbox.capabilities.tools.")
+    return ours and tool.on_invoke_tool == getattr(tool, "_invoke", None)
 
 
 def output_spec(schema: AgentOutputSchemaBase) -> OutputSpec:

@@ -105,7 +105,9 @@ def _workspace(path: str, agent: Any, sandbox: SandboxRunConfig) -> Manifest:
             f"copied: cd {directory}, then --workspace .",
         )
     before: Manifest = sandbox.manifest or agent.default_manifest or Manifest()
-    entries: dict[Any, Any] = {".": LocalDir(src=directory), **before.entries}
+    # the user's files count more than what the agent brings along
+    own = {name: it for name, it in before.entries.items() if not (directory / name).exists()}
+    entries: dict[Any, Any] = {".": LocalDir(src=directory), **own}
     return before.model_copy(update={"entries": entries})
 
 

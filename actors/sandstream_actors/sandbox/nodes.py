@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MISSED_LOOKS = 3
+_MISSED_LOOKS = 6
 """How often in a row nobody must answer for a node before it counts as dead."""
 _EMPTY_LOOKS = 120
 """How often in a row nothing must wait for a dead node before its work is let go of: a run that was

@@ -299,3 +299,22 @@ def test_a_command_that_nobody_waits_for_is_ended() -> None:
         await client.delete(session)
 
     asyncio.run(main())
+
+
+def test_a_tool_with_code_of_the_users_own_runs_in_the_users_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def configure(tools: Any) -> None:
+        original = tools.exec_command.on_invoke_tool
+
+        async def shout(context: Any, arguments: str) -> str:
+            return str(await original(context, arguments)).upper()
+
+        tools.exec_command.on_invoke_tool = shout
+
+    async def program(model: ScriptedModel) -> None:
+        own = agent(capabilities=[Shell(configure_tools=configure)])
+        result = await Runner.run(own, "go", run_config=config())
+        assert outputs(result)[0].endswith("OUTPUT:\nHELLO\n")
+
+    play([run_command("cat a.txt"), text("done")], program, monkeypatch)
