@@ -82,6 +82,18 @@ def test_commands_start_in_the_root(sessions: SessionStage) -> None:
     sessions.run(story())
 
 
+def test_tools_start_where_their_run_works(sessions: SessionStage) -> None:
+    async def story() -> None:
+        session, place = await sessions.place()
+        output = await session.run_tool("exec_command", '{"cmd": "pwd -P; echo hi > file"}')
+        assert f"{session.root}\n" in output
+        output = await session.run_tool("exec_command", '{"cmd": "pwd -P"}', cwd=place)
+        assert f"{session.root}/{place}\n" in output
+        assert await content(session, "file") == b"hi\n"
+
+    sessions.run(story())
+
+
 def test_users_where_there_are_none(sessions: SessionStage) -> None:
     if "users" in sessions.contender.powers:
         pytest.skip(f"{sessions.contender.name} has users")
