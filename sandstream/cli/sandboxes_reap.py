@@ -10,12 +10,12 @@ import asyncio
 import time
 
 import msgspec
+from sandstream_actors.run_state import RunState
 from sandstream_actors.sandbox.actor import OWN_NODE, installation_of
 from sandstream_actors.sandbox.lifecycle import Lifecycle
-from sandstream_actors.sandbox.reaper import Reaper
+from sandstream_actors.sandbox.reaper import Reaper, is_abandoned
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import RunDone, RunReopened
 from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxInfo, Provider, ProviderUnavailable
 from sandstream_workspaces.store import WorkspaceStore
@@ -96,8 +96,9 @@ async def _verdict(
     bus: Bus, info: BoxInfo, record: SandboxRecord, age_s: float, grace_s: float
 ) -> tuple[str, str]:
     if record.key == info.key and (record.is_live or record.state == "intended"):
-        if record.is_live and record.spec.run and await _has_ended(bus, RunId(record.spec.run)):
-            return "close", f"its run {record.spec.run} has ended"
+        ended = await _end_of_run(bus, record) if record.is_live else ""
+        if ended:
+            return "close", ended
         return "keep", f"sandbox is {record.state}"
     if record.state == "unknown":
         why = "the log does not know it"
@@ -110,13 +111,16 @@ async def _verdict(
     return "remove", why
 
 
-async def _has_ended(bus: Bus, run: RunId) -> bool:
-    ended = False
+async def _end_of_run(bus: Bus, record: SandboxRecord) -> str:
+    """Why nobody needs the sandbox any more; empty if somebody may."""
+    if not record.spec.run:
+        return ""
+    run = RunId(record.spec.run)
     events = await bus.log.read(run, skip_unknown=True)
-    for event in events:
-        if isinstance(event.event, RunDone | RunReopened):
-            ended = isinstance(event.event, RunDone)
-    return ended or not events
+    state = RunState.of(run, events)
+    if state.done is not None or not events:
+        return f"its run {run} has ended"
+    return f"the caller of its run {run} is gone" if await is_abandoned(bus, state) else ""
 
 
 async def _sweep(bus: Bus, provider: Provider, nodes: list[str], grace_s: float) -> None:

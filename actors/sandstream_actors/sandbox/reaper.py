@@ -95,7 +95,7 @@ class Reaper:
         run = RunId(record.spec.run)
         events = await self._bus.log.read(run, skip_unknown=True)
         state = RunState.of(run, events)
-        if state.done is not None or not events or await self._was_abandoned(state):
+        if state.done is not None or not events or await self._end_if_abandoned(state):
             await self._lifecycle.close(
                 record.sandbox,
                 checkpoint=bool(events),
@@ -103,17 +103,9 @@ class Reaper:
                 reason="its run has ended",
             )
 
-    async def _was_abandoned(self, state: RunState) -> bool:
-        """A run of a process that is gone, which nobody can continue: it is ended here."""
-        if state.started is None or state.started.key is not None or state.pool != state.host:
+    async def _end_if_abandoned(self, state: RunState) -> bool:
+        if not await is_abandoned(self._bus, state):
             return False
-        consumer = f"tools-{state.host}"
-        for _ in range(2):  # after a restart of the server its clients are away for a moment
-            if await self._bus.presence.is_served(consumer):
-                return False
-            await asyncio.sleep(1.0)
-        if not state.host.startswith("p-"):
-            return False  # a deployed agent's: its worker may come back
         state.cancel = CancelRequested(reason="its caller is gone")
         try:
             await self._bus.log.append(
@@ -126,3 +118,17 @@ class Reaper:
         except Conflict:
             return False
         return True
+
+
+async def is_abandoned(bus: Bus, state: RunState) -> bool:
+    """Is it the run of a process that is gone, which nobody can continue?"""
+    if state.started is None or state.started.key is not None or state.pool != state.host:
+        return False
+    if not state.host.startswith("p-"):
+        return False  # a deployed agent's: its worker may come back
+    consumer = f"tools-{state.host}"
+    for _ in range(2):  # after a restart of the server its clients are away for a moment
+        if await bus.presence.is_served(consumer):
+            return False
+        await asyncio.sleep(1.0)
+    return True
