@@ -59,6 +59,8 @@ OUTAGE_PATIENCE_S = 60.0
 """How long a caller waits for a server that went away in mid-run."""
 FULL_PATIENCE_S = 10.0
 """How long a caller waits for a full store to be freed."""
+ABANDON_PATIENCE_S = 5.0
+"""How long a caller that was cancelled waits for its sandbox to be closed."""
 LOOK_EVERY_S = 10.0
 """How often the caller of a keyed run looks whether it is still this process's."""
 
@@ -347,8 +349,15 @@ class RunCall:
 
     async def _abandon(self, process: Process) -> None:
         """The caller stopped waiting. A run without a key has nobody else who wants it."""
-        if self._config.run_key is None:
-            await self._cancel("immediate", "its caller was cancelled")
+        if self._config.run_key is not None:
+            return
+        await self._cancel("immediate", "its caller was cancelled")
+        if self._bound is not None and self._bound.is_owned:
+            # the end of this process would stop the actor that closes it
+            try:
+                await self._bound.closed(within_s=ABANDON_PATIENCE_S)
+            except BusError:
+                logger.warning("the run's sandbox is left", extra={"run_id": self.run_id})
 
     async def _cancel(self, mode: Any, reason: str = "", budget_s: float | None = 2.0) -> None:
         process = self._process

@@ -4,11 +4,14 @@ together. Nothing is made or sent here; :meth:`BoundAgent.use` says what the run
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.sandbox_messages import SandboxUse
 from sandstream_bus.subjects import sandbox_of
 
@@ -31,6 +34,9 @@ from sandstream.sandbox.session.sandbox_session import SandboxSession
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
 from sandstream.sandbox.types import User
 from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope
+
+CLOSE_PATIENCE_S = 10.0
+_LOOK_S = 0.05
 
 
 class BoundAgent:
@@ -209,9 +215,21 @@ class BoundAgent:
         known = self.session.state.manifest.entries
         return {path: it for path, it in self._manifest.entries.items() if it != known.get(path)}
 
+    async def closed(self, *, within_s: float) -> SandboxRecord:
+        """The record of the sandbox once the run has closed it: that of a cancelled run is closed
+        after its end. If that takes too long it is left to the reaper.
+        """
+        deadline = time.monotonic() + within_s
+        while True:
+            record = await self.session.remote.record()
+            is_there = record.is_live or record.state == "intended"
+            if not is_there or time.monotonic() > deadline:
+                return record
+            await asyncio.sleep(_LOOK_S)
+
     async def finish(self) -> None:
         """After the run: the caller's own snapshot is written from the last checkpoint."""
-        record = await self.session.remote.record()
+        record = await self.closed(within_s=CLOSE_PATIENCE_S)
         if record.tree:
             self.session.state.snapshot_fingerprint = record.tree
             self.session.state.workspace_root_ready = True
