@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -19,12 +20,22 @@ from typing import Any, Self
 
 import peer
 import processes
+from sandstream_providers.local.provider import LocalProvider
+from sandstream_providers.local.records import Layout
 
 from sandstream.testing import Script
 
 _PROGRAMS = Path(__file__).parent / "programs"
 ANSWER_TIMEOUT_S = 300.0
 _MEMORY = Path("/dev/shm")
+
+
+async def _remove_boxes(home: Path) -> None:
+    """Sandboxes live on when whoever made them ends."""
+    provider = LocalProvider(home)
+    for key in Layout(home).all_keys():
+        await provider.delete(key)
+    await provider.close()
 
 
 def repetitions(count: int, within_s: float) -> Iterator[int]:
@@ -107,6 +118,7 @@ class Lab:
     ) -> None:
         self.close_programs()
         for home in self._homes:
+            asyncio.run(_remove_boxes(home))
             self.stop_server(home)
         for model in self._models:
             model.terminate()

@@ -19,7 +19,10 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
         for side in ("sandstream", "agents")
     }
     count = SANDBOXES // 2 if quick else SANDBOXES
+    actor = lab.start("sandbox_actor", "sandstream", loop=loops[0], home=home)
+    actor.ask(do="parts", times=20)
     read = {side: _Readings(program, count) for side, program in sides.items()}
+    actor_mb = processes.proportional_mb([actor.pid])
     lab.close_programs()
     ours, peers = read["sandstream"], read["agents"]
 
@@ -45,6 +48,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
         figure(f"a command in each of {count} at once, each", "ms", ours.exec_ms, peers.exec_ms),
         figure(f"caller and actor with {count} idle sandboxes", "MB", ours.caller, peers.caller),
         figure("caller and actor, growth per sandbox", "KB", ours.growth_kb, peers.growth_kb),
+        figure("an actor in a process of its own", "MB", actor_mb),
         figure("one idle sandbox, its processes", "MB", ours.sandbox_mb, wanted_at_most=12),
         figure("processes of one sandbox", "count", ours.per_sandbox, wanted_at_most=2),
     ]
