@@ -66,6 +66,12 @@ EXPECTED: tuple[Expected, ...] = (
     ),
     Expected(
         "Workspaces",
+        "a file's content may be any bytes, in a saved state too",
+        ("sandbox_state_of_a_file_of_bytes",),
+        ("error", "result"),
+    ),
+    Expected(
+        "Workspaces",
         "capabilities add their files also if there is no manifest",
         ("sandbox_own_capability_without_a_manifest",),
         (*_OUTPUT, "notes", "requests.*.body.instructions.*"),

@@ -58,7 +58,7 @@ def observe_both(folder: Path) -> dict[str, dict[str, Any]]:
             for sdk, python in interpreters.items()
         }
         for sdk, driver in drivers.items():
-            output, _ = driver.communicate(timeout=300)
+            output, _ = driver.communicate(timeout=540)
             assert driver.returncode == 0, f"the {sdk} driver failed:\n{output}"
     return {sdk: read_reports(folder, sdk) for sdk in interpreters}
 

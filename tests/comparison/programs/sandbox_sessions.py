@@ -1,6 +1,7 @@
 """Sandbox sessions of the program's own, resumed ones, snapshots, and runs that cannot work."""
 
 import io
+import json
 from typing import Any, Literal
 
 from comparison.program import MODEL, Probe
@@ -378,3 +379,15 @@ async def sandbox_result_shows_the_agent(sdk: Any, probe: Probe) -> Any:
     probe.note(result.last_agent is agent, [item.agent is agent for item in result.new_items])
     probe.note(len(agent.tools), agent.instructions, len(agent.capabilities))
     probe.note([capability.session for capability in agent.capabilities])
+
+
+@sandbox_program(lambda m: [m.text("Never asked.")])
+async def sandbox_state_of_a_file_of_bytes(sdk: Any, probe: Probe) -> Any:
+    b = box(sdk)
+    client = b.UnixLocalSandboxClient()
+    manifest = b.Manifest(entries={"data.bin": b.File(content=b"\xff\xfe\x00")})
+    async with await client.create(manifest=manifest) as session:
+        frozen = json.dumps(client.serialize_session_state(session.state))
+    await client.delete(session)
+    state = client.deserialize_session_state(json.loads(frozen))
+    return state.manifest.entries["data.bin"].content
