@@ -24,6 +24,8 @@ MAX_LIVE = 64
 MAX_INTERACTIONS = 10000
 FIRST_SESSION = 1000
 SESSIONS = 99000
+KEPT_OUTPUTS = 16
+"""So many streams of the greatest length are kept; the disk that they lie on is the host's."""
 SHORT_S = 0.02
 """What runs longer than this gets files for its output."""
 
@@ -33,9 +35,9 @@ class Commands:
 
     def __init__(self, loop: Loop, config: dict[str, Any]) -> None:
         self._loop = loop
-        self._jobs = jobs.Jobs(config["jobs_fd"])
-        self._env = {wire.to_bytes(k): wire.to_bytes(v) for k, v in config["env"].items()}
         self._output_bytes = int(config["output_bytes"])
+        self._jobs = jobs.Jobs(config["jobs_fd"], KEPT_OUTPUTS * self._output_bytes)
+        self._env = {wire.to_bytes(k): wire.to_bytes(v) for k, v in config["env"].items()}
         self._wall_s: float | None = config.get("wall_s")
         facts = os.fstat(config["jobs_fd"])
         self._box_mark = f"SANDSTREAM_BOX={facts.st_dev:x}-{facts.st_ino:x}".encode()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 KEPT = 1000
 JOURNAL = "=journal"
+ENDS = (".out", ".err")
 APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -37,8 +38,12 @@ def file_name(op: str) -> str:
 class Jobs:
     """The journal, and what it says."""
 
-    def __init__(self, folder: int) -> None:
+    def __init__(self, folder: int, most_bytes: int) -> None:
+        """``most_bytes``: how much output of commands that have ended is kept in files."""
         self.folder = folder
+        self._most_bytes = most_bytes
+        self._sizes: dict[str, int] = {}
+        """The output files of operations that have ended, oldest first."""
         self._lines: dict[str, list[bytes]] = {}
         """Of each operation, oldest first."""
         self._written = 0
@@ -57,6 +62,13 @@ class Jobs:
                 else:
                     self._lines.setdefault(op, []).append(line)
                 self._written += 1
+        for op in self._lines:
+            self._measure(op)
+
+    def _measure(self, op: str) -> None:
+        size = sum(self.size(file_name(op) + end) for end in ENDS)
+        if size:
+            self._sizes[op] = size
 
     def known(self, op: str) -> bool:
         return op in self._lines
@@ -84,7 +96,10 @@ class Jobs:
         self._append(op, "start", facts)
 
     def ended(self, op: str, facts: dict[str, Any]) -> None:
-        self._append(op, "end", facts)
+        try:
+            self._append(op, "end", facts)
+        finally:
+            self._measure(op)
 
     def size(self, name: str) -> int:
         try:
@@ -93,21 +108,33 @@ class Jobs:
             return 0
 
     def prune(self, in_use: set[str]) -> list[str]:
-        """Forget the oldest operations beyond the number that is kept."""
+        """Forget the oldest operations beyond the number that is kept, and the oldest output beyond
+        the size: that such a command ran is still known.
+        """
+        total = sum(self._sizes.values())
+        for op in [op for op in self._sizes if op not in in_use]:
+            if total <= self._most_bytes:
+                break
+            total -= self._sizes[op]
+            self._remove_output(op)
         excess = len(self._lines) - KEPT
         if excess <= 0:
             return []
         old = [op for op in self._lines if op not in in_use][:excess]
         for op in old:
             del self._lines[op]
-            for end in (".out", ".err"):
-                try:
-                    os.unlink(file_name(op) + end, dir_fd=self.folder)
-                except FileNotFoundError:
-                    pass  # its output was short
+            self._remove_output(op)
         if self._written > 6 * KEPT:
             self._rewrite()
         return old
+
+    def _remove_output(self, op: str) -> None:
+        self._sizes.pop(op, None)
+        for end in ENDS:
+            try:
+                os.unlink(file_name(op) + end, dir_fd=self.folder)
+            except FileNotFoundError:
+                pass  # its output was short
 
     def _append(self, op: str, what: str, facts: dict[str, Any]) -> None:
         line = json.dumps(dict(facts, op=op, what=what)).encode("ascii") + b"\n"
