@@ -17,6 +17,24 @@ from contract.sessions import SessionStage
 from contract.stage import Stage
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test of what a provider lacks by its nature is no test of that provider."""
+    kept, dropped = [], []
+    for item in items:
+        found = getattr(item, "callspec", None)
+        contender = found.params.get("contender") if found is not None else None
+        powers = [str(mark.args[0]) for mark in item.iter_markers("needs")]
+        without = [str(mark.args[0]) for mark in item.iter_markers("needs_no")]
+        fits = contender is None or (
+            all(contender.has(power) for power in powers)
+            and not any(contender.has(power) for power in without)
+        )
+        (kept if fits else dropped).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+
 @pytest.fixture(scope="module", params=CONTENDERS, ids=lambda contender: contender.name)
 def contender(request: pytest.FixtureRequest) -> Contender:
     found: Contender = request.param

@@ -1,7 +1,7 @@
 """The providers that keep the contract: a new one joins by one entry in ``CONTENDERS``.
 
 Each entry says how to make a fresh provider below a directory, what it can do, what it cannot do
-and why, and how to harm one of its boxes behind its back. What a provider lacks is skipped by that
+and why, and how to harm one of its boxes behind its back. What a provider lacks is left out by that
 table and nothing else: a power that is lost by accident fails
 ``test_powers_are_those_of_the_table``.
 """
@@ -77,6 +77,13 @@ class Contender:
     traits: frozenset[str] = frozenset()
     lacks: Mapping[str, str] = field(default_factory=dict)
     """What it does not have, and why."""
+
+    def has(self, power: str) -> bool:
+        """Every power must be named in the table, one way or the other."""
+        if power in self.powers | self.depends | self.traits:
+            return True
+        assert power in self.lacks, f"{self.name} must say whether it has {power!r}"
+        return False
 
 
 async def _crash_local(home: Path, key: str) -> None:

@@ -57,14 +57,6 @@ class SessionStage:
     def run(self, story: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(story)
 
-    def needs(self, power: str) -> None:
-        """Skip what this provider cannot do, with the reason of the table."""
-        if power in self.contender.powers | self.contender.traits:
-            return
-        reason = self.contender.lacks.get(power)
-        assert reason is not None, f"{self.contender.name} must say whether it has {power!r}"
-        pytest.skip(f"{self.contender.name} has no {power!r}: {reason}")
-
     # --- sessions ---------------------------------------------------------------------------------
 
     def client(self, dependencies: Dependencies | None = None) -> Any:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 from sandstream_providers.interface import (
     Box,
     BoxSpec,
@@ -47,16 +46,6 @@ class Stage:
 
     def run(self, story: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(story)
-
-    def needs(self, power: str) -> None:
-        """Skip what this provider cannot do, with the reason of the table."""
-        if power in self.provider.powers or power in self.contender.traits:
-            return
-        reason = self.contender.lacks.get(power)
-        if reason is None and power in self.contender.depends:
-            reason = "this machine does not allow it"
-        assert reason is not None, f"{self.contender.name} must say whether it has {power!r}"
-        pytest.skip(f"{self.contender.name} has no {power!r}: {reason}")
 
     # --- boxes ------------------------------------------------------------------------------------
 

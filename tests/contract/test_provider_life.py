@@ -58,9 +58,8 @@ def test_a_new_box_is_running_and_empty(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("root")
 def test_the_root_is_where_it_was_asked_for(stage: Stage) -> None:
-    stage.needs("root")
-
     async def story() -> None:
         async with stage.fresh(root="/srv/my work") as box:
             assert box.root == "/srv/my work"
@@ -194,9 +193,8 @@ def test_delete_ends_all_and_leaves_nothing(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("pause")
 def test_a_paused_box_stands_still_until_it_is_woken(stage: Stage) -> None:
-    stage.needs("pause")
-
     async def story() -> None:
         async with stage.fresh() as box:
             await works(box)
@@ -218,9 +216,8 @@ def test_a_paused_box_stands_still_until_it_is_woken(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("pause")
 def test_get_and_create_wake_a_paused_box(stage: Stage) -> None:
-    stage.needs("pause")
-
     async def story() -> None:
         spec = stage.spec()
         box = await stage.provider.create(spec)
@@ -246,9 +243,8 @@ def test_get_and_create_wake_a_paused_box(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("pause")
 def test_pausing_what_is_not_running(stage: Stage) -> None:
-    stage.needs("pause")
-
     async def story() -> None:
         for key in ("c-nobody-made-this", (await stage.box()).key):
             await stage.provider.stop(key)
@@ -261,9 +257,8 @@ def test_pausing_what_is_not_running(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("end", ["stop", "delete"])
+@pytest.mark.needs("pause")
 def test_a_paused_box_can_be_ended(stage: Stage, end: str) -> None:
-    stage.needs("pause")
-
     async def story() -> None:
         async with stage.fresh() as box:
             await said(box, "sleep 30 >/dev/null 2>&1 & echo mine > file")

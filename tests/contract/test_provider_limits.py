@@ -36,9 +36,8 @@ import time; time.sleep(60)
 """
 
 
+@pytest.mark.needs("limits.processes")
 def test_processes(stage: Stage) -> None:
-    stage.needs("limits.processes")
-
     async def story() -> None:
         async with stage.fresh(limits=Limits(processes=40)) as box:
             output = await run(box, "python3", "-c", BOMB.format(most=200))
@@ -73,9 +72,8 @@ def test_a_fork_bomb_is_swept_up(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("limits.memory")
 def test_memory(stage: Stage) -> None:
-    stage.needs("limits.memory")
-
     async def story() -> None:
         async with stage.fresh(limits=Limits(memory_mb=150)) as box:
             output = await run(box, "python3", "-c", GREEDY)
@@ -86,9 +84,8 @@ def test_memory(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("limits.file")
 def test_a_single_file(stage: Stage) -> None:
-    stage.needs("limits.file")
-
     async def story() -> None:
         async with stage.fresh(limits=Limits(file_mb=2)) as box:
             place = await place_in(box)
@@ -104,9 +101,8 @@ def test_a_single_file(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("limits.disk")
 def test_the_disk(stage: Stage) -> None:
-    stage.needs("limits.disk")
-
     async def story() -> None:
         async with stage.fresh(limits=Limits(disk_mb=6)) as box:
             place = await place_in(box)
@@ -126,9 +122,8 @@ def test_the_disk(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("limits.disk")
 def test_a_full_disk_in_the_middle_of_an_append(stage: Stage) -> None:
-    stage.needs("limits.disk")
-
     async def story() -> None:
         async with stage.fresh(limits=Limits(disk_mb=6)) as box:
             place = await place_in(box)
@@ -143,9 +138,8 @@ def test_a_full_disk_in_the_middle_of_an_append(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("limits.memory")
 def test_one_greedy_box_does_not_harm_another(stage: Stage) -> None:
-    stage.needs("limits.memory")
-
     async def story() -> None:
         async with stage.fresh(limits=Limits(memory_mb=150)) as greedy, stage.fresh() as other:
             op = new_op()

@@ -164,9 +164,8 @@ def test_nobody_to_talk_to(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("pty")
 def test_a_terminal_echoes(stage: Stage) -> None:
-    stage.needs("pty")
-
     async def story() -> None:
         box = await stage.box()
         op, started = await _talking(box, "test -t 0 && test -t 2; echo tty $?; cat", tty=True)
@@ -181,9 +180,8 @@ def test_a_terminal_echoes(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("pty")
 def test_control_c_interrupts_what_runs_in_a_terminal(stage: Stage) -> None:
-    stage.needs("pty")
-
     async def story() -> None:
         box = await stage.box()
         op, started = await _talking(box, "echo up; sleep 60; echo not reached", tty=True)

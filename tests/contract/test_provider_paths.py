@@ -229,8 +229,8 @@ async def _outside(place: Place) -> str:
     return path
 
 
+@pytest.mark.needs("grants")
 def test_grants(stage: Stage, public_dir: Path) -> None:
-    stage.needs("grants")
     (public_dir / "book").write_text("read me")
     shared = public_dir / "shared"
     shared.mkdir()

@@ -53,9 +53,8 @@ async def _ask(address: tuple[str, int], text: bytes) -> bytes:
         writer.close()
 
 
+@pytest.mark.needs("ports")
 def test_a_declared_port_is_reached(stage: Stage) -> None:
-    stage.needs("ports")
-
     async def story() -> None:
         port = _free_port()
         async with stage.fresh(ports=[port]) as box:
@@ -79,9 +78,8 @@ def test_a_declared_port_is_reached(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("ports")
 def test_two_connections_at_once_and_much_data(stage: Stage) -> None:
-    stage.needs("ports")
-
     async def story() -> None:
         port = _free_port()
         async with stage.fresh(ports=[port]) as box:
@@ -111,9 +109,8 @@ def test_an_undeclared_port(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("ports")
 def test_ports_after_a_restart(stage: Stage) -> None:
-    stage.needs("ports")
-
     async def story() -> None:
         port = _free_port()
         async with stage.fresh(ports=[port]) as box:
@@ -128,9 +125,8 @@ def test_ports_after_a_restart(stage: Stage) -> None:
     stage.run(story())
 
 
+@pytest.mark.needs("isolated")
 def test_without_network_the_host_is_not_reached(stage: Stage) -> None:
-    stage.needs("isolated")
-
     async def story() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             dial = f"import socket; socket.create_connection({listener.getsockname()})"

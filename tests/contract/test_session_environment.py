@@ -78,9 +78,8 @@ def test_names_that_are_none(sessions: SessionStage, name: str) -> None:
     sessions.run(story())
 
 
+@pytest.mark.needs("root")
 def test_the_root_of_the_manifest(sessions: SessionStage) -> None:
-    sessions.needs("root")
-
     async def story() -> None:
         async with sessions.fresh(manifest=Manifest(root="/srv/project")) as session:
             await write(session, "file", b"mine")
@@ -139,10 +138,10 @@ def test_granted_paths(sessions: SessionStage, public_dir: Path) -> None:
     sessions.run(story())
 
 
+@pytest.mark.needs("grants")
 def test_commands_cannot_write_to_read_only_grants(
     sessions: SessionStage, public_dir: Path
 ) -> None:
-    sessions.needs("grants")
     manifest = _granting(public_dir)
 
     async def story() -> None:
@@ -181,9 +180,8 @@ def test_unknown_limits_and_limits_that_hold(sessions: SessionStage) -> None:
     sessions.run(story())
 
 
+@pytest.mark.needs("limits.disk")
 def test_a_full_disk(sessions: SessionStage) -> None:
-    sessions.needs("limits.disk")
-
     async def story() -> None:
         options = sessions.contender.options(limits={"disk_mb": 5})
         async with sessions.fresh(options=options) as session:

@@ -94,10 +94,8 @@ def test_tools_start_where_their_run_works(sessions: SessionStage) -> None:
     sessions.run(story())
 
 
+@pytest.mark.needs_no("users")
 def test_users_where_there_are_none(sessions: SessionStage) -> None:
-    if "users" in sessions.contender.powers:
-        pytest.skip(f"{sessions.contender.name} has users")
-
     async def story() -> None:
         session = await sessions.shared()
         for act in (
@@ -154,9 +152,8 @@ def test_a_cancelled_caller_does_not_break_the_session(sessions: SessionStage) -
     sessions.run(story())
 
 
+@pytest.mark.needs("pty")
 def test_talking_to_a_command(sessions: SessionStage) -> None:
-    sessions.needs("pty")
-
     async def story() -> None:
         session = await sessions.shared()
         assert session.supports_pty()

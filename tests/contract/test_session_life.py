@@ -239,9 +239,8 @@ def test_a_crashed_box_goes_on_with_its_files(sessions: SessionStage) -> None:
     sessions.run(story())
 
 
+@pytest.mark.needs("pause")
 def test_a_paused_session_wakes_up_when_it_is_used(sessions: SessionStage) -> None:
-    sessions.needs("pause")
-
     async def story() -> None:
         async with sessions.fresh() as session:
             await write(session, "file", b"mine")

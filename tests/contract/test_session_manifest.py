@@ -257,10 +257,8 @@ def test_a_repository_on_a_host_that_cannot_be_reached(sessions: SessionStage) -
     sessions.run(story())
 
 
+@pytest.mark.needs_no("users")
 def test_what_this_provider_cannot_do_is_said_at_once(sessions: SessionStage) -> None:
-    if "users" in sessions.contender.powers:
-        pytest.skip(f"{sessions.contender.name} has users and mounts")
-
     async def story() -> None:
         client = sessions.client()
         with pytest.raises(ValueError, match="users"):

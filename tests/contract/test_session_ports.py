@@ -7,6 +7,8 @@ import socket
 import urllib.error
 import urllib.request
 
+import pytest
+
 from contract.sessions import SessionStage, refused, said, write
 from sandstream.sandbox.errors import ExposedPortUnavailableError
 
@@ -24,9 +26,8 @@ def _get(url: str) -> bytes:
         return found
 
 
+@pytest.mark.needs("ports")
 def test_a_server_in_a_sandbox_answers(sessions: SessionStage) -> None:
-    sessions.needs("ports")
-
     async def story() -> None:
         port = _free_port()
         options = sessions.contender.options(exposed_ports=(port,))
