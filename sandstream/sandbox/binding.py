@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -339,4 +340,4 @@ async def _resolved(value: Any, context: RunContextWrapper[Any], agent: Agent[An
     if not callable(value):
         return value
     text = value(context, agent)
-    return await text if hasattr(text, "__await__") else text
+    return await text if inspect.isawaitable(text) else text

@@ -33,7 +33,7 @@ UnixLocalSandboxSession = SandboxSession
 
 
 class UnixLocalSandboxSessionState(SandboxSessionState):
-    type: Literal["unix_local"] = "unix_local"
+    type: Literal["unix_local"] = "unix_local"  # pyright: ignore[reportIncompatibleVariableOverride]
     workspace_root_owned: bool = True
 
 
@@ -44,7 +44,7 @@ class UnixLocalSandboxClientOptions(BaseSandboxClientOptions):
     None takes a default limit away.
     """
 
-    type: Literal["unix_local"] = "unix_local"
+    type: Literal["unix_local"] = "unix_local"  # pyright: ignore[reportIncompatibleVariableOverride]
     exposed_ports: tuple[int, ...] = ()
     network: Literal["none", "host"] = "none"
     limits: dict[str, float | int | None] = Field(default_factory=dict)
