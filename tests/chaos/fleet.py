@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from chaos.evidence import (
     NO_KILLS,
@@ -55,7 +55,7 @@ class Fleet:
         self._keeper: asyncio.Task[None] | None = None
         self._news = asyncio.Condition()
 
-    async def __aenter__(self) -> Fleet:
+    async def __aenter__(self) -> Self:
         self.directory.mkdir(parents=True)
         await asyncio.to_thread(self.server.start)
         self._keeper = asyncio.ensure_future(self._keep_server())

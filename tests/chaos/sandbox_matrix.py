@@ -8,6 +8,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from chaos.evidence import Outcome, seconds_to_continue
 from chaos.sandbox_cells import SandboxCell
@@ -67,7 +68,7 @@ async def run_cell(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell)
     while len(fleet.replicas[SANDBOX]) > 1:  # left over from the cell before
         await fleet.replicas[SANDBOX].pop().kill()
     server_kills = fleet.server_kills
-    crash: dict[str, object] = {"crash_at": f"{cell.point}:{cell.count}"}
+    crash: dict[str, Any] = {"crash_at": f"{cell.point}:{cell.count}"}
     if cell.victim == "server":
         crash["victim"] = fleet.server.pid
     armed = await fleet.replica(SANDBOX, **crash)
@@ -125,8 +126,7 @@ async def _sessions(
 async def _session(outcome: Outcome, fleet: SandboxFleet, key: str) -> None:
     """Work in a sandbox, stop it, resume it, work on: nothing of it twice or not at all."""
     outcome.runs += 1
-    greeting = {"given/greeting.txt": File(content=b"hello\n")}
-    session = fleet.session(Manifest(entries=dict(greeting)))
+    session = fleet.session(Manifest(entries={"given/greeting.txt": File(content=b"hello\n")}))
     await session.start()
     await _work(outcome, key, session.exec, (1, 2))
     await session.shutdown()
