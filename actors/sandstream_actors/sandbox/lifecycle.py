@@ -18,7 +18,6 @@ from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import BusError
@@ -42,6 +41,7 @@ from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream_actors.sandbox.failures import Refused, failure_of
 from sandstream_actors.sandbox.live import Live, restored_notice
+from sandstream_actors.sandbox.news import IDLE, read_news
 from sandstream_actors.sandbox.plans import apply_plan
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_actors.sandbox.specs import box_spec_of, check_spec, environment_of, rule_of
@@ -49,18 +49,6 @@ from sandstream_actors.sandbox.specs import box_spec_of, check_spec, environment
 logger = logging.getLogger(__name__)
 
 _KEPT_LIVE = 1000
-IDLE = "idle"
-"""Why a sandbox was paused that nobody seemed to use."""
-
-
-class _Peek(msgspec.Struct):
-    type: str = ""
-    reason: str = ""
-
-
-_peek = msgspec.json.Decoder(_Peek).decode
-_LEAVES_BOX = ("sandbox.checkpointed", "sandbox.ready")
-"""After these events the box that was known is still the sandbox's, and awake."""
 
 
 class Elsewhere(Exception):
@@ -100,11 +88,11 @@ class Lifecycle:
         sandbox = self._bus.subjects.parse_sandbox(message.subject).sandbox
         if sandbox not in self._live and sandbox not in self._in_use:
             return
-        event = _peek(message.data)
-        if event.type in _LEAVES_BOX:
+        news = read_news(message.data)
+        if news.leaves_box:
             return
         self.forget(sandbox)
-        if event.type == "sandbox.paused" and event.reason == IDLE and sandbox in self._in_use:
+        if news.is_idle_pause and sandbox in self._in_use:
             self._in_background(self._wake(sandbox))  # whoever paused it did not know of us
 
     async def _wake(self, sandbox: str) -> None:
@@ -431,10 +419,15 @@ class Lifecycle:
     async def pause(self, sandbox: str, reason: str = "") -> None:
         async with self._lock(sandbox):
             live = await self._find(await self.record(sandbox))
+            if reason == IDLE and sandbox in self._in_use:
+                return
             await self._provider.pause(live.record.key)
-            await self._append(
-                live.record, SandboxPaused(generation=live.record.generation, reason=reason)
-            )
+            paused = SandboxPaused(generation=live.record.generation, reason=reason)
+            try:
+                await self._append(live.record, paused)
+            except SandboxMovedOn:  # another replica uses it, and would never learn of it
+                await self._provider.resume(live.record.key)
+                raise
 
     def idle(self, now: float) -> list[str]:
         """Sandboxes that asked to be paused after so long without an operation."""

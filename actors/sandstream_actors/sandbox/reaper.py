@@ -22,7 +22,8 @@ from sandstream_providers.interface import BoxInfo, Provider, ProviderError
 from sandstream_actors.harness.steps import cancelled
 from sandstream_actors.run_state import RunState
 from sandstream_actors.sandbox.failures import Refused
-from sandstream_actors.sandbox.lifecycle import IDLE, Elsewhere, Lifecycle
+from sandstream_actors.sandbox.lifecycle import Elsewhere, Lifecycle
+from sandstream_actors.sandbox.news import IDLE
 from sandstream_actors.sandbox.record import SandboxRecord
 
 logger = logging.getLogger(__name__)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from actors.sandbox.yard import NODE, yard
 from sandstream_actors.sandbox.actor import installation_of
-from sandstream_actors.sandbox.lifecycle import IDLE, Lifecycle
+from sandstream_actors.sandbox.lifecycle import Lifecycle
+from sandstream_actors.sandbox.news import IDLE
 from sandstream_bus.sandbox_messages import SandboxSpec
+from sandstream_bus.sandboxes import SandboxMovedOn
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer
+from support.waiting import until
 
 
 def test_a_closed_box_is_removed_though_the_event_loop_ends(
@@ -93,5 +101,39 @@ def test_what_another_replica_paused_is_woken_by_whoever_uses_it(
             assert (await session.exec("echo now > go")).ok()
             assert (await command).stdout == b"now\n"
             assert first.lifecycle.owner == second.lifecycle.owner
+
+    asyncio.run(story())
+
+
+@contextlib.contextmanager
+def held(lock: Path) -> Iterator[None]:
+    """Whoever wants to look at the box waits."""
+    fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def test_a_pause_that_comes_to_nothing_leaves_the_box_awake(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with yard(nats_server, tmp_path / "home") as it:
+            first, second = await it.actor(), await it.actor()
+            session = await it.session()
+            await session.start()
+            sandbox = session.sandbox_id
+            live = await first.lifecycle.live(sandbox)
+            assert (await session.exec("touch new")).ok()
+            with held(it.home / "locks" / live.record.key):
+                pause = asyncio.create_task(second.lifecycle.pause(sandbox, IDLE))
+                await until(second.lifecycle._lock(sandbox).locked)
+                await second.lifecycle.record(sandbox)  # by now it has read the log, too
+                await first.lifecycle.checkpoint(live)
+            with pytest.raises(SandboxMovedOn):
+                await pause
+            assert (await live.box.sessions()) == 0  # its agent answers
 
     asyncio.run(story())

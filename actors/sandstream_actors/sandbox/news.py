@@ -1,0 +1,27 @@
+"""What other replicas write into the logs of sandboxes, as far as it matters to who knows them."""
+
+from __future__ import annotations
+
+import msgspec
+
+IDLE = "idle"
+"""Why a sandbox was paused that nobody seemed to use."""
+
+
+class News(msgspec.Struct):
+    """The beginning of any event of a sandbox's log."""
+
+    type: str = ""
+    reason: str = ""
+
+    @property
+    def leaves_box(self) -> bool:
+        """The box that was known is still the sandbox's, and awake."""
+        return self.type in ("sandbox.checkpointed", "sandbox.ready")
+
+    @property
+    def is_idle_pause(self) -> bool:
+        return self.type == "sandbox.paused" and self.reason == IDLE
+
+
+read_news = msgspec.json.Decoder(News).decode
