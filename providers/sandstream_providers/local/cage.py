@@ -166,7 +166,7 @@ def bubblewrap(
     return [*line, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
 
 
-def check_grants(grants: Sequence[Grant], home: Path) -> None:
+def check_grants(grants: Sequence[Grant], home: Path, *, other_user: bool = False) -> None:
     """Grants show directories of the host, not the system's own ways in, nor other boxes."""
     for grant in grants:
         inside, outside = Path(grant.path), Path(grant.host_path)
@@ -179,6 +179,14 @@ def check_grants(grants: Sequence[Grant], home: Path) -> None:
         if real.is_relative_to(home.resolve()) or home.resolve().is_relative_to(real):
             raise ProviderError(
                 f"{grant.host_path} cannot be granted: the sandboxes themselves are kept in {home}"
+            )
+        if not real.exists():
+            raise ProviderError(f"{grant.host_path} cannot be granted: it does not exist here")
+        closed = first_closed(real if real.is_dir() else real.parent) if other_user else None
+        if closed is not None:
+            raise ProviderError(
+                f"{grant.host_path} cannot be granted: a sandbox is another user, and {closed} is "
+                f"closed to others (chmod o+x {closed} opens the way, or copy the files in)"
             )
 
 

@@ -142,7 +142,7 @@ def _command(host: Host, layout: Layout, record: BoxRecord, fds: ChildFds, task:
         agent.write_bytes(agent_source())
         argv = [host.python, "-I", "-S", str(agent), task]
         return cage.launcher(argv, groups=record.cgroups, mounts=[])
-    cage.check_grants(spec.grants, layout.home)
+    cage.check_grants(spec.grants, layout.home, other_user=record.uid is not None)
     workspace = None if record.in_memory else layout.workspace(key)
     mounts = []
     if workspace is not None and record.uid is not None:

@@ -188,6 +188,25 @@ def test_a_grant_shows_a_directory_of_the_host(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a box that is another user can be kept out")
+def test_a_grant_behind_a_closed_directory_says_which(tmp_path: Path) -> None:
+    async def main() -> None:
+        closed = Path("/var/tmp") / f"sandstream-closed-{os.getpid()}"
+        closed.mkdir(mode=0o700)
+        inner = closed / "data"
+        inner.mkdir()
+        try:
+            async with local_provider(tmp_path) as provider:
+                grant = Grant(path="/data", host_path=str(inner))
+                with pytest.raises(ProviderError, match=f"{closed} is closed to others"):
+                    await provider.create(new_spec(grants=[grant]))
+        finally:
+            inner.rmdir()
+            closed.rmdir()
+
+    asyncio.run(main())
+
+
 SERVER = """
 import socket
 listener = socket.create_server(("127.0.0.1", 8000))
