@@ -126,14 +126,13 @@ class Sandboxes:
         # a stored message is also an ordinary one: whoever listens gets it as it is published
         listening = await self._connection.subscribe(subject, receive)
         breaks = self._connection.breaks  # before the publish: the reply may come during its retry
-        ttl_s = COMMAND_TTL_S if isinstance(request.action, _COMMANDS) else OPERATION_TTL_S
         absence = _Absence(self._presence, provider, node, every_s=self.patience_s / 6)
         try:
             await self._connection.publish(
                 self._subjects.sandbox_op(sandbox, provider, node),
                 await self._codec.encode(request),
                 msg_id=f"{sandbox}:{request.op}",
-                headers={TTL: f"{ttl_s}s", OPERATION: request.op},
+                headers={TTL: f"{ttl_of(request)}s", OPERATION: request.op},
             )
             data = await self._answer(subject, answered, breaks, absence)
             return await self._codec.sandbox_reply(data)
@@ -180,13 +179,17 @@ class Sandboxes:
             if stored is not None:
                 return stored.data
 
-    async def reply(self, sandbox: str, reply: SandboxReply) -> None:
-        """Answer an operation, once."""
+    async def reply(
+        self, sandbox: str, reply: SandboxReply, *, ttl_s: int = OPERATION_TTL_S
+    ) -> None:
+        """Answer an operation, once. The answer is kept as long as what was asked: without it a
+        repeated delivery would be taken for a new one.
+        """
         await self._connection.publish(
             self._subjects.sandbox_reply(sandbox, reply.op),
             await self._codec.encode(reply),
             msg_id=f"{sandbox}:{reply.op}:reply",
-            headers={TTL: f"{OPERATION_TTL_S}s"},
+            headers={TTL: f"{ttl_s}s"},
             budget_s=None,
         )
 
@@ -224,6 +227,11 @@ class NoSandboxActor(BusError):
     """Nobody serves this provider."""
 
     code = "no_sandbox_actor"
+
+
+def ttl_of(request: SandboxRequest) -> int:
+    """How long a request and its reply are kept."""
+    return COMMAND_TTL_S if isinstance(request.action, _COMMANDS) else OPERATION_TTL_S
 
 
 def new_op() -> str:

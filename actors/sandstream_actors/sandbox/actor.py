@@ -25,7 +25,7 @@ from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo
 from sandstream_bus.runtime import Worker
 from sandstream_bus.sandbox_messages import SandboxFailure, SandboxReply, SandboxRequest
 from sandstream_bus.sandboxes import OWN_NODE as OWN_NODE
-from sandstream_bus.sandboxes import SandboxMovedOn
+from sandstream_bus.sandboxes import SandboxMovedOn, ttl_of
 from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
 from sandstream_providers.interface import Provider
@@ -253,10 +253,11 @@ class SandboxActor:
         crashpoint("sandbox.before_reply")
         reply = msgspec.structs.replace(reply, duration_ms=duration_ms)
         try:
-            await self._bus.sandboxes.reply(sandbox, reply)
+            await self._bus.sandboxes.reply(sandbox, reply, ttl_s=ttl_of(request))
         except PayloadTooLarge as error:
             failure = SandboxFailure(code=error.code, message=f"The result: {error}")
-            await self._bus.sandboxes.reply(sandbox, SandboxReply(op=reply.op, error=failure))
+            reply = SandboxReply(op=reply.op, error=failure)
+            await self._bus.sandboxes.reply(sandbox, reply, ttl_s=ttl_of(request))
         crashpoint("sandbox.after_reply")
 
     async def _reply_to(

@@ -154,3 +154,22 @@ def test_a_command_may_take_longer_than_small_requests_are_kept(
             }
 
     asyncio.run(story())
+
+
+def test_the_answer_to_a_command_is_kept_as_long_as_its_request(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with yard(nats_server, tmp_path / "home") as it:
+            await it.actor()
+            bus = await it.bus()
+            session = await it.session(bus)
+            await session.start()
+            request = SandboxRequest(op=new_op(), action=Exec(argv=["true"]))
+            await bus.sandboxes.request(session.sandbox_id, request, provider="local")
+            subject = bus.subjects.sandbox_reply(session.sandbox_id, request.op)
+            stored = await direct_get_last(bus.connection, bus.topology.log, subject)
+            assert stored is not None
+            assert stored.headers[TTL] == f"{COMMAND_TTL_S}s"
+
+    asyncio.run(story())
