@@ -20,7 +20,7 @@ import msgspec
 from sandstream_bus.connection import Connection
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import direct_get_last, direct_get_last_each, direct_get_many
-from sandstream_bus.errors import ObjectMissing, UndecodableMessage
+from sandstream_bus.errors import BusUnavailable, ObjectMissing, UndecodableMessage
 
 CHUNK_BYTES = 512 * 1024
 REFRESH_AFTER_S = 12 * 3600
@@ -55,6 +55,7 @@ class Objects:
         self._connect = connect
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
+        self._closed = False
 
     async def put(self, data: bytes) -> str:
         """Store ``data`` unless it is there and young enough; return its digest."""
@@ -134,12 +135,16 @@ class Objects:
         return {names[it.subject]: _age(it.time).total_seconds() for it in found}
 
     async def close(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
+        async with self._lock:  # somebody may be opening it
+            self._closed = True
+            if self._connection is not None:
+                await self._connection.close()
+                self._connection = None
 
     async def _open(self) -> Connection:
         async with self._lock:
+            if self._closed:
+                raise BusUnavailable("the object store is closed: so is the bus that it belongs to")
             if self._connection is None:
                 self._connection = await self._connect()
             return self._connection

@@ -68,7 +68,9 @@ async def kill_parker(fleet: Fleet, cell: Cell) -> Outcome:
     fleet.replicas["harness"].remove(armed)
     await eventually(lambda: _nothing_pending(fleet), within_s=_WITHIN_S, what="all is settled")
     parked = await fleet.client.parked()
-    outcome.check(len(parked) == len(keys), f"{len(keys)} bad messages, parked: {parked}")
+    # on a slow machine the timer of such a run comes, too, and finds a log that cannot be read
+    bad = [entry for entry in parked if entry.parked.body == "no JSON"]
+    outcome.check(len(bad) == len(keys), f"{len(keys)} bad messages, parked: {parked}")
     for key in keys:
         outcome.runs += 1
         events = [await fleet.client.bus.log.last(fleet.client.bus.subjects.done(key))]

@@ -8,6 +8,7 @@ no object here ends the box when it is collected, as those of asyncio and subpro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import signal
@@ -99,7 +100,8 @@ async def run_once(
             await asyncio.wait([end], timeout=timeout_s)
         finally:
             if not end.done():
-                os.killpg(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may have ended this very moment
+                    os.killpg(pid, signal.SIGKILL)
         _, status = await end
         log.seek(0)
         return os.waitstatus_to_exitcode(status), log.read().decode(errors="replace")
