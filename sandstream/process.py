@@ -139,12 +139,12 @@ class Process:
         actor = await asyncio.shield(starting)
         return BusLink(self.bus, "local", actor.node, actor.store)
 
-    async def adopt_node(self, own: str, other: str) -> None:
+    async def adopt_node(self, own: str, other: str, start_sequence: int) -> None:
         """Have this process's actor serve a node that is gone."""
         for starting in self._sandboxes.values():
             actor = await starting
             if actor.node == own:
-                await actor.adopt(other)
+                await actor.adopt(other, start_sequence=start_sequence)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for; it ends with the process."""

@@ -24,6 +24,7 @@ from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunMoved, RunStarted
 from sandstream_bus.sandbox_messages import SandboxUse
+from sandstream_bus.sandboxes import OWN_NODE
 from sandstream_bus.subjects import run_id_of_key
 
 from sandstream.agent import Agent
@@ -290,9 +291,13 @@ class RunCall:
         another machine are restored from their checkpoint, as nobody else serves them.
         """
         client: Any = self._config.sandbox.client if self._config.sandbox else None
-        for opened in state.sandboxes.values():
-            if client is not None and opened.node.startswith("own-"):
-                await process.adopt_node(await client.link.node(), opened.node)
+        if client is None or state.started is None:
+            return
+        asked = [it.sandbox.spec.node for it in state.started.graph.agents.values() if it.sandbox]
+        for node in {*asked, *(opened.node for opened in state.sandboxes.values())}:
+            if node.startswith(OWN_NODE):
+                # what the run needs from now on is asked for after this state
+                await process.adopt_node(await client.link.node(), node, state.last_seq + 1)
 
     def _must_look(self, now: float) -> bool:
         """Is it time to see who works on the run? A keyed one may be taken from us, too."""

@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 from sandstream_actors.sandbox.actor import OWN_NODE, SandboxActor
+from sandstream_actors.sandbox.specs import Policy
 from sandstream_bus.bus import Bus
 from sandstream_providers.interface import Provider, ProviderUnavailable
 
@@ -44,13 +45,22 @@ def make_provider(name: str, home: Path, isolation: str = "required") -> Provide
 async def start_local_actor(
     bus: Bus, home: Path, isolation: str = "required", *, own: bool = False, concurrency: int = 256
 ) -> SandboxActor:
-    """An actor for this machine's sandboxes. ``own``: for the callers of this process only."""
+    """An actor for this machine's sandboxes. ``own``: for the callers of this process only, who
+    may have what they like; others may have what ``SANDSTREAM_SANDBOX_ALLOW`` names.
+    """
+    try:
+        allowed = os.environ.get("SANDSTREAM_SANDBOX_ALLOW", "").split(",")
+        policy = Policy() if own else Policy.of(allowed)
+    except ValueError as error:
+        raise UserError(f"SANDSTREAM_SANDBOX_ALLOW: {error}") from None
     name = await asyncio.to_thread(node_name, home)
     node = f"{OWN_NODE}{name}" if own else name
     if isolation == "none":
         node += "-plain"
+    if own:  # not to be asked by other programs of this machine: their secrets are not ours
+        node += f"_{uuid.uuid4().hex[:8]}"
     provider = make_provider("local", home, isolation)
-    actor = SandboxActor(bus, provider, node=node, max_in_flight=concurrency)
+    actor = SandboxActor(bus, provider, node=node, max_in_flight=concurrency, policy=policy)
     try:
         await actor.start()
     except ProviderUnavailable as error:

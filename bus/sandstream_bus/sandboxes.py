@@ -37,7 +37,9 @@ COMMAND_TTL_S = 7 * 86_400
 long.
 """
 OWN_NODE = "own-"
-"""Nodes of callers' processes: nobody else takes over their sandboxes."""
+"""Nodes of callers' processes (``own-<machine>_<process>``). Only a process of the same machine, or
+the one that continues the run, takes over their sandboxes.
+"""
 PATIENCE_S = 60.0
 """How long an actor may be away before its callers are told."""
 _LOOK_EVERY_S = 2.0
@@ -237,3 +239,8 @@ def ttl_of(request: SandboxRequest) -> int:
 def new_op() -> str:
     """An id for an operation that nobody else has."""
     return f"{int(time.time()):x}-{uuid.uuid4().hex[:16]}"
+
+
+def machine_of(node: str) -> str:
+    """What nodes have in common that can reach the same boxes."""
+    return node.partition("_")[0]

@@ -124,8 +124,10 @@ class Topology:
             config["inactive_threshold"] = int(spec.inactive_s * _NS)
         known = await _api(connection, f"CONSUMER.INFO.{self.log}.{spec.name}", {}, missing_ok=True)
         if known is not None:
-            kept = ("deliver_policy", "opt_start_seq", "opt_start_time")
-            config |= {key: known["config"][key] for key in kept if key in known["config"]}
+            for key in ("deliver_policy", "opt_start_seq", "opt_start_time"):
+                config.pop(key, None)
+                if key in known["config"]:
+                    config[key] = known["config"][key]
             if all(known["config"].get(key) == value for key, value in config.items()):
                 return
         body = {"stream_name": self.log, "config": config}

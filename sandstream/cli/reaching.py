@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from sandstream_actors.sandbox.actor import OWN_NODE
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.bus import Bus
+from sandstream_bus.sandboxes import machine_of
 
 from sandstream.cli.exits import CliError, Exit
 from sandstream.sandbox_host import node_name, start_local_actor
@@ -56,4 +57,5 @@ async def _was_ours(record: SandboxRecord) -> bool:
     if not is_own or not (home / "node").exists():
         return False
     name = await asyncio.to_thread(node_name, home)
-    return record.node.removeprefix(OWN_NODE).removesuffix(_PLAIN) == name
+    machine = machine_of(record.node)
+    return machine.removeprefix(OWN_NODE).removesuffix(_PLAIN) == name

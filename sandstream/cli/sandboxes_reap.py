@@ -134,7 +134,7 @@ async def _sweep(bus: Bus, provider: Provider, nodes: list[str], grace_s: float)
 def _nodes(name: str, isolation: str) -> list[str]:
     """All names under which this machine has sandboxes."""
     suffix = "-plain" if isolation == "none" else ""
-    return [f"{name}{suffix}", f"{OWN_NODE}{name}{suffix}"]
+    return [f"{name}{suffix}", f"{OWN_NODE}{name}{suffix}_reap"]
 
 
 def _print(findings: list[Finding], *, as_json: bool, is_done: bool) -> None:

@@ -41,11 +41,13 @@ from sandstream_actors.sandbox.nodes import NodeWatch
 from sandstream_actors.sandbox.operations import Tools
 from sandstream_actors.sandbox.reaper import GRACE_S, Reaper
 from sandstream_actors.sandbox.requests import Requests
+from sandstream_actors.sandbox.specs import Policy
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NODE_IDLE_S = 7 * 86_400.0
+OWN_IDLE_S = 3600.0
 """The consumer of a node that nobody has seen for so long is deleted."""
 MAY_HAVE_BEGUN = "Sandstream-May-Have-Begun"
 """On work that is passed on and was delivered before: it is new only for its new consumer."""
@@ -65,6 +67,7 @@ class SandboxActor:
         reap_every_s: float = 60.0,
         reap_grace_s: float = GRACE_S,
         watch_every_s: float = 5.0,
+        policy: Policy | None = None,
     ) -> None:
         self.node = check_token(node, "the node")
         self.provider = provider
@@ -73,6 +76,7 @@ class SandboxActor:
         self._reap_every_s = reap_every_s
         self._reap_grace_s = reap_grace_s
         self._watch_every_s = watch_every_s
+        self._policy = policy
         self._cancellations = Cancellations(bus)
         self.store = WorkspaceStore(bus)
         self._workers: list[Worker] = []
@@ -84,18 +88,19 @@ class SandboxActor:
         await self.provider.check()
         bus = self._bus
         owner = await installation_of(bus)
-        self.lifecycle = Lifecycle(bus, self.provider, self.store, node=self.node, owner=owner)
+        self.lifecycle = Lifecycle(
+            bus, self.provider, self.store, node=self.node, owner=owner, policy=self._policy
+        )
         await self.lifecycle.start()
         tools = Tools(self.lifecycle, self.provider, self.store)
         self._calls = RunCalls(bus, tools)
         self._requests = Requests(bus, tools)
         await self._cancellations.start()
         is_own = self.node.startswith(OWN_NODE)
-        specs = (
-            [self.consumer_of(self.node)]
-            if is_own
-            else [self._shared(), self.consumer_of(self.node)]
-        )
+        state = await bus.topology.stream_state(bus.connection, bus.topology.log)
+        # nothing older can be for this node, unless its consumer is there and knows its place
+        own = self.consumer_of(self.node, start_sequence=state["last_seq"] + 1)
+        specs = [own] if is_own else [self._shared(), own]
         self._workers = [self.worker_for(spec) for spec in specs]
         await asyncio.gather(*(worker.start() for worker in self._workers))
         reaper = Reaper(
@@ -138,7 +143,7 @@ class SandboxActor:
                 f"{prefix}.sandbox.*.op.{name}.{node}",
             ],
             start_sequence=start_sequence,
-            inactive_s=NODE_IDLE_S,
+            inactive_s=OWN_IDLE_S if node.startswith(OWN_NODE) else NODE_IDLE_S,
         )
 
     def worker_for(self, spec: ConsumerSpec, *, announce: bool = True) -> Worker:
@@ -151,13 +156,17 @@ class SandboxActor:
             announce=announce,
         )
 
-    async def adopt(self, node: str) -> None:
-        """Serve another node's work as well, because nobody else will."""
+    async def adopt(self, node: str, *, start_sequence: int) -> None:
+        """Serve another node's work as well, because nobody else will.
+
+        ``start_sequence``: if its consumer is gone, work before this is of no use any more.
+        """
         if node == self.node or node in self._adopted or await self.lifecycle.is_served(node):
             return
         if node not in self._adopted:  # nor meanwhile
             self._adopted.add(node)
-            worker = self.worker_for(self.consumer_of(node), announce=False)
+            spec = self.consumer_of(node, start_sequence=start_sequence)
+            worker = self.worker_for(spec, announce=False)
             await worker.start()
             self._workers.append(worker)
 

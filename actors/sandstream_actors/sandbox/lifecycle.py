@@ -8,14 +8,11 @@ checkpoint; what cannot be restored is said to be lost.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import hashlib
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 from weakref import WeakValueDictionary
 
 from sandstream_bus.bus import Bus
@@ -34,7 +31,7 @@ from sandstream_bus.sandbox_messages import (
     SandboxSpec,
     SandboxStopped,
 )
-from sandstream_bus.sandboxes import SandboxMovedOn
+from sandstream_bus.sandboxes import SandboxMovedOn, machine_of
 from sandstream_bus.subscription import CoreMessage, Subscription
 from sandstream_providers.interface import Box, BoxGone, Provider, ProviderError
 from sandstream_workspaces.store import WorkspaceStore
@@ -44,7 +41,15 @@ from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.news import IDLE, read_news
 from sandstream_actors.sandbox.plans import apply_plan
 from sandstream_actors.sandbox.record import SandboxRecord
-from sandstream_actors.sandbox.specs import box_spec_of, check_spec, environment_of, rule_of
+from sandstream_actors.sandbox.removals import Removals
+from sandstream_actors.sandbox.specs import (
+    Policy,
+    box_key,
+    box_spec_of,
+    check_spec,
+    environment_of,
+    rule_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -63,18 +68,24 @@ class Lifecycle:
     """The sandboxes of one node."""
 
     def __init__(
-        self, bus: Bus, provider: Provider, store: WorkspaceStore, *, node: str, owner: str
+        self,
+        bus: Bus,
+        provider: Provider,
+        store: WorkspaceStore,
+        *,
+        node: str,
+        owner: str,
+        policy: Policy | None = None,
     ) -> None:
         self._bus = bus
         self._provider = provider
         self._store = store
         self.node = node
         self.owner = owner
+        self._policy = policy or Policy()
         self._live: OrderedDict[str, Live] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._background: set[asyncio.Task[None]] = set()
-        self._to_remove: set[str] = set()
-        """The keys of closed boxes that are not removed yet."""
+        self._removals = Removals(provider)
         self._in_use: Counter[str] = Counter()
         self._listening: Subscription | None = None
 
@@ -89,11 +100,11 @@ class Lifecycle:
         if sandbox not in self._live and sandbox not in self._in_use:
             return
         news = read_news(message.data)
-        if news.leaves_box:
+        if news.leaves_box(self.node):
             return
         self.forget(sandbox)
         if news.is_idle_pause and sandbox in self._in_use:
-            self._in_background(self._wake(sandbox))  # whoever paused it did not know of us
+            self._removals.go_on(self._wake(sandbox))  # whoever paused it did not know of us
 
     async def _wake(self, sandbox: str) -> None:
         try:
@@ -207,6 +218,8 @@ class Lifecycle:
             raise Elsewhere(record.node)
         if record.state == "intended":
             return await self._make(record, record.spec, "")  # its maker died on the way
+        if record.node != self.node and self._is_neighbours(record):
+            await self._inherit(record)
         if record.node != self.node:
             return await self._recover(record, f"its node {record.node} is gone")
         if record.state == "lost":
@@ -221,6 +234,29 @@ class Lifecycle:
             record.state = "ready"
         return self._keep(record, box)
 
+    def _is_neighbours(self, record: SandboxRecord) -> bool:
+        """Has it a box that a process of this machine left, with all that runs in it?"""
+        return record.is_live and machine_of(record.node) == machine_of(self.node)
+
+    async def is_ours(self, record: SandboxRecord) -> bool:
+        """Is it this process's, or one that its own process has left to its neighbours?"""
+        if record.node == self.node:
+            return True
+        return self._is_neighbours(record) and not await self.is_served(record.node)
+
+    async def _inherit(self, record: SandboxRecord) -> None:
+        if record.state == "paused":
+            with contextlib.suppress(BoxGone):  # what is left of it is looked for next
+                await self._provider.resume(record.key)
+        ready = SandboxReady(
+            generation=record.generation,
+            node=self.node,
+            key=record.key,
+            root=record.root,
+            restored=record.base,
+        )
+        await self._append(record, ready)
+
     async def _recover(self, record: SandboxRecord, reason: str) -> Live:
         """Go on from the last checkpoint, or say that there is nothing to go on from."""
         restorable = bool(record.tree)
@@ -228,10 +264,8 @@ class Lifecycle:
             lost = SandboxLost(generation=record.generation, reason=reason, restorable=restorable)
             await self._append(record, lost)
         self.forget(record.sandbox)
-        logger.warning(
-            "a sandbox was lost",
-            extra={"sandbox": record.sandbox, "reason": reason, "restorable": restorable},
-        )
+        facts = {"sandbox": record.sandbox, "reason": reason, "restorable": restorable}
+        logger.warning("a sandbox was lost", extra=facts)
         if record.state == "lost" and not restorable:
             raise Refused(
                 "workspace_lost",
@@ -248,7 +282,7 @@ class Lifecycle:
         crash in between: the box is found by its key, and emptied first.
         """
         began = time.monotonic()
-        check_spec(spec)
+        check_spec(spec, self._policy)
         env = environment_of(spec)
         if not (record.state == "intended" and record.node == self.node):
             generation = record.generation + 1
@@ -257,7 +291,7 @@ class Lifecycle:
                 generation=generation,
                 provider=self._provider.name,
                 node=self.node,
-                key=self._key(record.sandbox, generation),
+                key=box_key(self.owner, record.sandbox, generation),
             )
             crashpoint("sandbox.before_intent")
             await self._append(record, intended)
@@ -377,9 +411,11 @@ class Lifecycle:
             result = Checkpointed(tree=record.tree)
             if record.state == "unknown":
                 raise Refused("workspace_stop_error", f"there is no sandbox {sandbox}")
-            if record.state != "deleted" and record.node != self.node and record.state != "stopped":
-                if await self.is_served(record.node):
-                    raise Elsewhere(record.node)
+            is_open = record.state not in ("stopped", "deleted")
+            is_others = is_open and record.node != self.node
+            if is_others and await self.is_served(record.node):
+                raise Elsewhere(record.node)
+            if is_others and not self._is_neighbours(record):
                 if checkpoint and not delete:
                     await self._close_lost(record)
             elif record.is_live and checkpoint:
@@ -396,8 +432,7 @@ class Lifecycle:
                 )
             crashpoint("sandbox.before_delete")
             self.forget(sandbox)
-            self._to_remove.add(record.key)
-            self._in_background(self._delete(record.key))
+            self._removals.remove(record.key)
             return result
 
     async def _close_lost(self, record: SandboxRecord) -> None:
@@ -431,24 +466,14 @@ class Lifecycle:
 
     def idle(self, now: float) -> list[str]:
         """Sandboxes that asked to be paused after so long without an operation."""
-        return [
-            sandbox
-            for sandbox, live in self._live.items()
-            if live.record.state == "ready"
-            and sandbox not in self._in_use
-            and live.record.spec.idle_s is not None
-            and now - live.used_at > live.record.spec.idle_s
-        ]
+        found = [sandbox for sandbox, live in self._live.items() if live.is_idle(now)]
+        return [sandbox for sandbox in found if sandbox not in self._in_use]
 
     async def stop(self) -> None:
-        """Finish what was begun in the background. Boxes live on, but not those that were closed:
-        the end of an event loop cancels the tasks that were removing them.
-        """
+        """Finish what was begun in the background. Boxes live on, except for closed ones."""
         if self._listening is not None:
             await self._listening.close()
-        if self._background:
-            await asyncio.gather(*self._background, return_exceptions=True)
-        await asyncio.gather(*(self._delete(key) for key in self._to_remove))
+        await self._removals.finish()
         self._live.clear()
 
     # --- parts ---------------------------------------------------------------------------------
@@ -467,26 +492,9 @@ class Lifecycle:
             raise
         record.apply(sequence, event)
 
-    async def _delete(self, key: str) -> None:
-        try:
-            await self._provider.delete(key)
-        except ProviderError:  # the reaper tries again
-            logger.exception("a box could not be removed", extra={"key": key})
-        self._to_remove.discard(key)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
     async def is_served(self, node: str) -> bool:
         consumer = f"sandbox-{self._provider.name}-{node}"
         if await self._bus.presence.is_served(consumer):
             return True
         await asyncio.sleep(0.5)  # after a restart of the server its clients are away for a moment
         return await self._bus.presence.is_served(consumer)
-
-    def _key(self, sandbox: str, generation: int) -> str:
-        """The provider's name for this generation's box: legal everywhere, never used again."""
-        digest = hashlib.sha256(f"{self.owner}|{sandbox}|{generation}".encode()).digest()
-        return "ss-" + base64.b32encode(digest).decode().lower()[:26]

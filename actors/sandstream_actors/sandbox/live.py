@@ -26,6 +26,11 @@ class Live(msgspec.Struct):
         """Can what was asked at ``sequence`` have begun in an earlier box?"""
         return not fresh and sequence < self.record.ended_at
 
+    def is_idle(self, now: float) -> bool:
+        """Has nobody done anything in it for so long that it is to be paused?"""
+        idle_s = self.record.spec.idle_s
+        return self.record.state == "ready" and idle_s is not None and now - self.used_at > idle_s
+
 
 def restored_notice(reason: str) -> str:
     return (

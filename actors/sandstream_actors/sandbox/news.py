@@ -13,11 +13,13 @@ class News(msgspec.Struct):
 
     type: str = ""
     reason: str = ""
+    node: str = ""
 
-    @property
-    def leaves_box(self) -> bool:
-        """The box that was known is still the sandbox's, and awake."""
-        return self.type in ("sandbox.checkpointed", "sandbox.ready")
+    def leaves_box(self, node: str) -> bool:
+        """The box that was known to ``node`` is still the sandbox's, awake, and its own."""
+        if self.type == "sandbox.ready":
+            return self.node == node
+        return self.type == "sandbox.checkpointed"
 
     @property
     def is_idle_pause(self) -> bool:

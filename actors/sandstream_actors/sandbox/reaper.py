@@ -85,7 +85,7 @@ class Reaper:
     async def _is_orphan(self, info: BoxInfo) -> bool:
         record = await self._lifecycle.record(info.labels.get("sandbox", ""))
         if record.key == info.key and (record.is_live or record.state == "intended"):
-            if record.node == self._lifecycle.node:
+            if await self._lifecycle.is_ours(record):
                 await self._close_if_run_ended(record)
             return False
         return time.time() - info.created_at > self._grace_s

@@ -76,6 +76,7 @@ class SandboxRecord:
                 self.checkpointed = False
                 self.state = "intended"
             case SandboxReady():
+                self.node = event.node
                 self.root = event.root
                 self.state = "ready"
             case SandboxCheckpointed():

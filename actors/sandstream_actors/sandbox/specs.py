@@ -4,8 +4,10 @@ them, and nowhere else.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 import msgspec
@@ -23,8 +25,32 @@ MOST_PORTS = 64
 MOST_GRANTS = 256
 
 
-def check_spec(spec: SandboxSpec) -> None:
-    """Refuse what cannot be made, before anything is: whoever asks may be anybody."""
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever asks may have of the actor's machine. A caller's own process allows itself all
+    of it; an actor that serves others allows what its operator says.
+    """
+
+    grants: bool = True
+    """Paths of the host, and repositories that lie there."""
+    network: bool = True
+    """The host's network, with all that listens on it."""
+    unlimited: bool = True
+    """No limit of memory or processes."""
+
+    @classmethod
+    def of(cls, allowed: Iterable[str]) -> Policy:
+        """From names; raises ValueError for an unknown one."""
+        names = {name.strip() for name in allowed} - {""}
+        unknown = sorted(names - set(cls.__struct_fields__))
+        if unknown:
+            known = ", ".join(cls.__struct_fields__)
+            raise ValueError(f"{unknown[0]!r} cannot be allowed; choose from {known}")
+        return cls(**{name: name in names for name in cls.__struct_fields__})
+
+
+def check_spec(spec: SandboxSpec, policy: Policy) -> None:
+    """Refuse what cannot or must not be made, before anything is: whoever asks may be anybody."""
+    _check_policy(spec, policy)
     wrong = [port for port in spec.ports if not 1 <= port <= 65_535]
     if wrong:
         _refuse(f"port {wrong[0]} is none: ports are from 1 to 65535")
@@ -37,6 +63,18 @@ def check_spec(spec: SandboxSpec) -> None:
     for name, value in msgspec.structs.asdict(spec.limits).items():
         if value is not msgspec.UNSET and value is not None and not value > 0:
             _refuse(f"the limit {name} must be greater than 0 (None: no limit), not {value}")
+
+
+def _check_policy(spec: SandboxSpec, policy: Policy) -> None:
+    how = "its operator can allow it with SANDSTREAM_SANDBOX_ALLOW"
+    on_host = [it.url for it in spec.plan.repos if not it.url.startswith(("https://", "http://"))]
+    if not policy.grants and (spec.grants or on_host):
+        path = spec.grants[0].path if spec.grants else on_host[0]
+        _refuse(f"this sandbox actor shows nothing of its host, so not {path}: {how}=grants")
+    if not policy.network and spec.network != "none":
+        _refuse(f"this sandbox actor gives no network: {how}=network")
+    if not policy.unlimited and None in (spec.limits.memory_mb, spec.limits.processes):
+        _refuse(f"this sandbox actor limits memory and processes: {how}=unlimited")
 
 
 def _refuse(message: str) -> NoReturn:
@@ -91,6 +129,12 @@ def box_spec_of(record: SandboxRecord, owner: str) -> BoxSpec:
         ],
         options=spec.options,
     )
+
+
+def box_key(owner: str, sandbox: str, generation: int) -> str:
+    """The provider's name for this generation's box: legal everywhere, never used again."""
+    digest = hashlib.sha256(f"{owner}|{sandbox}|{generation}".encode()).digest()
+    return "ss-" + base64.b32encode(digest).decode().lower()[:26]
 
 
 def rule_of(record: SandboxRecord, root: str) -> ResolveRule:

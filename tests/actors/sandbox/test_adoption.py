@@ -16,8 +16,8 @@ def test_a_node_is_adopted_once_however_many_runs_want_it(
         async with yard(nats_server, tmp_path / "home") as it:
             actor = await it.actor()
             before = len(actor._workers)
-            await asyncio.gather(*(actor.adopt("own-gone") for _ in range(3)))
-            await actor.adopt("own-gone")
+            await asyncio.gather(*(actor.adopt("own-gone", start_sequence=1) for _ in range(3)))
+            await actor.adopt("own-gone", start_sequence=1)
             assert len(actor._workers) == before + 1
 
     asyncio.run(story())

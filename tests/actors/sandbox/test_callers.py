@@ -120,7 +120,7 @@ def test_a_question_for_a_dead_node_does_not_go_round(
             await session.start()
             await gone.stop()
             other = await it.actor(node="next", home=it.home)
-            await other.adopt("gone")
+            await other.adopt("gone", start_sequence=1)
             bus = await it.bus()
             request = SandboxRequest(op=new_op(), action=Probe())
             reply = await bus.sandboxes.request(

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from actors.sandbox.yard import yard
+from sandstream_actors.sandbox.specs import box_key
 from sandstream_bus.bus import Bus
 from sandstream_bus.messages import CallRequested, CancelRequested, GraphSpec, RunStarted
 from sandstream_bus.sandbox_messages import SandboxUse
@@ -59,7 +60,7 @@ def test_a_sandbox_that_is_being_made_goes_with_its_run(
         async with yard(nats_server, tmp_path / "home") as it:
             actor = await it.actor()
             bus = await it.bus()
-            key = actor.lifecycle._key(SANDBOX, 1)
+            key = box_key(actor.lifecycle.owner, SANDBOX, 1)
             lock = os.open(it.home / "locks" / key, os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)  # its making waits here
             run = await begin(bus, "open")

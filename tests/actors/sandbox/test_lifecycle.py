@@ -36,7 +36,7 @@ def test_a_closed_box_is_removed_though_the_event_loop_ends(
             record = await lifecycle.record("one")
             assert it.box(record).is_dir()
             await lifecycle.close("one", checkpoint=False, delete=False)
-            for task in lifecycle._background:
+            for task in lifecycle._removals._tasks:
                 task.cancel()  # as asyncio.run() does with all tasks at its end
             await lifecycle.stop()
             assert not it.box(record).exists()

@@ -318,3 +318,27 @@ def test_a_tool_with_code_of_the_users_own_runs_in_the_users_process(
         assert outputs(result)[0].endswith("OUTPUT:\nHELLO\n")
 
     play([run_command("cat a.txt"), text("done")], program, monkeypatch)
+
+
+def test_the_next_program_of_the_machine_finds_what_the_last_one_left() -> None:
+    """Each program has a node of its own; a box that its program left goes on in place."""
+
+    async def begin() -> tuple[dict[str, object], str]:
+        client = UnixLocalSandboxClient()
+        session = await client.create()
+        await session.start()
+        assert (await session.exec("sleep 1000 & echo $! > pid")).ok()
+        node = (await session.remote.record()).node
+        return client.serialize_session_state(session.state), node
+
+    async def go_on(payload: dict[str, object], node: str) -> None:
+        client = UnixLocalSandboxClient()
+        session = await client.resume(client.deserialize_session_state(payload))
+        await session.start()
+        assert (await session.exec("kill -0 $(cat pid)")).ok()
+        record = await session.remote.record()
+        assert record.generation == 1
+        assert record.node != node
+        await client.delete(session)
+
+    asyncio.run(go_on(*asyncio.run(begin())))
