@@ -22,6 +22,11 @@ RUN python3 -m venv --without-pip /opt/sandstream \
     fi
 
 FROM ${BASE}
+# For `sandstream actor sandbox`. A base that has it, or has no apt-get, is left as it is.
+RUN command -v bwrap >/dev/null || ! command -v apt-get >/dev/null \
+ || { apt-get -qq update && apt-get -qq install -y --no-install-recommends bubblewrap git >/dev/null \
+      && rm -rf /var/lib/apt/lists/*; }
+RUN mkdir -p /var/lib/sandstream && chown 10001:10001 /var/lib/sandstream
 COPY --from=build /opt/sandstream /opt/sandstream
 COPY examples /app/examples
 ENV PATH=/opt/sandstream/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

@@ -40,6 +40,7 @@ trap cleanup EXIT
 
 step "build"
 compose build --quiet
+probe() { compose exec -T worker python - <tests/compose/sandbox_probe.py; }
 step "up: nats, two harnesses, a worker, a scripted model"
 compose up --detach --wait --quiet-pull >/dev/null 2>&1 || fail "up"
 [ "$(compose ps -q harness | wc -l)" = 2 ] || fail "not two harnesses"
@@ -68,6 +69,14 @@ docker kill --signal KILL "$(compose ps -q nats)" >/dev/null
 compose up --detach --wait --no-recreate --scale harness=3 >/dev/null 2>&1 || fail "nats again"
 expect "closed" cli submit support "Are you open on Sunday?" --key sunday --wait --timeout 60
 expect "leaves tomorrow" cli submit support "Where is order 17?" --wait --timeout 60
+
+if compose exec -T worker sh -c 'command -v bwrap' >/dev/null; then
+  step "a sandbox actor, and a command in one of its sandboxes"
+  compose --profile sandbox up --detach --wait --no-recreate --scale harness=3 >/dev/null 2>&1 || fail "sandbox"
+  expect "isolated, uid 1000" probe
+else
+  step "sandboxes: not tried, the image has no bubblewrap"
+fi
 
 step "the processes are not root and cannot write"
 [ "$(compose exec -T harness id -u)" = 10001 ] || fail "root"
