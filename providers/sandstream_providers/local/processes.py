@@ -26,6 +26,9 @@ FIRST_FD = 3
 _HIGH_FD = 200
 """Copies made for a child are numbered from here, so that no target number is a source too."""
 
+_SAID_BYTES = 64 * 1024
+"""A program may say any amount; of one that fails, the end matters."""
+
 
 class ProcessMark(msgspec.Struct, frozen=True, kw_only=True):
     """One process, never another with its pid."""
@@ -92,7 +95,7 @@ def spawn_detached(
 async def run_once(
     argv: list[str], env: Mapping[str, str], fds: ChildFds, *, timeout_s: float
 ) -> tuple[int, str]:
-    """Run to the end: the exit code (minus the signal that ended it) and all it said."""
+    """Run to the end: the exit code (minus the signal that ended it) and the last that it said."""
     with tempfile.TemporaryFile() as log:
         pid = _spawn(argv, env, fds, log.fileno())
         end = asyncio.ensure_future(asyncio.to_thread(os.waitpid, pid, 0))
@@ -103,7 +106,7 @@ async def run_once(
                 with contextlib.suppress(ProcessLookupError):  # it may have ended this very moment
                     os.killpg(pid, signal.SIGKILL)
         _, status = await end
-        log.seek(0)
+        log.seek(max(0, log.seek(0, os.SEEK_END) - _SAID_BYTES))
         return os.waitstatus_to_exitcode(status), log.read().decode(errors="replace")
 
 
