@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, RunStarted
 from sandstream_bus.sandbox_messages import Checkpointed, SandboxSpec, SandboxUse
 from sandstream_bus.sandboxes import SandboxMovedOn
@@ -16,12 +15,13 @@ from sandstream_bus.specs import NO_JSON
 from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxGone
 
+from sandstream_actors.sandbox.attempts import in_box
 from sandstream_actors.sandbox.failures import Refused, failure_of
 from sandstream_actors.sandbox.lifecycle import Elsewhere
 from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.live_output import live_output
-from sandstream_actors.sandbox.operations import Tools, inside
-from sandstream_actors.sandbox.tools.dispatch import ToolOutcome, run_tool
+from sandstream_actors.sandbox.operations import Tools, tool_in
+from sandstream_actors.sandbox.tools.dispatch import ToolOutcome
 
 _LOST = (
     "It is unknown whether this command took effect: its sandbox was lost while it ran. "
@@ -113,38 +113,33 @@ class RunCalls:
     async def _tool(
         self, run: RunId, call: CallRequested, *, sequence: int, fresh: bool
     ) -> CallFinished:
-        op = op_of(run, call)
-        for last_try in (False, True):
-            live = await self._tools.lifecycle.live(call.sandbox)
-            if live.may_have_run(sequence, fresh=fresh):
-                # who restored it may have died before it could say so
-                live.notice = live.notice or restored_notice(live.record.reason)
-                return _told(call, _noticed(live, _LOST), "outcome_unknown")
-            crashpoint("sandbox.before_operation")
-            try:
-                with self._tools.lifecycle.using(call.sandbox):
-                    outcome = await run_tool(
-                        call.name,
-                        call.arguments,
-                        live.box,
-                        rule=live.rule,
-                        root=live.record.root,
-                        cwd=inside(live, call.cwd),
-                        env=live.env,
-                        op=op,
-                        on_output=live_output(self._bus, run, call.call_id or call.call),
-                    )
-            except BoxGone:
-                self._tools.lifecycle.forget(call.sandbox)
-                fresh = False  # it may have begun
-                if last_try:
-                    raise
-                if await self._tools.lifecycle.was_closed(call.sandbox):
-                    return _told(call, _CLOSED, "outcome_unknown")
-            else:
-                crashpoint("sandbox.after_operation")
-                return await self._outcome(call, live, outcome)
-        raise AssertionError("the loop returns or raises")
+        on_output = live_output(self._bus, run, call.call_id or call.call)
+
+        async def work(live: Live) -> CallFinished:
+            outcome = await tool_in(
+                live,
+                call.name,
+                call.arguments,
+                cwd=call.cwd,
+                op=op_of(run, call),
+                on_output=on_output,
+            )
+            return await self._outcome(call, live, outcome)
+
+        def lost(live: Live) -> CallFinished:
+            # who restored it may have died before it could say so
+            live.notice = live.notice or restored_notice(live.record.reason)
+            return _told(call, _noticed(live, _LOST), "outcome_unknown")
+
+        return await in_box(
+            self._tools.lifecycle,
+            call.sandbox,
+            work,
+            sequence=sequence,
+            fresh=fresh,
+            when_lost=lost,
+            when_closed=lambda: _told(call, _CLOSED, "outcome_unknown"),
+        )
 
     async def _outcome(self, call: CallRequested, live: Live, outcome: ToolOutcome) -> CallFinished:
         output = outcome.output

@@ -50,7 +50,7 @@ from sandstream_actors.sandbox.failures import Refused
 from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.live import Live
 from sandstream_actors.sandbox.plans import apply_plan
-from sandstream_actors.sandbox.tools.dispatch import run_tool
+from sandstream_actors.sandbox.tools.dispatch import ToolOutcome, run_tool
 from sandstream_actors.sandbox.tools.patch_apply import apply_patch
 
 READ_PART_BYTES = 16 * 1024 * 1024
@@ -68,6 +68,23 @@ class Tools(msgspec.Struct, frozen=True):
 def inside(live: Live, path: str) -> str:
     """An absolute path in the box; relative ones start at the root."""
     return posixpath.normpath(posixpath.join(live.record.root, real_path(path)))
+
+
+async def tool_in(
+    live: Live, name: str, arguments: str, *, cwd: str, op: str, on_output: OnOutput | None
+) -> ToolOutcome:
+    """A built-in tool, called by a model or as a model would."""
+    return await run_tool(
+        name,
+        arguments,
+        live.box,
+        rule=live.rule,
+        root=live.record.root,
+        cwd=inside(live, cwd),
+        env=live.env,
+        op=op,
+        on_output=on_output,
+    )
 
 
 def no_user(user: str, tools: Tools) -> None:
@@ -196,16 +213,8 @@ async def _run_tool(
     tools: Tools, live: Live, op: str, action: RunTool, on_output: OnOutput | None
 ) -> ToolAnswer:
     no_user(action.user, tools)
-    outcome = await run_tool(
-        action.name,
-        action.arguments,
-        live.box,
-        rule=live.rule,
-        root=live.record.root,
-        cwd=inside(live, action.cwd),
-        env=live.env,
-        op=op,
-        on_output=on_output,
+    outcome = await tool_in(
+        live, action.name, action.arguments, cwd=action.cwd, op=op, on_output=on_output
     )
     return ToolAnswer(output=Raw(msgspec.json.encode(outcome.output)), error=outcome.error or "")
 

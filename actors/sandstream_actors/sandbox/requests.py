@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.sandbox_messages import (
     Close,
     Exec,
@@ -21,9 +20,10 @@ from sandstream_bus.sandbox_messages import (
     SandboxRequest,
     ToolAnswer,
 )
-from sandstream_providers.interface import BoxGone
 
+from sandstream_actors.sandbox.attempts import in_box
 from sandstream_actors.sandbox.lifecycle import Elsewhere
+from sandstream_actors.sandbox.live import Live
 from sandstream_actors.sandbox.live_output import live_output
 from sandstream_actors.sandbox.operations import OPERATIONS, Tools
 
@@ -74,25 +74,21 @@ class Requests:
         action = request.action
         on_output = live_output(self._bus, request.run or sandbox, request.op)
         operation = OPERATIONS[type(action)]
-        for last_try in (False, True):
-            live = await self._tools.lifecycle.live(sandbox)
-            if live.may_have_run(sequence, fresh=fresh) and type(action) in UNKNOWN:
-                return UNKNOWN[type(action)]
-            crashpoint("sandbox.before_operation")
-            try:
-                with self._tools.lifecycle.using(sandbox):
-                    result = await operation(self._tools, live, request.op, action, on_output)
-            except BoxGone:
-                self._tools.lifecycle.forget(sandbox)
-                fresh = False  # it may have begun
-                if last_try:
-                    raise
-                if type(action) in UNKNOWN and await self._tools.lifecycle.was_closed(sandbox):
-                    return UNKNOWN[type(action)]
-            else:
-                crashpoint("sandbox.after_operation")
-                return await self._portable(result)
-        raise AssertionError("the loop returns or raises")
+        once = type(action) in UNKNOWN
+
+        def unknown(_: Live | None = None) -> Any:
+            return UNKNOWN[type(action)]
+
+        result = await in_box(
+            self._tools.lifecycle,
+            sandbox,
+            lambda live: operation(self._tools, live, request.op, action, on_output),
+            sequence=sequence,
+            fresh=fresh,
+            when_lost=unknown if once else None,
+            when_closed=unknown if once else None,
+        )
+        return await self._portable(result)
 
     async def _portable(self, result: Any) -> Any:
         """Output that is too big for a message goes by reference."""

@@ -1,0 +1,50 @@
+"""Does something in a sandbox's box: the one place that decides what may be tried a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_providers.interface import BoxGone
+
+from sandstream_actors.sandbox.lifecycle import Lifecycle
+from sandstream_actors.sandbox.live import Live
+
+T = TypeVar("T")
+
+
+async def in_box(
+    lifecycle: Lifecycle,
+    sandbox: str,
+    work: Callable[[Live], Awaitable[T]],
+    *,
+    sequence: int,
+    fresh: bool,
+    when_lost: Callable[[Live], T] | None = None,
+    when_closed: Callable[[], T] | None = None,
+) -> T:
+    """The work's result. It is done again, once, if its box went away under it.
+
+    Where it must not run twice, ``when_lost`` is the outcome of what may have begun in a box that
+    is gone, and ``when_closed`` of what was in one that somebody let go.
+    """
+    for last_try in (False, True):
+        live = await lifecycle.live(sandbox)
+        if when_lost is not None and live.may_have_run(sequence, fresh=fresh):
+            return when_lost(live)
+        crashpoint("sandbox.before_operation")
+        try:
+            with lifecycle.using(sandbox):
+                result = await work(live)
+        except BoxGone:
+            lifecycle.forget(sandbox)
+            fresh = False  # it may have begun
+            if last_try:
+                raise
+            if when_closed is not None and await lifecycle.was_closed(sandbox):
+                return when_closed()
+        else:
+            crashpoint("sandbox.after_operation")
+            return result
+    raise AssertionError("the loop returns or raises")
