@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, SerializeAsAny, field_serializer, field_v
 from pydantic_core import PydanticSerializationError
 from sandstream_bus.sandbox_messages import EnvironmentValue
 
+from sandstream.sandbox._registry import register_by_type, type_name
 from sandstream.sandbox.materialization import gather_in_order
 
 EnvValueClass = type["EnvValue"]
@@ -26,12 +27,8 @@ class EnvValue(BaseModel, abc.ABC):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        name = cls.model_fields["type"].default
-        if "type" not in inspect.get_annotations(cls) or not isinstance(name, str) or not name:
-            return
-        other = EnvValue._by_type.setdefault(name, cls)
-        if other is not cls:
-            raise TypeError(f"{cls.__name__}: env value type `{name}` belongs to {other.__name__}")
+        if "type" in inspect.get_annotations(cls) and type_name(cls):
+            register_by_type(EnvValue._by_type, cls, "env value")
 
     @abc.abstractmethod
     async def resolve(self) -> str:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
+from sandstream.sandbox._registry import register_by_type
 from sandstream.sandbox.errors import (
     SnapshotNotRestorableError,
     SnapshotPersistError,
@@ -51,12 +52,7 @@ class SnapshotBase(_Typed, abc.ABC):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        name = cls.model_fields["type"].default
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"{cls.__name__} must give `type` a default, the name of its kind")
-        other = SnapshotBase._by_type.setdefault(name, cls)
-        if other is not cls:
-            raise TypeError(f"{cls.__name__}: snapshot type `{name}` belongs to {other.__name__}")
+        register_by_type(SnapshotBase._by_type, cls, "snapshot")
 
     @classmethod
     def parse(cls, payload: object) -> SnapshotBase:

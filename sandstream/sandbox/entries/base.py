@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
 
+from sandstream.sandbox._registry import register_by_type, type_name
 from sandstream.sandbox.errors import ExecNonZeroError, InvalidManifestPathError
 from sandstream.sandbox.materialization import MaterializedFile
 from sandstream.sandbox.types import FileMode, Group, Permissions, User
@@ -75,14 +76,9 @@ class BaseEntry(BaseModel, abc.ABC):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        name = cls.model_fields["type"].default
-        if not isinstance(name, str) or not name:
-            if inspect.isabstract(cls) or cls.__dict__.get("_abstract_entry_base"):
-                return
-            raise TypeError(f"{cls.__name__} must give `type` a default, the name of its kind")
-        other = BaseEntry._by_type.setdefault(name, cls)
-        if other is not cls:
-            raise ValueError(f"{cls.__name__}: entry type `{name}` belongs to {other.__name__}")
+        is_base = inspect.isabstract(cls) or cls.__dict__.get("_abstract_entry_base")
+        if type_name(cls) or not is_base:
+            register_by_type(BaseEntry._by_type, cls, "entry", error=ValueError)
 
     @classmethod
     def registered_types(cls) -> dict[str, builtins.type[BaseEntry]]:

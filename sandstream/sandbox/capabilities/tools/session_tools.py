@@ -7,11 +7,13 @@ describe them. Called in the user's own process, they ask the session to do the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from sandstream.run_context import RunContextWrapper
 from sandstream.sandbox.types import User
 from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope
+from sandstream.tool import FunctionTool, default_tool_error_function
 
 ToolApproval: TypeAlias = (
     bool | Callable[[RunContextWrapper[Any], dict[str, Any], str], Awaitable[bool]]
@@ -25,6 +27,52 @@ class ToolSession(Protocol):
     def supports_pty(self) -> bool: ...
 
     async def run_tool(self, name: str, arguments: str, **scope: Any) -> Any: ...
+
+
+@dataclass(init=False)
+class SessionTool(FunctionTool):
+    """A function tool that works in a sandbox session. Subclasses say its name and arguments."""
+
+    tool_name: ClassVar[str]
+    sandbox_tool: ClassVar[str]
+    args_model: ClassVar[Any]
+    """The pydantic model of its arguments; each subclass narrows it to its own."""
+    tool_description: ClassVar[str]
+    session: ToolSession = field(init=False, repr=False, compare=False)
+    user: str | User | None = field(default=None, init=False, repr=False, compare=False)
+    needs_approval: ToolApproval = field(default=False, init=False, repr=False, compare=False)
+    workspace_scope: SandboxWorkspaceScope = field(init=False, repr=False, compare=False)
+
+    def __init__(
+        self,
+        *,
+        session: ToolSession,
+        user: str | User | None = None,
+        needs_approval: ToolApproval = False,
+        workspace_scope: SandboxWorkspaceScope | None = None,
+    ) -> None:
+        self.session = session
+        self.user = user
+        self.needs_approval = needs_approval
+        self.workspace_scope = workspace_scope or SandboxWorkspaceScope()
+        super().__init__(
+            name=self.tool_name,
+            description=self.tool_description,
+            params_json_schema=self.args_model.model_json_schema(),
+            on_invoke_tool=self._invoke,
+            strict_json_schema=False,
+            _on_failure=default_tool_error_function,
+            _on_failure_is_default=True,
+        )
+
+    async def _invoke(self, _: object, arguments: str) -> Any:
+        return await call_in_session(
+            self.session,
+            self.sandbox_tool,
+            arguments,
+            user=self.user,
+            workspace_scope=self.workspace_scope,
+        )
 
 
 async def call_in_session(

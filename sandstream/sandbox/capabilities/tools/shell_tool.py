@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
 
 from sandstream.sandbox.capabilities.tools.session_tools import (
+    SessionTool,
     ToolApproval,
     ToolSession,
-    call_in_session,
 )
-from sandstream.sandbox.types import User
-from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope
-from sandstream.tool import FunctionTool, default_tool_error_function
 
 _YIELD_TIME = "Milliseconds to wait for the command before an answer comes anyway."
 _MAX_OUTPUT = "The most tokens of output to return; the middle of a longer output is left out."
@@ -50,7 +47,7 @@ class WriteStdinArgs(BaseModel):
 
 
 @dataclass(init=False)
-class ExecCommandTool(FunctionTool):
+class ExecCommandTool(SessionTool):
     """Runs a command in the sandbox."""
 
     tool_name: ClassVar[str] = "exec_command"
@@ -60,49 +57,14 @@ class ExecCommandTool(FunctionTool):
         "Run a shell command in the sandbox. Returns its output; a command that is still running "
         "gets a session ID by which `write_stdin` reaches it."
     )
-    session: ToolSession = field(init=False, repr=False, compare=False)
-    user: str | User | None = field(default=None, init=False, repr=False, compare=False)
-    needs_approval: ToolApproval = field(default=False, init=False, repr=False, compare=False)
-    workspace_scope: SandboxWorkspaceScope = field(init=False, repr=False, compare=False)
-
-    def __init__(
-        self,
-        *,
-        session: ToolSession,
-        user: str | User | None = None,
-        needs_approval: ToolApproval = False,
-        workspace_scope: SandboxWorkspaceScope | None = None,
-    ) -> None:
-        self.session = session
-        self.user = user
-        self.needs_approval = needs_approval
-        self.workspace_scope = workspace_scope or SandboxWorkspaceScope()
-        super().__init__(
-            name=self.tool_name,
-            description=self.tool_description,
-            params_json_schema=self.args_model.model_json_schema(),
-            on_invoke_tool=self._invoke,
-            strict_json_schema=False,
-            _on_failure=default_tool_error_function,
-            _on_failure_is_default=True,
-        )
 
     async def run(self, args: ExecCommandArgs) -> Any:
         """Make a call from code."""
         return await self._invoke(None, args.model_dump_json())
 
-    async def _invoke(self, _: object, arguments: str) -> Any:
-        return await call_in_session(
-            self.session,
-            self.sandbox_tool,
-            arguments,
-            user=self.user,
-            workspace_scope=self.workspace_scope,
-        )
-
 
 @dataclass(init=False)
-class WriteStdinTool(FunctionTool):
+class WriteStdinTool(SessionTool):
     """Talks to a command that is still running."""
 
     tool_name: ClassVar[str] = "write_stdin"
@@ -111,21 +73,9 @@ class WriteStdinTool(FunctionTool):
     tool_description: ClassVar[str] = (
         "Write to a command that `exec_command` left running, or ask for its new output."
     )
-    session: ToolSession = field(init=False, repr=False, compare=False)
-    needs_approval: ToolApproval = field(default=False, init=False, repr=False, compare=False)
 
     def __init__(self, *, session: ToolSession, needs_approval: ToolApproval = False) -> None:
-        self.session = session
-        self.needs_approval = needs_approval
-        super().__init__(
-            name=self.tool_name,
-            description=self.tool_description,
-            params_json_schema=self.args_model.model_json_schema(),
-            on_invoke_tool=self._invoke,
-            strict_json_schema=False,
-            _on_failure=default_tool_error_function,
-            _on_failure_is_default=True,
-        )
+        super().__init__(session=session, needs_approval=needs_approval)
 
     async def run(self, args: WriteStdinArgs) -> Any:
         """Make a call from code."""
@@ -134,4 +84,4 @@ class WriteStdinTool(FunctionTool):
     async def _invoke(self, _: object, arguments: str) -> Any:
         if not self.session.supports_pty():
             raise RuntimeError("write_stdin needs a sandbox that supports terminals")
-        return await call_in_session(self.session, self.sandbox_tool, arguments)
+        return await super()._invoke(_, arguments)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, SerializeAsAny, field_validator
 
+from sandstream.sandbox._registry import register_by_type
 from sandstream.sandbox.entries.base import BaseEntry, default_permissions
 from sandstream.sandbox.entries.mounts.patterns import MountPattern, MountPatternBase
 from sandstream.sandbox.errors import InvalidManifestPathError, MountConfigError
@@ -32,12 +33,7 @@ class MountStrategyBase(BaseModel, abc.ABC):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        name = cls.model_fields["type"].default
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"{cls.__name__} must give `type` a default, the name of its kind")
-        other = MountStrategyBase._by_type.setdefault(name, cls)
-        if other is not cls:
-            raise TypeError(f"{cls.__name__}: strategy type `{name}` belongs to {other.__name__}")
+        register_by_type(MountStrategyBase._by_type, cls, "strategy")
 
     @classmethod
     def parse(cls, payload: object) -> MountStrategyBase:
