@@ -130,12 +130,14 @@ def test_with_its_own_process_table_it_ends_all_there_is(tmp_path: Path) -> None
         config = {"prefix": prefix, "stop_with": signal.SIGKILL, "memory_bytes": 300_000_000}
         async with running_agent(tmp_path, **config) as agent:
             box = agent.box()
-            hidden = "env -i setsid sh -c 'exec sleep 1000' >/dev/null 2>&1 & sleep 0.2"
-            assert (await box.run("op", shell(hidden))).exit_code == 0
-            count = "ls /proc | grep -c '^[0-9]'; cat /proc/1/comm"
-            assert (await box.run("one", shell(count))).stdout.split()[0] == b"5"
+            # By name: counting all would count the counters, as many as have started by then.
+            sleepers = "cat /proc/[0-9]*/comm 2>/dev/null | grep -cx sleep"
+            hidden = "env -i setsid sh -c 'exec sleep 1000' >/dev/null 2>&1 &"
+            until = f"until [ $({sleepers}) = 1 ]; do :; done"
+            assert (await box.run("op", shell(f"{hidden} {until}"))).exit_code == 0
+            assert (await box.run("one", shell(sleepers))).stdout == b"1\n"
             await box.kill_all()
-            assert (await box.run("two", shell(count))).stdout.split()[0] == b"4"
+            assert (await box.run("two", shell(sleepers))).stdout == b"0\n"
             hog = "import time; x = bytearray(400_000_000); time.sleep(1000)"
             output = await box.run("big", ExecSpec(argv=["python3", "-c", hog], cwd="/"))
             assert output.killed == "memory"
