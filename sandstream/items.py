@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +17,24 @@ if TYPE_CHECKING:
 
 TResponseInputItem = dict[str, Any]
 """An input item of the Responses API, as JSON."""
+
+
+class ToolOriginType(str, Enum):
+    """Where a tool comes from."""
+
+    FUNCTION = "function"
+    MCP = "mcp"
+    AGENT_AS_TOOL = "agent_as_tool"
+
+
+@dataclass(frozen=True)
+class ToolOrigin:
+    """Where the tool of a call comes from."""
+
+    type: ToolOriginType
+    mcp_server_name: str | None = None
+    agent_name: str | None = None
+    agent_tool_name: str | None = None
 
 
 class RunItemBase:
@@ -62,9 +82,18 @@ class ToolCallItem(RunItemBase):
 
     type = "tool_call_item"
 
-    def __init__(self, agent: Agent[Any], raw_item: Any, description: str | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent[Any],
+        raw_item: Any,
+        description: str | None = None,
+        title: str | None = None,
+        tool_origin: ToolOrigin | None = None,
+    ) -> None:
         super().__init__(agent, raw_item)
         self.description = description
+        self.title = title
+        self.tool_origin = tool_origin
 
     @property
     def tool_name(self) -> str | None:
@@ -82,18 +111,112 @@ class ToolCallOutputItem(RunItemBase):
     type = "tool_call_output_item"
 
     def __init__(
-        self, agent: Agent[Any], raw_item: Any, output: Any, custom_data: Any | None = None
+        self,
+        agent: Agent[Any],
+        raw_item: Any,
+        output: Any,
+        custom_data: Any | None = None,
+        tool_origin: ToolOrigin | None = None,
     ) -> None:
         super().__init__(agent, raw_item)
         self.output = output
         self.custom_data = custom_data
+        self.tool_origin = tool_origin
 
     @property
     def call_id(self) -> str | None:
         return str(self._raw["call_id"])
 
 
-RunItem = MessageOutputItem | ReasoningItem | ToolCallItem | ToolCallOutputItem
+class HandoffCallItem(RunItemBase):
+    """The model's call of a handoff."""
+
+    type = "handoff_call_item"
+
+
+class HandoffOutputItem(RunItemBase):
+    """The answer to a handoff call: the run goes on with ``target_agent``."""
+
+    type = "handoff_output_item"
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        raw_item: Any,
+        source_agent: Agent[Any],
+        target_agent: Agent[Any],
+    ) -> None:
+        super().__init__(agent, raw_item)
+        self.source_agent = source_agent
+        self.target_agent = target_agent
+
+    def release_agent(self) -> None:
+        super().release_agent()
+        self.__dict__["source_agent"] = None
+        self.__dict__["target_agent"] = None
+
+
+class ToolApprovalItem(RunItemBase):
+    """A call that waits for a person. Never part of a model's input."""
+
+    type = "tool_approval_item"
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        raw_item: Any,
+        tool_name: str | None = None,
+        tool_namespace: str | None = None,
+        tool_origin: ToolOrigin | None = None,
+        *,
+        run_id: str = "",
+        call: str = "",
+    ) -> None:
+        super().__init__(agent, raw_item)
+        raw = plain(raw_item)
+        self.tool_name = tool_name or raw.get("name")
+        self.tool_namespace = tool_namespace
+        self.tool_origin = tool_origin
+        self.run_id = run_id
+        """The run that waits: the caller's own, or a child run of it."""
+        self.call = call
+        """The call's id in the log of that run."""
+
+    @property
+    def name(self) -> str | None:
+        return self.tool_name
+
+    @property
+    def qualified_name(self) -> str | None:
+        if self.tool_name is None or not self.tool_namespace:
+            return self.tool_name
+        return f"{self.tool_namespace}.{self.tool_name}"
+
+    @property
+    def call_id(self) -> str | None:
+        raw = plain(self._raw)
+        value = raw.get("call_id") or raw.get("id")
+        return None if value is None else str(value)
+
+    @property
+    def arguments(self) -> str | None:
+        raw = plain(self._raw)
+        value = raw.get("arguments", raw.get("input"))
+        return None if value is None else str(value)
+
+    def to_input_item(self) -> TResponseInputItem:
+        raise TypeError("an approval is not part of a model's input")
+
+
+RunItem = (
+    MessageOutputItem
+    | ReasoningItem
+    | ToolCallItem
+    | ToolCallOutputItem
+    | HandoffCallItem
+    | HandoffOutputItem
+    | ToolApprovalItem
+)
 
 
 class ModelResponse:
