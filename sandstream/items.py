@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +19,7 @@ TResponseInputItem = dict[str, Any]
 """An input item of the Responses API, as JSON."""
 
 
-class ToolOriginType(str, Enum):
+class ToolOriginType(StrEnum):
     """Where a tool comes from."""
 
     FUNCTION = "function"
