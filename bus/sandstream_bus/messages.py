@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from sandstream_bus.specs import NO_JSON, AgentSpec, GraphSpec, RunOptions
+from sandstream_bus.specs import NO_JSON, AgentSpec, Budget, GraphSpec, RunOptions, ToolSpec
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -65,6 +65,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     conversation_id: str | None = None
     group_id: str | None = None
     metadata: dict[str, Any] = {}
+    session: str | None = None
+    """The conversation that it continues."""
+    session_busy: Literal["queue", "refuse"] = "queue"
+    budget: Budget | None = None
+    approval_expires_s: float | None = None
 
 
 class AgentRegistered(Message, frozen=True, kw_only=True, tag="agent.registered"):
@@ -79,6 +84,22 @@ class AgentRegistered(Message, frozen=True, kw_only=True, tag="agent.registered"
 # --- the events of a run --------------------------------------------------------------------------
 
 
+class ParentLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The call that a child run answers."""
+
+    run: str
+    call: str
+    turn: int
+    pool: str
+    """The harness pool that waits for the outcome."""
+    root: str
+    """The run at the top of the tree."""
+    agent: str = ""
+    tool: str = ""
+    call_id: str = ""
+    arguments: str = ""
+
+
 class RunStarted(Message, frozen=True, kw_only=True, tag="run.started"):
     graph: GraphSpec
     input: list[Raw]
@@ -86,14 +107,70 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started"):
     pool: str
     context: Raw = NO_JSON
     key: str | None = None
+    parent: ParentLink | None = None
+
+
+class PastEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event of a log that is not here, as part of a saved state."""
+
+    subject: str
+    body: Raw
+
+
+class RunRestored(Message, frozen=True, kw_only=True, tag="run.restored"):
+    """A run goes on from a saved state in a log that did not have it: its events so far."""
+
+    events: list[PastEvent]
+    pool: str
+    host: str
+
+
+class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One item of a run as its result shows it."""
+
+    kind: str
+    """``message_output_item``, ``tool_call_item``, …"""
+    agent: str
+    raw: Raw
+    output: Raw = NO_JSON
+    source: str = ""
+    target: str = ""
+
+
+class Rewrite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The conversation as a handoff's filter left it."""
+
+    input: list[Raw]
+    items: list[ItemRecord]
+    """What the run has produced, for its result."""
+    model_items: list[Raw]
+    """What the next agent's model sees after ``input``."""
 
 
 class TurnRequested(Message, frozen=True, kw_only=True, tag="turn.requested"):
-    """Take the turn ``turn``: after a wait, or because the run goes on with another agent."""
+    """Take the turn ``turn``: after a wait, because the run goes on with another agent, or because
+    its conversation is free.
+    """
 
     turn: int
     agent: str
-    reason: Literal["waited", "handoff"] = "waited"
+    reason: Literal["waited", "handoff", "session"] = "waited"
+    agents: dict[str, AgentSpec] = {}
+    """Agents that the run did not know before."""
+    rewrite: Rewrite | None = None
+
+
+class ConversationOpened(Message, frozen=True, kw_only=True, tag="conversation.opened"):
+    """The run has its conversation for itself; this is what was said before."""
+
+    history: list[Raw]
+
+
+class InputStaged(Message, frozen=True, kw_only=True, tag="input.staged"):
+    """More input for a run under way; its next model call sees it."""
+
+    input: str | list[Raw]
+    by: str = ""
 
 
 class RunReopened(Message, frozen=True, kw_only=True, tag="run.reopened"):
@@ -110,6 +187,8 @@ class RunMoved(Message, frozen=True, kw_only=True, tag="run.moved"):
 
     pool: str
     host: str
+    parent_pool: str = ""
+    """For a child run: the pool that waits for its outcome from here."""
 
 
 class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
@@ -123,6 +202,10 @@ class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
     raw_usage: Raw = NO_JSON
     disabled_tools: list[str] = []
     """Tools that were not offered, where the tool host asked the model."""
+    listed_tools: list[ToolSpec] = []
+    """Tools that were listed for this turn, where the tool host asked the model."""
+    upto: int = 0
+    """The last event that the model's request could include; 0: all before this one."""
     duration_ms: int = 0
 
 
@@ -136,8 +219,40 @@ class ModelDeferred(Message, frozen=True, kw_only=True, tag="model.deferred"):
     error: ErrorInfo
 
 
+class GuardrailRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one guardrail said."""
+
+    kind: Literal["input", "output", "tool_input", "tool_output"]
+    name: str
+    tripped: bool = False
+    behavior: str = ""
+    """Of a tool's: ``allow``, ``reject_content``, ``raise_exception``."""
+    info: Raw = NO_JSON
+    agent: str = ""
+
+
 CallKind = Literal[
-    "tool", "prepare", "model", "stop", "output", "error", "open", "checkpoint", "close"
+    "tool",
+    "prepare",
+    "model",
+    "stop",
+    "output",
+    "error",
+    "open",
+    "checkpoint",
+    "close",
+    "child",
+    "child_input",
+    "child_output",
+    "watch",
+    "handoff",
+    "guard",
+    "review",
+    "reject",
+    "finish",
+    "hook",
+    "history",
+    "save",
 ]
 
 
@@ -147,8 +262,14 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
 
     ``tool``: call a function tool; ``prepare``: compute instructions, enabled tools and filtered
     input of a turn; ``model``: ask a model object of the user; ``stop``: a callable
-    ``tool_use_behavior``; ``output``: validate the final answer; ``error``: an error handler. All
-    but ``tool`` read the run's log for the rest.
+    ``tool_use_behavior``; ``output``: validate the final answer; ``error``: an error handler;
+    ``guard``: input guardrails (``name``: blocking or parallel); ``review``: the model answered
+    (hook), which calls need a person; ``reject``: the text for a call that a person refused;
+    ``handoff``: callback, hook and filter of a handoff; ``finish``: hook and output guardrails for
+    the final output (``value``); ``hook``: a tool hook (``name``) around a call that another actor
+    does; ``child_input``, ``child_output``, ``watch``: an agent as a tool, before, after and during
+    its run (``child``); ``history``, ``save``: the user's session. All but ``tool`` read the run's
+    log for the rest.
     """
 
     call: str
@@ -169,6 +290,10 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     """The sandbox that it is for."""
     cwd: str = ""
     """Where relative paths start, below the sandbox's root."""
+    child: str = ""
+    """The child run that it is about."""
+    value: Raw = NO_JSON
+    """The final output that is to be checked."""
 
 
 class CallStarted(Message, frozen=True, kw_only=True, tag="call.started"):
@@ -196,11 +321,71 @@ class CallFinished(Message, frozen=True, kw_only=True, tag="call.finished"):
     full_output: str = ""
     """The digest of the object that holds the whole output, where ``output`` is shortened."""
     full_output_bytes: int = 0
+    usage: TokenUsage = TokenUsage()
+    """Of a child run: what it and its own children have used."""
+    turns: int = 0
+    tool_calls: int = 0
+    child: str = ""
+    guardrails: list[GuardrailRecord] = []
 
 
 class CancelRequested(Message, frozen=True, kw_only=True, tag="cancel.requested"):
     mode: Literal["immediate", "after_turn"] = "immediate"
     reason: str = ""
+    code: Literal["cancelled", "budget"] = "cancelled"
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+
+class ApprovalRequested(Message, frozen=True, kw_only=True, tag="approval.requested"):
+    """A call waits for a person."""
+
+    call: str
+    turn: int
+    agent: str
+    name: str
+    call_id: str
+    arguments: str = ""
+    custom: bool = False
+    """A freeform tool: ``arguments`` is plain text."""
+    run: str = ""
+    """The child run that waits, where the request is shown above it."""
+    expires_s: float | None = None
+
+
+class ApprovalDecided(Message, frozen=True, kw_only=True, tag="approval.decided"):
+    """A person's answer. The first one for a call counts."""
+
+    call: str
+    """The id of the call in the log (``t1-0``), or the one that the model gave it."""
+    approve: bool
+    message: str | None = None
+    """What the model reads instead of the default, if it is a refusal."""
+    always: bool = False
+    """Also for later calls of this tool by this agent."""
+    by: str = ""
+    run: str = ""
+    """The child run whose call it is; empty: this run's own."""
+    expired: bool = False
+    """Nobody answered in time."""
+
+
+class RunWaiting(Message, frozen=True, kw_only=True, tag="run.waiting"):
+    """Nothing happens any more until a person answers: no process and no sandbox works for it."""
+
+    turn: int
+    approvals: list[ApprovalRequested]
+    """All that are open, those of child runs included."""
+
+
+class ChildWaiting(Message, frozen=True, kw_only=True, tag="child.waiting"):
+    """A child run waits for a person; sent to its parent."""
+
+    call: str
+    turn: int
+    child: str
+    approvals: list[ApprovalRequested]
 
 
 DoneStatus = Literal["completed", "failed", "cancelled", "max_turns", "guardrail", "budget"]
@@ -218,6 +403,13 @@ class RunDone(Message, frozen=True, kw_only=True, tag="run.done"):
 
 RunEvent = (
     RunStarted
+    | RunRestored
+    | ConversationOpened
+    | InputStaged
+    | ApprovalRequested
+    | ApprovalDecided
+    | RunWaiting
+    | ChildWaiting
     | TurnRequested
     | RunReopened
     | RunMoved
@@ -243,6 +435,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     disabled_tools: list[str] = []
     input: list[Raw] | None = None
     """Set only where a filter rewrote the input."""
+    tools: list[ToolSpec] = []
+    """Listed for this turn, besides the agent's own."""
 
 
 class StopDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -251,6 +445,39 @@ class StopDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     final: bool
     value: Raw = NO_JSON
     include_in_history: bool = True
+
+
+class Reviewed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome of a ``review`` call."""
+
+    needs_approval: list[str] = []
+    """Calls (``t1-0``) for which a person must be asked."""
+    outputs: dict[str, Raw] = {}
+    """Calls that a guardrail refused before anybody was asked: what the model reads."""
+
+
+class HandedOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome of a ``handoff`` call."""
+
+    agent: str
+    agents: dict[str, AgentSpec] = {}
+    """Agents that the run did not know before."""
+    rewrite: Rewrite | None = None
+
+
+class ChildInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome of a ``child_input`` call."""
+
+    input: list[Raw]
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome of a ``history`` call: what was said before, and the run's input as the session
+    will keep it.
+    """
+
+    history: list[Raw] = []
+    input: list[Raw] | None = None
 
 
 # --- the rest -------------------------------------------------------------------------------------
@@ -291,27 +518,44 @@ class LiveEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 __all__ = [
     "AgentRegistered",
     "AgentSpec",
+    "ApprovalDecided",
+    "ApprovalRequested",
+    "Budget",
     "CallFinished",
     "CallKind",
     "CallRequested",
     "CallStarted",
     "CancelRequested",
+    "ChildInput",
+    "ChildWaiting",
     "Claim",
+    "ConversationOpened",
     "DoneStatus",
     "ErrorInfo",
     "GraphSpec",
+    "GuardrailRecord",
+    "HandedOff",
+    "History",
+    "InputStaged",
+    "ItemRecord",
     "LiveEvent",
     "Message",
     "ModelAnswered",
     "ModelDeferred",
+    "ParentLink",
     "Parked",
+    "PastEvent",
     "Prepared",
+    "Reviewed",
+    "Rewrite",
     "RunDone",
     "RunEvent",
-    "RunOptions",
     "RunMoved",
+    "RunOptions",
     "RunReopened",
+    "RunRestored",
     "RunStarted",
+    "RunWaiting",
     "StopDecision",
     "Task",
     "TokenUsage",

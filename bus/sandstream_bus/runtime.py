@@ -18,16 +18,23 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery, PullLoop
 from sandstream_bus.errors import BusError, MessageError, Retry
 from sandstream_bus.messages import (
+    ApprovalDecided,
+    ApprovalRequested,
     CallFinished,
     CallRequested,
     CallStarted,
     CancelRequested,
+    ChildWaiting,
+    ConversationOpened,
+    InputStaged,
     ModelAnswered,
     ModelDeferred,
     RunDone,
     RunMoved,
     RunReopened,
+    RunRestored,
     RunStarted,
+    RunWaiting,
     TurnRequested,
 )
 from sandstream_bus.subjects import RunId, check_token
@@ -41,12 +48,19 @@ _KEPT_ERRORS = 1000
 
 _KINDS: dict[type[Any], tuple[str, ...]] = {
     RunStarted: ("start.*",),
+    RunRestored: ("start.*",),
+    ConversationOpened: ("history",),
+    InputStaged: ("input",),
+    ApprovalRequested: ("approval.requested",),
+    ApprovalDecided: ("approval.decided",),
+    RunWaiting: ("waiting",),
+    ChildWaiting: ("result.*",),
     TurnRequested: ("turn.*",),
     RunReopened: ("turn.*",),
     RunMoved: ("turn.*",),
     ModelAnswered: ("model", "result.*"),
     ModelDeferred: ("model",),
-    CallRequested: ("call.*",),
+    CallRequested: ("call.*", "child"),
     CallStarted: ("started.*",),
     CallFinished: ("result.*",),
     CancelRequested: ("cancel",),

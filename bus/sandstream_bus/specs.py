@@ -15,6 +15,77 @@ from sandstream_bus.spec_base import NO_JSON as NO_JSON
 from sandstream_bus.spec_base import Spec
 
 
+class Budget(Spec, frozen=True, kw_only=True):
+    """What a run and all of its child runs may use together. None: no limit."""
+
+    turns: int | None = None
+    """Answers of models."""
+    tokens: int | None = None
+    tool_calls: int | None = None
+    seconds: float | None = None
+    deadline: float | None = None
+    """When ``seconds`` are over, as Unix time; the children of a run have its deadline."""
+
+
+class SessionUse(Spec, frozen=True, kw_only=True):
+    """The conversation that a run continues."""
+
+    id: str
+    kind: Literal["bus", "host"] = "bus"
+    """Kept on the bus, or by an object of the user's in the tool host."""
+    busy: Literal["queue", "refuse"] = "queue"
+    """What happens while another run has the conversation."""
+    limit: int | None = None
+    """How many of its last items are read."""
+    merges: bool = False
+    """A ``session_input_callback`` waits in the tool host."""
+
+
+class RunOptions(Spec, frozen=True, kw_only=True):
+    """What a caller may set for one run, in the form that the harness needs."""
+
+    max_turns: int | None = 10
+    stream: bool = False
+    filters_input: bool = False
+    """A ``call_model_input_filter`` waits in the tool host."""
+    handled_errors: list[str] = []
+    """Kinds of failure for which the tool host has an error handler."""
+    tool_not_found: Literal["raise_error", "return_error_to_model"] = "raise_error"
+    max_tool_concurrency: int | None = None
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+    auto_previous_response_id: bool = False
+    reasoning_ids: Literal["preserve", "omit"] | None = None
+    workflow_name: str = "Agent workflow"
+    group_id: str | None = None
+    metadata: dict[str, Any] = {}
+    budget: Budget | None = None
+    session: SessionUse | None = None
+    approval_expires_s: float | None = None
+    """How long a call waits for a person; None: for ever."""
+    approval_expiry: Literal["reject", "approve", "fail"] = "reject"
+    formats_rejections: bool = False
+    """A ``tool_error_formatter`` waits in the tool host."""
+    pre_approval_guardrails: bool = False
+    """Guardrails of a tool's input also run before a person is asked."""
+
+
+class ChildSpec(Spec, frozen=True, kw_only=True):
+    """An agent as a tool: each call is a run of its own, below the caller's."""
+
+    graph: str
+    """Its key in :attr:`GraphSpec.children`."""
+    options: RunOptions = RunOptions()
+    input: Literal["plain", "host"] = "plain"
+    """``plain``: the argument ``input`` is the child's input; else the tool host makes it."""
+    output: Literal["plain", "host"] = "plain"
+    """``plain``: the child's final text is the tool's output; else the tool host makes it."""
+    failure: Literal["tell", "raise", "host"] = "tell"
+    """A child that failed: the model is told so, the run fails with it, or the host says."""
+    watch: bool = False
+    """The tool host wants to see the child's events (``on_stream``)."""
+
+
 class ToolSpec(Spec, frozen=True, kw_only=True):
     """A function tool as the model sees it and as the harness has to treat it."""
 
@@ -26,6 +97,21 @@ class ToolSpec(Spec, frozen=True, kw_only=True):
     at_most_once: bool = False
     sandbox: bool = False
     """A built-in of the agent's sandbox: its actor does it, nobody's code is needed."""
+    approval: Literal["never", "always", "ask_host"] = "never"
+    """Whether a person must agree to a call."""
+    child: ChildSpec | None = None
+
+
+class HandoffSpec(Spec, frozen=True, kw_only=True):
+    """A tool whose call lets another agent go on with the run."""
+
+    name: str
+    definition: Raw
+    agent: str = ""
+    """The key of the next agent; empty: only the user's code knows."""
+    conditional: bool = False
+    ask_host: bool = False
+    """A callback, a filter, nesting or a hook takes part."""
 
 
 class OutputSpec(Spec, frozen=True, kw_only=True):
@@ -61,30 +147,33 @@ class AgentSpec(Spec, frozen=True, kw_only=True):
     """The model is an object in the tool host's process."""
     sandbox: SandboxUse | None = None
     """The agent works in a sandbox."""
+    handoffs: list[HandoffSpec] = []
+    pool: str = ""
+    """The harness pool that takes its turns; empty: the run's."""
+    remote: bool = False
+    """Offered by some worker; its registration takes this place when a run starts."""
+    lists_tools: bool = False
+    """More tools (of MCP servers) are listed by the tool host each turn."""
+    guards: list[Literal["blocking", "parallel"]] = []
+    """Which kinds of input guardrails it has, should the run start with it."""
+    checks_output: bool = False
+    """It has output guardrails."""
+    hooks: list[str] = []
+    """The points at which somebody wants to be called (see sandstream/hosting/hooks.py)."""
 
 
 class GraphSpec(Spec, frozen=True, kw_only=True):
-    """All agents that a run can reach. The harness looks them up by name."""
+    """All agents that a run can reach by handoffs, and those that it can call as tools."""
 
     start: str
     agents: dict[str, AgentSpec]
+    """By key: the agent's name, numbered where two agents have the same."""
+    children: dict[str, ChildGraph] = {}
+    """What agents as tools start, for runs at any depth."""
 
 
-class RunOptions(Spec, frozen=True, kw_only=True):
-    """What a caller may set for one run, in the form that the harness needs."""
+class ChildGraph(Spec, frozen=True, kw_only=True):
+    """The agents of one agent as a tool."""
 
-    max_turns: int | None = 10
-    stream: bool = False
-    filters_input: bool = False
-    """A ``call_model_input_filter`` waits in the tool host."""
-    handled_errors: list[str] = []
-    """Kinds of failure for which the tool host has an error handler."""
-    tool_not_found: Literal["raise_error", "return_error_to_model"] = "raise_error"
-    max_tool_concurrency: int | None = None
-    previous_response_id: str | None = None
-    conversation_id: str | None = None
-    auto_previous_response_id: bool = False
-    reasoning_ids: Literal["preserve", "omit"] | None = None
-    workflow_name: str = "Agent workflow"
-    group_id: str | None = None
-    metadata: dict[str, Any] = {}
+    start: str
+    agents: dict[str, AgentSpec]

@@ -9,7 +9,13 @@
     <p>.run.<run>.sandbox.<provider>      do this in a sandbox; any node of that provider
     <p>.run.<run>.sandbox.<provider>.<node>  the same, for the node that has the sandbox
     <p>.run.<run>.started.<call>          an at-most-once call is about to run
+    <p>.run.<run>.child                   an agent is called as a tool: which run that is
     <p>.run.<run>.result.<pool>           the outcome of a call; wakes the harness of that pool
+    <p>.run.<run>.history                 the conversation that the run continues
+    <p>.run.<run>.input                   more input for a run under way
+    <p>.run.<run>.approval.requested      a call waits for a person
+    <p>.run.<run>.approval.decided        the answer; anybody who is allowed to publishes it
+    <p>.run.<run>.waiting                 nothing happens until a person answers
     <p>.run.<run>.cancel                  stop the run
     <p>.run.<run>.done                    the run's end
     <p>.sandbox.<sandbox>.state           a sandbox's own log: intent, ready, checkpoints, end
@@ -80,6 +86,14 @@ def run_id_of_key(key: str) -> RunId:
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", key):
         return RunId(key)
     return RunId("key-" + hashlib.sha256(key.encode()).hexdigest()[:32])
+
+
+def child_of(run: str, call: str) -> RunId:
+    """The run that answers a call of another run: always the same one."""
+    name = f"{run}_{call}"
+    if len(name) > 64:
+        name = "child-" + hashlib.sha256(name.encode()).hexdigest()[:32]
+    return RunId(name)
 
 
 def sandbox_of(run: str, agent: str) -> str:
@@ -176,6 +190,24 @@ class Subjects(msgspec.Struct, frozen=True):
 
     def done(self, run: str) -> str:
         return f"{self.prefix}.run.{run}.done"
+
+    def child(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.child"
+
+    def history(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.history"
+
+    def input(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.input"
+
+    def approval_requested(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.approval.requested"
+
+    def approval_decided(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.approval.decided"
+
+    def waiting(self, run: str) -> str:
+        return f"{self.prefix}.run.{run}.waiting"
 
     def timer(self, run: str, name: str) -> str:
         return f"{self.prefix}.timer.{run}.{name}"
