@@ -1,0 +1,301 @@
+"""Handoffs: another agent, offered to a model as a tool that passes the conversation on.
+
+Owns the declaration (``Handoff``, ``handoff``) and the data that a filter may change. It does not
+know when a handoff is taken: see ``taking.py`` for that, and ``history.py`` for folding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import logging
+import os
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, overload
+
+from typing_extensions import TypeVar
+
+from sandstream.exceptions import ModelBehaviorError, UserError
+from sandstream.items import RunItem, TResponseInputItem
+from sandstream.run_context import RunContextWrapper, TContext
+from sandstream.strict_schema import ensure_strict_json_schema
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    from sandstream.agent import Agent
+
+__all__ = [
+    "Handoff",
+    "HandoffHistoryMapper",
+    "HandoffInputData",
+    "HandoffInputFilter",
+    "handoff",
+]
+
+logger = logging.getLogger(__name__)
+
+THandoffInput = TypeVar("THandoffInput", default=Any)
+TAgent = TypeVar("TAgent", default="Agent[Any]")
+
+OnHandoffWithInput = Callable[[RunContextWrapper[Any], THandoffInput], Any]
+OnHandoffWithoutInput = Callable[[RunContextWrapper[Any]], Any]
+IsEnabled: TypeAlias = "bool | Callable[[RunContextWrapper[Any], Agent[Any]], MaybeBool]"
+MaybeBool: TypeAlias = bool | Awaitable[bool]
+
+
+@dataclass(frozen=True)
+class HandoffInputData:
+    """The conversation at a handoff, in its three parts; a filter returns a changed copy."""
+
+    input_history: str | tuple[TResponseInputItem, ...]
+    """The input of the run, as the caller gave it or as an earlier handoff left it."""
+    pre_handoff_items: tuple[RunItem, ...]
+    """What the run produced before the turn of this handoff."""
+    new_items: tuple[RunItem, ...]
+    """What this turn produced, the handoff's call and its output included."""
+    run_context: RunContextWrapper[Any] | None = None
+    input_items: tuple[RunItem, ...] | None = None
+    """If set, the next agent's model gets these in place of ``new_items``, which still go to the
+    result and to a session."""
+
+    def clone(self, **kwargs: Any) -> HandoffInputData:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **kwargs)
+
+
+HandoffInputFilter: TypeAlias = Callable[
+    [HandoffInputData], HandoffInputData | Awaitable[HandoffInputData]
+]
+"""Decides what the next agent sees."""
+
+HandoffHistoryMapper: TypeAlias = Callable[[list[TResponseInputItem]], list[TResponseInputItem]]
+"""Makes the next agent's whole input out of the conversation so far."""
+
+
+@dataclass
+class Handoff(Generic[TContext, TAgent]):
+    """An agent that a model can pass the conversation to. Usually made by ``handoff()``."""
+
+    tool_name: str
+    tool_description: str
+    input_json_schema: dict[str, Any]
+    """The schema of the call's arguments. They go to ``on_invoke_handoff``, not to the agent."""
+    on_invoke_handoff: Callable[[RunContextWrapper[Any], str], Awaitable[TAgent]]
+    """Called with the context and the model's arguments as JSON text; returns the next agent."""
+    agent_name: str
+    input_filter: HandoffInputFilter | None = None
+    """What the next agent sees; ``None``: the run's filter, and without one all of it."""
+    nest_handoff_history: bool | None = None
+    """Whether earlier turns are folded into a summary; ``None``: as the run says."""
+    strict_json_schema: bool = True
+    is_enabled: IsEnabled = True
+    """Whether the model sees the handoff: a bool, or decided each turn by ``(context, agent)``."""
+
+    @property
+    def agent(self) -> Agent[Any] | None:
+        """The next agent if it is known before the call, as with ``handoff()``."""
+        invoke = self.on_invoke_handoff
+        return invoke.agent if isinstance(invoke, _Invoker) else None
+
+    def get_transfer_message(self, agent: Agent[Any]) -> str:
+        """The output of the handoff's call."""
+        return json.dumps({"assistant": agent.name})
+
+    @classmethod
+    def default_tool_name(cls, agent: Agent[Any]) -> str:
+        """``transfer_to_`` and the agent's name in the form of a function's."""
+        wanted = f"transfer_to_{agent.name}"
+        without_blanks = re.sub(r"\s", "_", wanted)
+        name = re.sub(r"[^a-zA-Z0-9_]", "_", without_blanks)
+        if name != without_blanks:
+            logger.warning(
+                "An agent's name has characters that a tool's name cannot have; they were "
+                "replaced. Set tool_name_override if two agents get the same name",
+                extra={"agent": agent.name, "tool": name.lower()},
+            )
+        return name.lower()
+
+    @classmethod
+    def default_tool_description(cls, agent: Agent[Any]) -> str:
+        what_for = agent.handoff_description or ""
+        return f"Handoff to the {agent.name} agent to handle the request. {what_for}"
+
+
+@overload
+def handoff(
+    agent: Agent[TContext],
+    *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
+    input_filter: HandoffInputFilter | None = None,
+    nest_handoff_history: bool | None = None,
+    is_enabled: IsEnabled = True,
+) -> Handoff[TContext, Agent[TContext]]: ...
+
+
+@overload
+def handoff(
+    agent: Agent[TContext],
+    *,
+    on_handoff: OnHandoffWithInput[THandoffInput],
+    input_type: type[THandoffInput],
+    tool_description_override: str | None = None,
+    tool_name_override: str | None = None,
+    input_filter: HandoffInputFilter | None = None,
+    nest_handoff_history: bool | None = None,
+    is_enabled: IsEnabled = True,
+) -> Handoff[TContext, Agent[TContext]]: ...
+
+
+@overload
+def handoff(
+    agent: Agent[TContext],
+    *,
+    on_handoff: OnHandoffWithoutInput,
+    tool_description_override: str | None = None,
+    tool_name_override: str | None = None,
+    input_filter: HandoffInputFilter | None = None,
+    nest_handoff_history: bool | None = None,
+    is_enabled: IsEnabled = True,
+) -> Handoff[TContext, Agent[TContext]]: ...
+
+
+def handoff(
+    agent: Agent[TContext],
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
+    on_handoff: OnHandoffWithInput[THandoffInput] | OnHandoffWithoutInput | None = None,
+    input_type: type[THandoffInput] | None = None,
+    input_filter: HandoffInputFilter | None = None,
+    nest_handoff_history: bool | None = None,
+    is_enabled: IsEnabled = True,
+) -> Handoff[TContext, Agent[TContext]]:
+    """Offer an agent as a handoff, with a name, a callback or a filter of your choice.
+
+    ``on_handoff(context)`` runs when the model calls the handoff. With ``input_type`` the model
+    must pass a value of that type, and it is ``on_handoff(context, value)``. The next agent is
+    always ``agent``; it does not see that value other than as part of the conversation.
+
+    Raises:
+        UserError: if ``on_handoff`` is missing or takes another number of arguments, or if
+            ``input_type`` cannot be described by a strict JSON schema.
+    """
+    from sandstream.agent import Agent
+
+    if not isinstance(agent, Agent):
+        raise TypeError(f"handoff() needs an Agent to hand off to, not {agent!r}")
+    where = f"Handoff to {agent.name!r}:"
+    _check_callback(on_handoff, where, with_input=input_type is not None)
+    reader = None if input_type is None else _reader_of(input_type, where)
+    return Handoff(
+        tool_name=tool_name_override or Handoff.default_tool_name(agent),
+        tool_description=tool_description_override or Handoff.default_tool_description(agent),
+        input_json_schema=_schema_of(reader, where),
+        on_invoke_handoff=_Invoker(agent, on_handoff, reader),
+        agent_name=agent.name,
+        input_filter=input_filter,
+        nest_handoff_history=nest_handoff_history,
+        is_enabled=is_enabled if isinstance(is_enabled, bool) else _always_async(is_enabled),
+    )
+
+
+def _check_callback(on_handoff: Any, where: str, *, with_input: bool) -> None:
+    wanted = "(context, input)" if with_input else "(context)"
+    if on_handoff is None:
+        if with_input:
+            raise UserError(
+                f"{where} input_type needs on_handoff, which receives that input: a function of "
+                f"{wanted}."
+            )
+        return
+    if not callable(on_handoff):
+        raise UserError(f"{where} on_handoff must be a function of {wanted}, not {on_handoff!r}.")
+    count = len(inspect.signature(on_handoff).parameters)
+    if count != (2 if with_input else 1):
+        reason = "because input_type is set" if with_input else "because input_type is not set"
+        raise UserError(
+            f"{where} on_handoff must take {wanted}, {reason}, but it takes {count} argument(s)."
+        )
+
+
+def _reader_of(input_type: Any, where: str) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return TypeAdapter(input_type)
+    except PydanticUserError as error:
+        raise UserError(_undescribable(input_type, where, error)) from error
+
+
+def _schema_of(reader: TypeAdapter[Any] | None, where: str) -> dict[str, Any]:
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return ensure_strict_json_schema({} if reader is None else reader.json_schema())
+    except PydanticUserError as error:
+        raise UserError(_undescribable(reader, where, error)) from error
+    except UserError as error:
+        raise UserError(f"{where} input_type has no strict JSON schema. {error}") from error
+
+
+def _undescribable(what: Any, where: str, error: Exception) -> str:
+    first_line = str(error).splitlines()[0]
+    return (
+        f"{where} JSON cannot describe the input_type {what!r}. {first_line} Use plain types, a "
+        "pydantic model, a dataclass or a TypedDict."
+    )
+
+
+def _always_async(
+    decide: Callable[[RunContextWrapper[Any], Agent[Any]], MaybeBool],
+) -> Callable[[RunContextWrapper[Any], Agent[Any]], Awaitable[bool]]:
+    async def decided(context: RunContextWrapper[Any], agent: Agent[Any]) -> bool:
+        answer = decide(context, agent)
+        return bool(await answer if inspect.isawaitable(answer) else answer)
+
+    return decided
+
+
+class _Invoker:
+    """``on_invoke_handoff`` of what ``handoff()`` makes: the callback, and always one agent."""
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        on_handoff: Callable[..., Any] | None,
+        reader: TypeAdapter[Any] | None,
+    ) -> None:
+        self.agent = agent
+        self._on_handoff = on_handoff
+        self._reader = reader
+
+    async def __call__(
+        self, context: RunContextWrapper[Any], input_json: str | None = None
+    ) -> Agent[Any]:
+        if self._on_handoff is not None:
+            arguments = [] if self._reader is None else [self._read(self._reader, input_json)]
+            result = self._on_handoff(context, *arguments)
+            if inspect.isawaitable(result):
+                await result
+        return self.agent
+
+    def _read(self, reader: TypeAdapter[Any], input_json: str | None) -> Any:
+        what = f"the handoff to {self.agent.name}"
+        if input_json is None:
+            raise ModelBehaviorError(f"The model passed no input to {what}, which needs one")
+        try:
+            return reader.validate_json(input_json, strict=True)
+        except ValueError as error:
+            details = f": {error}" if _shows_data() else ""
+            raise ModelBehaviorError(f"Invalid JSON input for {what}{details}") from None
+
+
+def _shows_data() -> bool:
+    """The input of a handoff is both the model's data and a tool's."""
+    switches = ("OPENAI_AGENTS_DONT_LOG_MODEL_DATA", "OPENAI_AGENTS_DONT_LOG_TOOL_DATA")
+    return all(os.environ.get(name, "1").lower() in ("0", "false") for name in switches)
