@@ -7,6 +7,14 @@
     ├── ModelTimeoutError           a model call took longer than ``ModelSettings.timeout``
     ├── UserError                   Sandstream is used wrongly; the text says how to mend it
     ├── ToolTimeoutError            a tool with ``timeout_behavior="raise_exception"`` took too long
+    ├── InputGuardrailTripwireTriggered         a guardrail refused the input of the run
+    ├── OutputGuardrailTripwireTriggered        a guardrail refused its final output
+    ├── ToolInputGuardrailTripwireTriggered     a tool's guardrail refused a call of it
+    ├── ToolOutputGuardrailTripwireTriggered    a tool's guardrail refused what it returned
+    ├── GuardrailTimeout            (ours) a guardrail did not answer in time
+    ├── BudgetExceeded              (ours) the run used up its tokens, its time or its tool calls
+    ├── ApprovalExpired             (ours) nobody decided about a call in time
+    ├── ConversationBusy            (ours) another run has the conversation
     ├── RunCancelled                (ours) somebody cancelled the run
     └── RunFailed                   (ours) the run ended for a reason that has no class above
 
@@ -17,22 +25,36 @@ This module knows nothing of the bus: whoever reads a terminal event builds the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sandstream.guardrail import InputGuardrailResult, OutputGuardrailResult
     from sandstream.run_context import RunContextWrapper
+    from sandstream.tool_guardrails import (
+        ToolGuardrailFunctionOutput,
+        ToolInputGuardrail,
+        ToolOutputGuardrail,
+    )
 
 __all__ = [
     "AgentsException",
+    "ApprovalExpired",
+    "BudgetExceeded",
+    "ConversationBusy",
+    "GuardrailTimeout",
+    "InputGuardrailTripwireTriggered",
     "MaxTurnsExceeded",
     "ModelBehaviorError",
     "ModelRefusalError",
     "ModelTimeoutError",
+    "OutputGuardrailTripwireTriggered",
     "RunCancelled",
     "RunErrorDetails",
     "RunFailed",
+    "ToolInputGuardrailTripwireTriggered",
+    "ToolOutputGuardrailTripwireTriggered",
     "ToolTimeoutError",
     "UserError",
 ]
@@ -143,6 +165,125 @@ class ToolTimeoutError(AgentsException):
         return type(self), (self.tool_name, self.timeout_seconds), {"run_data": self.run_data}
 
 
+class InputGuardrailTripwireTriggered(AgentsException):
+    """An input guardrail tripped."""
+
+    code = "input_guardrail"
+    guardrail_result: InputGuardrailResult
+
+    def __init__(self, guardrail_result: InputGuardrailResult) -> None:
+        super().__init__(_tripped("Guardrail", guardrail_result.guardrail))
+        self.guardrail_result = guardrail_result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        result = self.guardrail_result
+        sent = replace(result, guardrail=_without_function(result.guardrail))
+        return type(self), (sent,), {"run_data": self.run_data}
+
+
+class OutputGuardrailTripwireTriggered(AgentsException):
+    """An output guardrail tripped."""
+
+    code = "output_guardrail"
+    guardrail_result: OutputGuardrailResult
+
+    def __init__(self, guardrail_result: OutputGuardrailResult) -> None:
+        super().__init__(_tripped("Guardrail", guardrail_result.guardrail))
+        self.guardrail_result = guardrail_result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from sandstream.agent import Agent
+
+        result = self.guardrail_result
+        # an agent is full of functions, which stay here as that of the guardrail does
+        sent = replace(
+            result,
+            guardrail=_without_function(result.guardrail),
+            agent=Agent(name=result.agent.name),
+        )
+        return type(self), (sent,), {"run_data": self.run_data}
+
+
+class ToolInputGuardrailTripwireTriggered(AgentsException):
+    """A guardrail of a tool wanted the run to end before the call."""
+
+    code = "tool_input_guardrail"
+    guardrail: ToolInputGuardrail[Any]
+    output: ToolGuardrailFunctionOutput
+
+    def __init__(
+        self, guardrail: ToolInputGuardrail[Any], output: ToolGuardrailFunctionOutput
+    ) -> None:
+        super().__init__(_tripped("Tool input guardrail", guardrail))
+        self.guardrail = guardrail
+        self.output = output
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sent = _without_function(self.guardrail)
+        return type(self), (sent, self.output), {"run_data": self.run_data}
+
+
+class ToolOutputGuardrailTripwireTriggered(AgentsException):
+    """A guardrail of a tool wanted the run to end after the call."""
+
+    code = "tool_output_guardrail"
+    guardrail: ToolOutputGuardrail[Any]
+    output: ToolGuardrailFunctionOutput
+
+    def __init__(
+        self, guardrail: ToolOutputGuardrail[Any], output: ToolGuardrailFunctionOutput
+    ) -> None:
+        super().__init__(_tripped("Tool output guardrail", guardrail))
+        self.guardrail = guardrail
+        self.output = output
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sent = _without_function(self.guardrail)
+        return type(self), (sent, self.output), {"run_data": self.run_data}
+
+
+class GuardrailTimeout(AgentsException):
+    """A guardrail took longer than it may. The run ends: what was not checked does not pass."""
+
+    code = "guardrail_timeout"
+    name: str
+    timeout_seconds: float
+
+    def __init__(self, name: str, timeout_seconds: float) -> None:
+        super().__init__(f"Guardrail '{name}' timed out after {timeout_seconds:g} seconds.")
+        self.name = name
+        self.timeout_seconds = timeout_seconds
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.timeout_seconds), {"run_data": self.run_data}
+
+
+class BudgetExceeded(_MessageError):
+    """The run, with all that it started, used up what it was given; ``budget`` says of what."""
+
+    code = "budget"
+    budget: str
+
+    def __init__(self, message: str, budget: str) -> None:
+        super().__init__(message)
+        self.budget = budget
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.budget), {"run_data": self.run_data}
+
+
+class ApprovalExpired(_MessageError):
+    """A call waited for a person longer than it may, and nobody decided."""
+
+    code = "approval_expired"
+
+
+class ConversationBusy(_MessageError):
+    """Another run has the conversation, and this one was not to wait for it."""
+
+    code = "conversation_busy"
+
+
 class RunCancelled(AgentsException):
     """The run was cancelled before it had a final output."""
 
@@ -174,3 +315,14 @@ class RunFailed(_MessageError):
     def __reduce__(self) -> tuple[Any, ...]:
         rebuild = partial(type(self), code=self.code, run_id=self.run_id)
         return rebuild, (self.message,), {"run_data": self.run_data}
+
+
+def _tripped(what: str, guardrail: Any) -> str:
+    return f"{what} {type(guardrail).__name__} triggered tripwire: {guardrail.get_name()!r}"
+
+
+def _without_function(guardrail: Any) -> Any:
+    # at the time of pickling: guardrails are declared with the errors of this module
+    from sandstream.guardrail import without_function
+
+    return without_function(guardrail)

@@ -7,16 +7,39 @@ from typing import Any
 from sandstream_actors.model.vendor_types import vendor_error
 from sandstream_bus.messages import ErrorInfo, RunDone
 
+from sandstream.agent import Agent
 from sandstream.exceptions import (
     AgentsException,
+    ApprovalExpired,
+    BudgetExceeded,
+    ConversationBusy,
+    GuardrailTimeout,
+    InputGuardrailTripwireTriggered,
     MaxTurnsExceeded,
     ModelBehaviorError,
     ModelRefusalError,
     ModelTimeoutError,
+    OutputGuardrailTripwireTriggered,
     RunCancelled,
     RunFailed,
+    ToolInputGuardrailTripwireTriggered,
+    ToolOutputGuardrailTripwireTriggered,
     ToolTimeoutError,
     UserError,
+)
+from sandstream.guardrail import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    InputGuardrailResult,
+    OutputGuardrail,
+    OutputGuardrailResult,
+    function_elsewhere,
+)
+from sandstream.json_values import as_plain
+from sandstream.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
 )
 
 
@@ -38,9 +61,30 @@ def error_info(error: BaseException) -> ErrorInfo:
             data |= {"timeout_s": error.timeout_seconds}
         case UserError():
             code = "user_error"
+        case InputGuardrailTripwireTriggered() | OutputGuardrailTripwireTriggered():
+            code = error.code
+            result = error.guardrail_result
+            data |= _guardrail_data(result.guardrail, result.output)
+            if isinstance(error, OutputGuardrailTripwireTriggered):
+                data["agent"] = error.guardrail_result.agent.name
+        case ToolInputGuardrailTripwireTriggered() | ToolOutputGuardrailTripwireTriggered():
+            code = error.code
+            data |= _guardrail_data(error.guardrail, error.output)
+        case GuardrailTimeout():
+            code = error.code
+            data |= {"guardrail": error.name, "timeout_s": error.timeout_seconds}
+        case BudgetExceeded():
+            code = error.code
+            data |= {"budget": error.budget}
+        case ApprovalExpired() | ConversationBusy():
+            code = error.code
         case _:
             pass
     return ErrorInfo(code=code, message=str(error) or type(error).__name__, data=data)
+
+
+def _guardrail_data(guardrail: Any, output: Any) -> dict[str, Any]:
+    return {"guardrail": guardrail.get_name(), "info": as_plain(output.output_info)}
 
 
 def exception_of(done: RunDone, run_id: str) -> Exception | None:
@@ -68,6 +112,18 @@ def exception_of_error(error: ErrorInfo, run_id: str) -> Exception:
             return ToolTimeoutError(data.get("tool", "?"), data.get("timeout_s", 0))
         case "model_misconfigured" if data.get("code") == "duplicate_argument":
             return TypeError(error.message)
+        case "input_guardrail" | "output_guardrail":
+            return _agent_tripwire(error)
+        case "tool_input_guardrail" | "tool_output_guardrail":
+            return _tool_tripwire(error)
+        case "guardrail_timeout":
+            return GuardrailTimeout(data.get("guardrail", "?"), data.get("timeout_s", 0))
+        case "budget":
+            return BudgetExceeded(error.message, data.get("budget", "?"))
+        case "approval_expired":
+            return ApprovalExpired(error.message)
+        case "conversation_busy":
+            return ConversationBusy(error.message)
         case "user_error" | "tool_error" | "model_misconfigured":
             return UserError(error.message)
         case "model_http":
@@ -76,6 +132,29 @@ def exception_of_error(error: ErrorInfo, run_id: str) -> Exception:
             return _sandbox_error(error)
         case _:
             return RunFailed(error.message, code=error.code, run_id=run_id)
+
+
+def _agent_tripwire(error: ErrorInfo) -> Exception:
+    """A trip of which only the data is here: the guardrail has its name, but no function."""
+    data = error.data
+    name = data.get("guardrail", "?")
+    output = GuardrailFunctionOutput(output_info=data.get("info"), tripwire_triggered=True)
+    if error.code == "input_guardrail":
+        checked: InputGuardrail[Any] = InputGuardrail(function_elsewhere, name)
+        return InputGuardrailTripwireTriggered(InputGuardrailResult(checked, output))
+    agent: Agent[Any] = Agent(name=data.get("agent", "?"))
+    guardrail: OutputGuardrail[Any] = OutputGuardrail(function_elsewhere, name)
+    return OutputGuardrailTripwireTriggered(OutputGuardrailResult(guardrail, None, agent, output))
+
+
+def _tool_tripwire(error: ErrorInfo) -> Exception:
+    name = error.data.get("guardrail", "?")
+    output = ToolGuardrailFunctionOutput.raise_exception(error.data.get("info"))
+    if error.code == "tool_input_guardrail":
+        before: ToolInputGuardrail[Any] = ToolInputGuardrail(function_elsewhere, name)
+        return ToolInputGuardrailTripwireTriggered(before, output)
+    after: ToolOutputGuardrail[Any] = ToolOutputGuardrail(function_elsewhere, name)
+    return ToolOutputGuardrailTripwireTriggered(after, output)
 
 
 def _sandbox_error(error: ErrorInfo) -> Exception:

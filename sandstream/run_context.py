@@ -9,7 +9,7 @@ from typing_extensions import TypeVar
 
 from sandstream.usage import Usage
 
-__all__ = ["RunContextWrapper", "TContext"]
+__all__ = ["AgentHookContext", "RunContextWrapper", "TContext"]
 
 TContext = TypeVar("TContext", default=Any)
 
@@ -33,3 +33,8 @@ class RunContextWrapper(Generic[TContext]):
 
     tool_input: Any | None = None
     """The structured input of an agent that runs as a tool, else ``None``."""
+
+
+@dataclass(eq=False)
+class AgentHookContext(RunContextWrapper[TContext]):
+    """What the hooks get at the start and at the end of an agent."""

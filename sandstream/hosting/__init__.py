@@ -1,0 +1,1 @@
+"""The user's own code, run for calls of the bus."""

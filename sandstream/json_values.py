@@ -1,0 +1,28 @@
+"""Values of the user as JSON: what he returns goes onto the bus, whatever it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+__all__ = ["as_json", "as_plain"]
+
+
+def as_json(value: Any) -> Raw:
+    """The value as JSON; what JSON cannot say becomes its text."""
+    try:
+        return Raw(msgspec.json.encode(value, enc_hook=_plain_part))
+    except (TypeError, ValueError, RecursionError):
+        return Raw(msgspec.json.encode(str(value)))
+
+
+def as_plain(value: Any) -> Any:
+    """The value as JSON would bring it back: dicts, lists, texts, numbers."""
+    return msgspec.json.decode(as_json(value))
+
+
+def _plain_part(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) else str(value)
