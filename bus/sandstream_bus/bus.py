@@ -7,6 +7,7 @@ from __future__ import annotations
 from sandstream_bus.codec import Codec
 from sandstream_bus.connect_options import ConnectOptions, ServerReviver
 from sandstream_bus.connection import Connection
+from sandstream_bus.conversations import Conversations
 from sandstream_bus.follow import Follower
 from sandstream_bus.log import RunLog
 from sandstream_bus.objects import Objects
@@ -42,6 +43,7 @@ class Bus:
         self.parking = ParkingLot(connection, subjects, topology, objects)
         self.timers = Timers(connection, self.codec, subjects)
         self.sandboxes = Sandboxes(connection, self.codec, subjects, topology.log, self.presence)
+        self.conversations = Conversations(connection, self.codec, topology)
         self.agents = AgentRegistry(connection, self.codec, subjects, topology)
 
     @classmethod

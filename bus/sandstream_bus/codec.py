@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from sandstream_bus.conversation_messages import ConversationCompacted, ConversationEvent
+from sandstream_bus.conversation_messages import Message as ConversationMessage
 from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage, UnknownMessage
 from sandstream_bus.messages import AgentRegistered, Claim, Message, Parked, RunEvent, Task
 from sandstream_bus.objects import Objects
@@ -18,6 +20,9 @@ from sandstream_bus.sandbox_messages import SandboxEvent, SandboxReply, SandboxR
 
 INLINE_LIMIT_BYTES = 128 * 1024
 MESSAGE_LIMIT_BYTES = 32 * 1024 * 1024
+
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON: text that is not UTF-8, nesting without end."""
 
 T = TypeVar("T")
 
@@ -32,6 +37,8 @@ _registered = msgspec.json.Decoder[AgentRegistered | Claim](AgentRegistered | Cl
 _sandbox_event = msgspec.json.Decoder[SandboxEvent | Claim](SandboxEvent | Claim)
 _sandbox_request = msgspec.json.Decoder[SandboxRequest | Claim](SandboxRequest | Claim)
 _sandbox_reply = msgspec.json.Decoder[SandboxReply | Claim](SandboxReply | Claim)
+_conversation_event = msgspec.json.Decoder[ConversationEvent | Claim](ConversationEvent | Claim)
+_compacted = msgspec.json.Decoder[ConversationCompacted | Claim](ConversationCompacted | Claim)
 _task = msgspec.json.Decoder(Task)
 _claim = msgspec.json.Decoder(Claim)
 _parked = msgspec.json.Decoder(Parked)
@@ -42,7 +49,7 @@ def peek_type(data: bytes) -> str:
     """The message's ``type``, read without decoding the rest; empty if there is none."""
     try:
         return _peek.decode(data).type
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return ""
 
 
@@ -52,7 +59,7 @@ class Codec:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    async def encode(self, message: Message | SandboxMessage) -> bytes:
+    async def encode(self, message: Message | SandboxMessage | ConversationMessage) -> bytes:
         return await self._claim_if_big(_encode(message), str(message.__struct_config__.tag))
 
     async def _claim_if_big(self, data: bytes, kind: str) -> bytes:
@@ -92,6 +99,14 @@ class Codec:
         reply: SandboxReply = await self._decode(_sandbox_reply, data)
         return reply
 
+    async def conversation_event(self, data: bytes) -> ConversationEvent:
+        event: ConversationEvent = await self._decode(_conversation_event, data)
+        return event
+
+    async def conversation_snapshot(self, data: bytes) -> ConversationCompacted:
+        snapshot: ConversationCompacted = await self._decode(_compacted, data)
+        return snapshot
+
     async def _decode(self, decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
         message = decode(decoder, data)
         if type(message) is Claim:
@@ -109,7 +124,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
         if "Invalid value" in str(error) and "$.type" in str(error):
             raise UnknownMessage(f"the message type {peek_type(data)!r} is unknown here") from error
         raise UndecodableMessage(f"the message does not fit its schema: {error}") from error
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise UndecodableMessage(f"the message is not valid JSON: {error}") from error
 
 

@@ -22,6 +22,8 @@
     <p>.sandbox.<sandbox>.op.<provider>   do this, asked by a session object; any node
     <p>.sandbox.<sandbox>.op.<provider>.<node>  the same, for the node that has the sandbox
     <p>.sandbox.<sandbox>.reply.<op>      the one outcome of that
+    <p>.session.<session>.log             a conversation's own log: who joined, left, added what
+    <p>.session.<session>.snapshot        the same up to a sequence, to read it faster
     <p>.timer.<run>.<name>                a scheduled message (see timers.py)
     <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
     <p>.alive.<consumer>                  answered by whoever serves that consumer (core NATS)
@@ -32,7 +34,7 @@
 
 ``<p>`` is the installation's prefix. A token is 1 to 128 characters of ``A-Z a-z 0-9 _ - =``.
 Foreign text (agent names) is escaped with :func:`token_of`; ids are checked with
-:func:`check_token`.
+:func:`check_token`. A conversation's id may have any length (:func:`session_token`).
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ DEFAULT_PREFIX = "sandstream"
 _TOKEN = re.compile(r"[A-Za-z0-9_=-]{1,128}")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _ESCAPED = re.compile(rb"=([0-9A-F]{2})")
+_HASHED = re.compile(r"=sha256-[0-9a-f]{64}")  # no escaped text has a "=" before an "s"
 
 
 def check_token(value: str, what: str) -> str:
@@ -79,6 +82,32 @@ def text_of(token: str) -> str:
     """The inverse of :func:`token_of`; any subject token of a foreign publisher can be read."""
     raw = _ESCAPED.sub(lambda match: bytes([int(match.group(1), 16)]), token.encode())
     return raw.decode("utf-8", "replace")
+
+
+def session_token(session: str) -> str:
+    """A conversation's id as a token; what is too long for one is hashed.
+
+    A hashed id cannot be read back from its token, but the token stands for the id itself.
+    """
+    if not session:
+        raise InvalidSubject("the id of a conversation must not be empty")
+    if _HASHED.fullmatch(session):
+        return session
+    try:
+        data = session.encode()
+    except UnicodeEncodeError:
+        raise InvalidSubject(
+            f"the id of a conversation must be text; {session[:80]!r} has a lone surrogate"
+        ) from None
+    escaped = _FOREIGN.sub(lambda it: "".join(f"={b:02X}" for b in it.group().encode()), session)
+    if _TOKEN.fullmatch(escaped):
+        return escaped
+    return "=sha256-" + hashlib.sha256(data).hexdigest()
+
+
+def session_of(token: str) -> str:
+    """The inverse of :func:`session_token`; a hashed id stays hashed."""
+    return token if _HASHED.fullmatch(token) else text_of(token)
 
 
 def run_id_of_key(key: str) -> RunId:
@@ -176,6 +205,16 @@ class Subjects(msgspec.Struct, frozen=True):
         sandbox, op = check_token(sandbox, "the sandbox"), check_token(op, "the operation")
         return f"{self.prefix}.sandbox.{sandbox}.reply.{op}"
 
+    def session_log(self, session: str) -> str:
+        return f"{self.prefix}.session.{session_token(session)}.log"
+
+    def session_snapshot(self, session: str) -> str:
+        return f"{self.prefix}.session.{session_token(session)}.snapshot"
+
+    def session_logs(self) -> str:
+        """The logs of all conversations, as a filter."""
+        return f"{self.prefix}.session.*.log"
+
     def output(self, run: str) -> str:
         return f"{self.prefix}.live.{check_token(run, 'the run')}.output"
 
@@ -245,6 +284,13 @@ class Subjects(msgspec.Struct, frozen=True):
         if rest == "" or len(rest) + len(sandbox) + 1 == len(subject):
             raise InvalidSubject(f"{subject!r} is not a subject of a sandbox")
         return SandboxSubject(sandbox, kind, detail)
+
+    def parse_session(self, subject: str) -> str:
+        """The conversation's id in the subject of its log."""
+        token, _, kind = subject.removeprefix(f"{self.prefix}.session.").partition(".")
+        if kind != "log" or f"{self.prefix}.session.{token}.log" != subject:
+            raise InvalidSubject(f"{subject!r} is not the subject of a conversation's log")
+        return session_of(token)
 
     def parse_task(self, subject: str) -> str:
         """The agent's name in a task subject."""

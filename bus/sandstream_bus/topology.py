@@ -1,6 +1,6 @@
 """Streams, buckets and consumers as data, and the one function that makes the server agree.
 
-<STEM>_LOG      tasks, run events, sandboxes, timers: the one log
+<STEM>_LOG      tasks, run events, sandboxes, conversations, timers: the one log
 <STEM>_AGENTS   registrations of deployed agents; the last of a name counts, no age limit
 <STEM>_PARKED   messages that could not be handled
 OBJ_<stem>…     the object bucket for big payloads
@@ -72,7 +72,10 @@ class Topology:
                 **keep,
                 **age,
                 "name": self.log,
-                "subjects": [f"{p}.task.*", f"{p}.run.>", f"{p}.sandbox.>", f"{p}.timer.>"],
+                "subjects": [
+                    *(f"{p}.task.*", f"{p}.run.>"),
+                    *(f"{p}.sandbox.>", f"{p}.session.>", f"{p}.timer.>"),
+                ],
                 "max_bytes": self.retention.max_bytes,
                 "max_consumers": 10_000,
                 "duplicate_window": 600 * _NS,
@@ -155,6 +158,18 @@ class Topology:
             offset += len(consumers)
             if not consumers or offset >= page["total"]:
                 return found
+
+    async def subjects_of(self, connection: Connection, stream: str, filter: str) -> list[str]:
+        """The subjects that have messages, without reading any of them."""
+        found: list[str] = []
+        while True:
+            query = {"subjects_filter": filter, "offset": len(found)}
+            info = await _api(connection, f"STREAM.INFO.{stream}", query)
+            assert info is not None
+            page = list(info["state"].get("subjects") or ())
+            found.extend(page)
+            if not page or len(found) >= info.get("total", 0):
+                return sorted(found)
 
     async def created(self, connection: Connection, stream: str) -> str:
         """When the stream was made: no two installations have the same."""

@@ -12,7 +12,9 @@ from typing import get_args
 
 import msgspec
 import pytest
-from sandstream_bus import messages, sandbox_messages
+from sandstream_bus import conversation_messages, messages, sandbox_messages
+from sandstream_bus.conversation_messages import ConversationEvent
+from sandstream_bus.conversation_messages import Message as ConversationMessage
 from sandstream_bus.messages import LiveEvent, Message, Prepared, RunEvent, StopDecision, Task
 from sandstream_bus.sandbox_messages import LiveOutput, SandboxAction, SandboxEvent
 from sandstream_bus.sandbox_messages import Message as SandboxMessage
@@ -27,10 +29,10 @@ UNTAGGED: dict[str, type[msgspec.Struct]] = {
 }
 TAGGED: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind
-    for module in (messages, sandbox_messages)
+    for module in (messages, sandbox_messages, conversation_messages)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Message | SandboxMessage)
-    if kind not in (Message, SandboxMessage)
+    if isinstance(kind, type) and issubclass(kind, Message | SandboxMessage | ConversationMessage)
+    if kind not in (Message, SandboxMessage, ConversationMessage)
 }
 KINDS = TAGGED | UNTAGGED
 
@@ -77,6 +79,15 @@ def test_every_event_of_a_run_is_decoded_through_the_union() -> None:
     for path in GOLDEN:
         if kind_of(path) in union:
             decoded = msgspec.json.decode(path.read_bytes(), type=RunEvent)  # type: ignore[arg-type]
+            assert type(decoded) is kind_of(path)
+    assert union <= {kind_of(path) for path in GOLDEN}
+
+
+def test_every_event_of_a_conversation_is_decoded_through_the_union() -> None:
+    union = set(get_args(ConversationEvent))
+    for path in GOLDEN:
+        if kind_of(path) in union:
+            decoded = msgspec.json.decode(path.read_bytes(), type=ConversationEvent)  # type: ignore[arg-type]
             assert type(decoded) is kind_of(path)
     assert union <= {kind_of(path) for path in GOLDEN}
 
