@@ -55,7 +55,6 @@ _TOOL_TYPES = (
     "tool_search_call",
     "tool_search_output",
     "web_search_call",
-
 )
 
 

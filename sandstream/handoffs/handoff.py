@@ -43,8 +43,8 @@ TAgent = TypeVar("TAgent", default="Agent[Any]")
 
 OnHandoffWithInput = Callable[[RunContextWrapper[Any], THandoffInput], Any]
 OnHandoffWithoutInput = Callable[[RunContextWrapper[Any]], Any]
-IsEnabled: TypeAlias = "bool | Callable[[RunContextWrapper[Any], Agent[Any]], MaybeBool]"
-MaybeBool: TypeAlias = bool | Awaitable[bool]
+Decision: TypeAlias = "Callable[[RunContextWrapper[Any], Agent[Any]], bool | Awaitable[bool]]"
+IsEnabled: TypeAlias = "bool | Decision"
 
 
 @dataclass(frozen=True)
@@ -190,11 +190,13 @@ def handoff(
         raise TypeError(f"handoff() needs an Agent to hand off to, not {agent!r}")
     where = f"Handoff to {agent.name!r}:"
     _check_callback(on_handoff, where, with_input=input_type is not None)
-    reader = None if input_type is None else _reader_of(input_type, where)
+    reader, schema = None, ensure_strict_json_schema({})
+    if input_type is not None:
+        reader, schema = _reader_and_schema(input_type, where)
     return Handoff(
         tool_name=tool_name_override or Handoff.default_tool_name(agent),
         tool_description=tool_description_override or Handoff.default_tool_description(agent),
-        input_json_schema=_schema_of(reader, where),
+        input_json_schema=schema,
         on_invoke_handoff=_Invoker(agent, on_handoff, reader),
         agent_name=agent.name,
         input_filter=input_filter,
@@ -222,37 +224,25 @@ def _check_callback(on_handoff: Any, where: str, *, with_input: bool) -> None:
         )
 
 
-def _reader_of(input_type: Any, where: str) -> TypeAdapter[Any]:
+def _reader_and_schema(input_type: Any, where: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
 
     try:
-        return TypeAdapter(input_type)
+        reader = TypeAdapter(input_type)
+        return reader, ensure_strict_json_schema(reader.json_schema())
     except PydanticUserError as error:
-        raise UserError(_undescribable(input_type, where, error)) from error
-
-
-def _schema_of(reader: TypeAdapter[Any] | None, where: str) -> dict[str, Any]:
-    from pydantic.errors import PydanticUserError
-
-    try:
-        return ensure_strict_json_schema({} if reader is None else reader.json_schema())
-    except PydanticUserError as error:
-        raise UserError(_undescribable(reader, where, error)) from error
+        first_line = str(error).splitlines()[0]
+        raise UserError(
+            f"{where} JSON cannot describe the input_type {input_type!r}. {first_line} Use plain "
+            "types, a pydantic model, a dataclass or a TypedDict."
+        ) from error
     except UserError as error:
         raise UserError(f"{where} input_type has no strict JSON schema. {error}") from error
 
 
-def _undescribable(what: Any, where: str, error: Exception) -> str:
-    first_line = str(error).splitlines()[0]
-    return (
-        f"{where} JSON cannot describe the input_type {what!r}. {first_line} Use plain types, a "
-        "pydantic model, a dataclass or a TypedDict."
-    )
-
-
 def _always_async(
-    decide: Callable[[RunContextWrapper[Any], Agent[Any]], MaybeBool],
+    decide: Decision,
 ) -> Callable[[RunContextWrapper[Any], Agent[Any]], Awaitable[bool]]:
     async def decided(context: RunContextWrapper[Any], agent: Agent[Any]) -> bool:
         answer = decide(context, agent)
