@@ -227,6 +227,8 @@ class GuardrailRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     tripped: bool = False
     behavior: str = ""
     """Of a tool's: ``allow``, ``reject_content``, ``raise_exception``."""
+    message: str = ""
+    """What ``reject_content`` tells the model."""
     info: Raw = NO_JSON
     agent: str = ""
 
