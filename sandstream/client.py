@@ -165,7 +165,7 @@ class Client:
         return await self.bus.presence.is_served(f"harness-{pool}")
 
     async def _end(self, run: RunId, reason: str) -> None:
-        from sandstream_actors.harness.steps import cancelled
+        from sandstream_actors.harness.ends import cancelled
         from sandstream_actors.run_state import RunState
 
         while True:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 from sandstream_actors.output_items import ToolCall, assistant_message, read_answer
-from sandstream_actors.run_state import is_for_another
+from sandstream_actors.run_places import Places, past_events
 from sandstream_bus.messages import (
     CallFinished,
     CallRequested,
@@ -17,6 +17,7 @@ from sandstream_bus.messages import (
     RunDone,
     RunEvent,
     RunMoved,
+    RunRestored,
     RunStarted,
     StopDecision,
     TokenUsage,
@@ -24,11 +25,14 @@ from sandstream_bus.messages import (
 
 from sandstream.agent import Agent
 from sandstream.items import (
+    HandoffCallItem,
+    HandoffOutputItem,
     ItemHelpers,
     MessageOutputItem,
     ModelResponse,
     ReasoningItem,
     RunItem,
+    ToolApprovalItem,
     ToolCallItem,
     ToolCallOutputItem,
 )
@@ -95,17 +99,23 @@ class RunView:
         self.turn = 0
         self.agent: Agent[Any] | None = None
         self.done: RunDone | None = None
-        self._moved: RunMoved | None = None
+        self._places = Places()
 
     def feed(self, event: RunEvent, subject: str = "") -> list[StreamEvent]:
         """Take in the next event of the log; the stream events that follow from it."""
-        if self._moved is not None and is_for_another(subject, event, self._moved):
+        if self._places.is_elsewhere(subject, event):
             return []  # the harness does not count it either
         match event:
             case RunMoved():
-                self._moved = event
+                self._places.move(event)
+                return []
+            case RunRestored():
+                for past_subject, past in past_events(event):
+                    self.feed(past, past_subject)
+                self._places.move(RunMoved(pool=event.pool, host=event.host))
                 return []
             case RunStarted():
+                self._places.begin(event)
                 self.input = [msgspec.json.decode(item) for item in event.input]
                 return self._became(event.graph.start)
             case ModelAnswered() if event.turn == self.turn + 1:
@@ -212,3 +222,9 @@ class RunView:
                 return RunItemStreamEvent("tool_called", item)
             case ToolCallOutputItem():
                 return RunItemStreamEvent("tool_output", item)
+            case HandoffCallItem():
+                return RunItemStreamEvent("handoff_requested", item)
+            case HandoffOutputItem():
+                return RunItemStreamEvent("handoff_occured", item)
+            case ToolApprovalItem():
+                raise TypeError("an approval is no stream event")

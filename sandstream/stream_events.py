@@ -18,6 +18,13 @@ RunItemEventName = Literal[
     "tool_called",
     "tool_output",
     "reasoning_item_created",
+    "handoff_requested",
+    "handoff_occured",
+    "tool_search_called",
+    "tool_search_output_created",
+    "mcp_approval_requested",
+    "mcp_approval_response",
+    "mcp_list_tools",
 ]
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from msgspec import Raw
+
 from sandstream_actors.model import ModelRequest, OutputSchema
 from sandstream_actors.run_state import RunState
 
@@ -31,7 +33,7 @@ def build_request(state: RunState) -> ModelRequest:
         model=agent.model,
         instructions=instructions,
         input=items,
-        tools=[tool.definition for tool in agent.tools if tool.name not in disabled],
+        tools=_definitions(state, disabled),
         settings=_settings(state),
         output_schema=(
             OutputSchema(name=output.name, schema=output.schema, strict=output.strict)
@@ -44,6 +46,22 @@ def build_request(state: RunState) -> ModelRequest:
         stream=options.stream,
         cache_key=_cache_key(state),
     )
+
+
+def _definitions(state: RunState, disabled: set[str]) -> list[Raw]:
+    """What the model may call: tools that were listed for the turn, the agent's own, handoffs.
+
+    A handoff goes before a tool of its name, the agent's own tool before a listed one.
+    """
+    agent = state.agent
+    handoffs = {it.name: it.definition for it in agent.handoffs if it.name not in disabled}
+    listed = state.prepared.tools if state.prepared else []
+    tools = {
+        it.name: it.definition
+        for it in (*listed, *agent.tools)
+        if it.name not in disabled and it.name not in handoffs
+    }
+    return [*tools.values(), *handoffs.values()]
 
 
 def _cache_key(state: RunState) -> str:

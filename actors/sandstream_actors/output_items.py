@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.messages import ModelAnswered
+from sandstream_bus.messages import InputStaged, ModelAnswered
 
 from sandstream_actors.model.responses_request import FAKE_ID
 
@@ -163,6 +164,53 @@ def assistant_message(value: Raw) -> Raw:
 def call_output_item(call: ToolCall, output: Raw) -> Raw:
     kind = "custom_tool_call_output" if call.is_custom else "function_call_output"
     return Raw(_encode({"call_id": call.call_id, "output": output, "type": kind}))
+
+
+SECOND_HANDOFF = "Multiple handoffs detected, ignoring this one."
+
+
+def handoff_outputs(calls: list[ToolCall], name: str) -> list[Raw]:
+    """The answers to an answer's handoff calls: the first one is taken."""
+    taken = Raw(_encode(json.dumps({"assistant": name})))
+    ignored = [call_output_item(call, Raw(_encode(SECOND_HANDOFF))) for call in calls[1:]]
+    return [*ignored, *(call_output_item(call, taken) for call in calls[:1])]
+
+
+def staged_items(event: InputStaged) -> list[Raw]:
+    """Input that came while the run was under way, as items."""
+    return [user_message(event.input)] if isinstance(event.input, str) else event.input
+
+
+def without_orphans(items: list[Raw]) -> list[Raw]:
+    """A history that an endpoint accepts: calls without outputs, and outputs without calls, are
+    left out.
+    """
+    heads = [_head(item) for item in items]
+    called = {head.call_id for head in heads if head.type in _CALLS}
+    answered = {head.call_id for head in heads if head.type in _OUTPUTS}
+    paired = called & answered
+    return [
+        item
+        for item, head in zip(items, heads, strict=True)
+        if head.call_id in paired or head.type not in (*_CALLS, *_OUTPUTS)
+    ]
+
+
+class _Head(msgspec.Struct):
+    type: str = ""
+    call_id: str = ""
+
+
+_CALLS = ("function_call", "custom_tool_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def _head(item: Raw) -> _Head:
+    try:
+        return _decode_head(item)
+    except msgspec.DecodeError:  # not ours to judge: the endpoint says what is wrong with it
+        return _Head()
 
 
 def _without_reasoning_id(raw: Raw) -> Raw:

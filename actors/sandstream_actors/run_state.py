@@ -8,44 +8,57 @@ that event takes the turn.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 from msgspec import Raw
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import (
+    ApprovalDecided,
+    ApprovalRequested,
     CallFinished,
-    CallKind,
     CallRequested,
     CallStarted,
     CancelRequested,
-    ErrorInfo,
+    ChildWaiting,
+    ConversationOpened,
+    InputStaged,
     ModelAnswered,
     ModelDeferred,
     Prepared,
+    Reviewed,
     RunDone,
     RunEvent,
     RunMoved,
     RunReopened,
+    RunRestored,
     RunStarted,
+    RunWaiting,
     StopDecision,
     TokenUsage,
     TurnRequested,
 )
 from sandstream_bus.sandbox_messages import Opened, SandboxUse
-from sandstream_bus.specs import NO_JSON, AgentSpec, RunOptions
+from sandstream_bus.specs import AgentSpec, HandoffSpec, RunOptions, ToolSpec
 from sandstream_bus.subjects import RunId, sandbox_of
 
+from sandstream_actors.call_results import checked, child_result, history_of, rejected_result
 from sandstream_actors.output_items import (
     AnswerView,
     ToolCall,
     assistant_message,
     call_output_item,
+    handoff_outputs,
     read_answer,
+    staged_items,
 )
+from sandstream_actors.run_places import Places, past_events
 
 _prepared = msgspec.json.Decoder(Prepared).decode
 _stop = msgspec.json.Decoder(StopDecision).decode
 _opened = msgspec.json.Decoder(Opened).decode
+_reviewed = msgspec.json.Decoder(Reviewed).decode
+Gate = Literal["free", "wait", "rejected"]
 
 
 class RunState:
@@ -55,14 +68,31 @@ class RunState:
         self.run = run
         self.last_seq = 0
         self.started: RunStarted | None = None
+        self.places = Places()
+        self.agents: dict[str, AgentSpec] = {}
         self.traceparent: str | None = None
         self.agent_name = ""
         self.turn = 0
         """How many answers the model has given."""
+        self.handoffs = 0
+        self.agent_is_new = True
+        """The current agent has not had a turn since it became current."""
         self.trigger = 0
         """The sequence of the event that made the next turn due; 0 while nothing is due."""
+        self.history: list[Raw] | None = None
+        """What was said in the conversation before; None until it is read."""
+        self.input: list[Raw] = []
+        """The run's own input; a handoff's filter may rewrite it."""
         self.items: list[Raw] = []
         """What the run has added to the conversation, as input items."""
+        self.own_input: list[Raw] = []
+        """The run's input as its caller, or the session's callback, gave it."""
+        self._said_before: list[Raw] = []
+        self._rewritten = 0
+        self.staged: list[tuple[int, list[Raw]]] = []
+        """Input that came meanwhile and that no answer has taken into account."""
+        self.saved = 0
+        """How many turns the user's session has stored; -1: not even the input."""
         self.server_knows = 0
         """How many of ``items`` a server-managed conversation has seen."""
         self.usage = TokenUsage()
@@ -74,6 +104,22 @@ class RunState:
         self.prepared: Prepared | None = None
         self.disabled_tools: set[str] = set()
         """Tools that the last answer could not use."""
+        self.listed_tools: dict[str, ToolSpec] = {}
+        """Tools that were offered for the last answer only."""
+        self.reviewed: Reviewed | None = None
+        self.requested: dict[str, ApprovalRequested] = {}
+        """Calls of this turn for which a person was asked."""
+        self.decided: dict[str, ApprovalDecided] = {}
+        self.sticky: dict[tuple[str, str], ApprovalDecided] = {}
+        """Answers that hold for an agent's later calls of a tool."""
+        self.child_waits: dict[str, ChildWaiting] = {}
+        """Calls whose child runs wait for a person."""
+        self.waiting: RunWaiting | None = None
+        self.waits = 0
+        self.tool_calls_made = 0
+        """Calls of tools, those of child runs included."""
+        self.tree_turns = 0
+        """Answers of models, those of child runs included."""
         self.deferred: ModelDeferred | None = None
         """Set while the run waits for a timer."""
         self.waited_s = 0.0
@@ -83,7 +129,8 @@ class RunState:
         """The model's call ids so far, with what was called."""
         self.sandboxes: dict[str, Opened] = {}
         """The open sandboxes, by the agent that works in them."""
-        self.moved: RunMoved | None = None
+        self.closings = 0
+        """How often its sandboxes were closed."""
         self.moves = 0
         self.reopens = 0
         self.cancel: CancelRequested | None = None
@@ -111,18 +158,21 @@ class RunState:
 
     @property
     def agent(self) -> AgentSpec:
-        assert self.started is not None
-        return self.started.graph.agents[self.agent_name]
+        return self.agents[self.agent_name]
 
     @property
     def pool(self) -> str:
-        assert self.started is not None
-        return self.moved.pool if self.moved else self.started.pool
+        """The harness pool that takes the current agent's turns."""
+        return self.pool_of(self.agent_name)
+
+    def pool_of(self, agent: str) -> str:
+        spec = self.agents.get(agent)
+        return (spec.pool if spec else "") or self.places.pool
 
     @property
     def host(self) -> str:
         """The pool that hosts the current agent's callables."""
-        return self.moved.host if self.moved else self.agent.host
+        return self.places.host_of(self.agent.host)
 
     def sandbox_id(self, agent: AgentSpec) -> str:
         """The sandbox of an agent: the caller's, or one of the run's own."""
@@ -131,10 +181,9 @@ class RunState:
 
     def to_close(self) -> list[tuple[str, SandboxUse, Opened]]:
         """Sandboxes that are the run's own and still open."""
-        agents = self.started.graph.agents if self.started else {}
         found = []
         for name, opened in self.sandboxes.items():
-            use = agents[name].sandbox
+            use = self.agents[name].sandbox
             if use is not None and use.owned and not use.keep:
                 found.append((name, use, opened))
         return found
@@ -150,33 +199,139 @@ class RunState:
 
     def conversation(self) -> list[Raw]:
         """The input of the next model call: everything, or what the server has not seen."""
-        assert self.started is not None
+        staged = [item for _, items in self.staged for item in items]
         if self.is_server_managed and self.turn > 0:
-            return self.items[self.server_knows :]
-        return self.started.input + self.items
+            return self.items[self.server_knows :] + staged
+        return (self.history or []) + self.input + self.items + staged
+
+    @property
+    def said(self) -> list[Raw]:
+        """All that the run has added, whatever a handoff's filter made of it for the next agent."""
+        return self._said_before + self.items[self._rewritten :]
+
+    # --- the calls of the last answer ----------------------------------------------------------
+
+    def tool(self, name: str) -> ToolSpec | None:
+        """A tool of the current agent, as it was offered for the last answer."""
+        listed = self.listed_tools.get(name)
+        return listed or next((tool for tool in self.agent.tools if tool.name == name), None)
+
+    def handoff(self, call: ToolCall) -> HandoffSpec | None:
+        """The handoff that a call asks for; a handoff goes before a tool of its name."""
+        if call.is_custom or call.name in self.disabled_tools:
+            return None
+        return next((it for it in self.agent.handoffs if it.name == call.name), None)
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        calls = self.answer.tool_calls if self.answer else []
+        return [call for call in calls if self.handoff(call) is None]
+
+    @property
+    def handoff_calls(self) -> list[ToolCall]:
+        calls = self.answer.tool_calls if self.answer else []
+        return [call for call in calls if self.handoff(call) is not None]
+
+    def gate(self, call: ToolCall) -> Gate:
+        """May the call be made?"""
+        decision = self.decision(call)
+        if decision is not None:
+            return "free" if decision.approve else "rejected"
+        if self.reviewed is not None and call.id in self.reviewed.outputs:
+            return "rejected"
+        return "wait" if self.needs_approval(call) else "free"
+
+    def needs_approval(self, call: ToolCall) -> bool:
+        tool = self.tool(call.name)
+        if tool is None or tool.approval == "never":
+            return False
+        if tool.approval == "always":
+            return True
+        return self.reviewed is None or call.id in self.reviewed.needs_approval
+
+    def decision(self, call: ToolCall) -> ApprovalDecided | None:
+        """A person's answer: for this call, or else for all of this tool's."""
+        own = self.decided.get(call.id)
+        tool = self.tool(call.name)
+        if own is not None or tool is None or not self.needs_approval(call):
+            return own
+        if tool.approval == "ask_host" and self.reviewed is None:
+            return None  # not known yet whether anybody must be asked
+        return self.sticky.get((self.agent_name, call.name))
+
+    def open_approvals(self) -> list[ApprovalRequested]:
+        """What people are asked and have not answered, child runs included."""
+        calls = {call.id: call for call in self.tool_calls}
+        own = [
+            it
+            for name, it in self.requested.items()
+            if name in calls and self.gate(calls[name]) == "wait"
+        ]
+        nested = [
+            it
+            for call, wait in self.child_waits.items()
+            if call not in self.results
+            for it in wait.approvals
+        ]
+        return own + nested
+
+    def settled(self, call: ToolCall) -> CallFinished | None:
+        """The outcome of a call as the model will see it; None while something is missing."""
+        if self.gate(call) == "rejected":
+            return rejected_result(self, call)
+        result = self.results.get(call.id)
+        tool = self.tool(call.name)
+        if result is not None and tool is not None and tool.child is not None:
+            result = child_result(self, call, tool.child, result)
+        if result is None:
+            return None
+        if self.has_outside_hook(tool, "tool_end") and f"{call.id}-end" not in self.results:
+            return None
+        return result
+
+    def has_outside_hook(self, tool: ToolSpec | None, point: str) -> bool:
+        """Does a hook want to see a call that the tool host does not make itself?"""
+        outside = tool is not None and (tool.sandbox or tool.child is not None)
+        return outside and point in self.agent.hooks
+
+    def open_tool_calls(self) -> list[ToolCall]:
+        """Tool calls of the last answer that have no outcome yet."""
+        return [call for call in self.tool_calls if self.settled(call) is None]
+
+    def open_children(self) -> list[CallRequested]:
+        """Child runs that were started and have not ended."""
+        return [
+            it for it in self.asked.values() if it.kind == "child" and it.call not in self.results
+        ]
 
     # --- the fold ------------------------------------------------------------------------------
 
     def apply(self, sequence: int, event: RunEvent, subject: str = "") -> None:
         """Take in the next event of the log. Events must come in order and without a gap."""
         self.last_seq = sequence
-        if self.moved is not None and is_for_another(subject, event, self.moved):
+        if self.places.is_elsewhere(subject, event):
             return  # of or for a process that the run was taken from: it is asked anew
         match event:
             case RunStarted():
                 self._started(sequence, event)
+            case RunRestored():
+                self._restored(sequence, event)
             case TurnRequested():
                 if event.turn == self.turn + 1:
-                    self.agent_name = event.agent
-                    self.deferred = None
-                    self.trigger = sequence
+                    self._next_turn(sequence, event)
+            case ConversationOpened():
+                if self.history is None:
+                    self.history = event.history
+            case InputStaged():
+                self.staged.append((sequence, staged_items(event)))
             case RunReopened():
                 self.done = None
+                self.cancel = None
                 self.reopens += 1
                 self._ask_again()
                 self.trigger = sequence
             case RunMoved():
-                self.moved = event
+                self.places.move(event)
                 self.moves += 1
                 self._ask_again()
                 self.trigger = sequence
@@ -194,6 +349,16 @@ class RunState:
                 pass
             case CallFinished():
                 self._finished(sequence, event)
+            case ApprovalRequested():
+                self.requested.setdefault(event.call, event)
+            case ApprovalDecided():
+                self._decided(sequence, event)
+            case RunWaiting():
+                self.waiting = event
+                self.waits += 1
+            case ChildWaiting():
+                if event.call in self.asked and event.call not in self.results:
+                    self.child_waits[event.call] = event
             case CancelRequested():
                 if self.cancel is None or event.mode == "immediate":
                     self.cancel = event
@@ -205,9 +370,61 @@ class RunState:
         if self.started is not None:
             return
         self.started = event
+        self.agents = dict(event.graph.agents)
+        self.places.begin(event)
         self.agent_name = event.graph.start
+        self.input = self.own_input = event.input
+        session = event.options.session
+        self.saved = -1 if session is not None and session.kind == "host" else 0
         self.response_id = event.options.previous_response_id
         self.trigger = sequence
+
+    def _restored(self, sequence: int, event: RunRestored) -> None:
+        """The events of a log that is not here, then this one's place."""
+        for subject, past in past_events(event):
+            self.apply(sequence, past, subject)
+        self.places.move(RunMoved(pool=event.pool, host=event.host))
+        self._ask_again()
+        self.trigger = sequence
+
+    def _next_turn(self, sequence: int, event: TurnRequested) -> None:
+        self.deferred = None
+        self.trigger = sequence
+        if event.reason != "handoff":
+            return
+        calls = self.handoff_calls
+        self.items.extend(handoff_outputs(calls, self._name_of(event)))
+        self.seen_calls |= {call.call_id: call.fingerprint for call in calls}
+        self.agents |= event.agents
+        self.agent_name = event.agent
+        self.agent_is_new = True
+        self.handoffs += 1
+        if event.rewrite is not None:
+            self._said_before = self.said
+            self.history = []
+            self.input = event.rewrite.input
+            self.items = list(event.rewrite.model_items)
+            self._rewritten = len(self.items)
+            self.server_knows = 0
+        self._forget_turn()
+        self.answer = None
+
+    def _name_of(self, event: TurnRequested) -> str:
+        """The name of the next agent, which two agents may share."""
+        spec = event.agents.get(event.agent) or self.agents.get(event.agent)
+        return spec.name if spec else event.agent
+
+    def _forget_turn(self) -> None:
+        """What was asked for the last answer is over. Guardrails may still be looking at the run's
+        input.
+        """
+        self.asked = {call: it for call, it in self.asked.items() if it.kind == "guard"}
+        self.results = {call: it for call, it in self.results.items() if it.kind == "guard"}
+        self.reviewed = None
+        self.requested = {}
+        self.decided = {}
+        self.child_waits = {}
+        self.waiting = None
 
     def _answered(self, sequence: int, event: ModelAnswered) -> None:
         if event.turn != self.turn + 1:
@@ -218,18 +435,26 @@ class RunState:
         self.answer = read_answer(event, self.seen_calls)
         if f"t{event.turn}-model" in self.asked:  # came from the tool host and wakes the harness
             self.trigger = sequence
+        seen = event.upto or sequence
+        for _, items in [it for it in self.staged if it[0] <= seen]:
+            self.items.extend(items)
+        self.staged = [it for it in self.staged if it[0] > seen]
         self.items.extend(self.answer.input_items(omit_reasoning_ids=self._omits_reasoning_ids))
         self.server_knows = len(self.items)
         prepared = self.prepared.disabled_tools if self.prepared else []
         self.disabled_tools = {*prepared, *event.disabled_tools}
+        listed = self.prepared.tools if self.prepared else event.listed_tools
+        self.listed_tools = {tool.name: tool for tool in listed}
         self.prepared = None
+        self.agent_is_new = False
+        self.tree_turns += 1
         self.deferred = None
         self.waited_s = 0.0
         self.wait_attempts = 0
-        self.asked = {}
-        self.results = {}
+        self._forget_turn()
         if self.answer.uses_tools:
             self.agents_with_tool_use.add(self.agent_name)
+        self._close_if_settled(False)  # an earlier answer of a person may hold for all calls
 
     @property
     def _omits_reasoning_ids(self) -> bool:
@@ -239,74 +464,81 @@ class RunState:
         asked = self.asked.get(event.call)
         if asked is None or event.call in self.results:
             return  # a repeated or foreign result: the first one counts
-        event = _checked(event, asked.kind)
+        event = checked(event, asked.kind)
+        before = not self.open_tool_calls()
         self.results[event.call] = event
+        self.waiting = None
         if event.kind == "prepare" and event.output:
             self.prepared = _prepared(event.output)
+        elif event.kind == "review" and event.output:
+            self.reviewed = _reviewed(event.output)
+        elif event.kind == "history" and event.output:
+            self.history, self.input = history_of(event.output, self.input)
+            self.own_input = self.input
+        elif event.kind == "save":
+            self.saved += 1
+        elif event.kind == "child":
+            self.child_waits.pop(event.call, None)
+            self.usage = self.usage.plus(event.usage)
+            self.tool_calls_made += 1 + event.tool_calls
+            self.tree_turns += event.turns
+        elif event.kind == "tool":
+            self.tool_calls_made += 1
         elif event.kind == "open" and event.output:
             self.sandboxes[asked.agent] = _opened(event.output)
         elif event.kind == "close":
             self.sandboxes.pop(asked.agent, None)
+            self.closings += 1
         elif event.kind in ("error", "output") and event.output:
             decision = _stop(event.output)
             if decision.final and decision.include_in_history and decision.value:
                 self.items.append(assistant_message(decision.value))
+        if event.kind != "guard" or self.turn > 0 or asked.name == "blocking":
+            # the first turn does not wait for parallel guardrails: it is somebody's already
+            self.trigger = sequence
+        self._close_if_settled(before)
+
+    def _decided(self, sequence: int, event: ApprovalDecided) -> None:
+        if event.run and event.run != self.run:
+            self._child_decided(event)
+            return
+        by_call_id = {call.call_id: call.id for call in self.tool_calls}
+        call = event.call if event.call in self.requested else by_call_id.get(event.call, "")
+        asked = self.requested.get(call)
+        if asked is None or call in self.decided:
+            return  # gone, or decided: the first answer counts
+        before = not self.open_tool_calls()
+        self.decided[call] = event
+        self.waiting = None
+        if event.always:
+            self.sticky[(asked.agent, asked.name)] = event
         self.trigger = sequence
-        calls = self.answer.tool_calls if self.answer else []
-        if any(call.id == event.call for call in calls) and not self.open_tool_calls():
-            self._close_tool_calls()
+        self._close_if_settled(before)
+
+    def _child_decided(self, event: ApprovalDecided) -> None:
+        """The harness passes it on; here the question is no longer open."""
+        for call, wait in list(self.child_waits.items()):
+            left = [
+                it
+                for it in wait.approvals
+                if (it.run, it.call) != (event.run, event.call)
+                and (it.run, it.call_id) != (event.run, event.call)
+            ]
+            if len(left) < len(wait.approvals):
+                self.waiting = None
+            self.child_waits[call] = msgspec.structs.replace(wait, approvals=left)
 
     def _ask_again(self) -> None:
         """Whoever was asked and has not answered may be gone, or have given up: ask anew."""
         self.asked = {call: it for call, it in self.asked.items() if call in self.results}
 
-    def open_tool_calls(self) -> list[ToolCall]:
-        """Tool calls of the last answer that have no result yet."""
-        if self.answer is None:
-            return []
-        return [call for call in self.answer.tool_calls if call.id not in self.results]
-
-    def _close_tool_calls(self) -> None:
-        """All results are there: they join the conversation in the order of the calls."""
-        assert self.answer is not None
-        for call in self.answer.tool_calls:
+    def _close_if_settled(self, were_settled: bool) -> None:
+        """With the last outcome, all of them join the conversation in the order of the calls."""
+        calls = self.tool_calls
+        if were_settled or not calls or self.open_tool_calls():
+            return
+        for call in calls:
             self.seen_calls[call.call_id] = call.fingerprint
-            output = self.results[call.id].output
-            if output:
-                self.items.append(call_output_item(call, output))
-
-
-def is_for_another(subject: str, event: RunEvent, moved: RunMoved) -> bool:
-    """Does it address the process that the run was taken from? Nobody there will act on it."""
-    if ".result." in subject:
-        return not subject.endswith(f".result.{moved.pool}")
-    if isinstance(event, CallRequested):  # decided before the move, sent after it
-        if event.sandbox:  # its actor serves all; only the answer would go to the old pool
-            return event.reply_pool != moved.pool
-        return bool(subject) and not subject.endswith(f".call.{moved.host}")
-    if isinstance(event, TurnRequested):  # a timer that was armed before the move
-        return bool(subject) and not subject.endswith(f".turn.{moved.pool}")
-    return False
-
-
-def _checked(event: CallFinished, kind: CallKind) -> CallFinished:
-    """The result as what was asked for. One of the wrong shape is a failure of its host, which may
-    be written in any language.
-    """
-    if event.kind != kind:
-        event = msgspec.structs.replace(event, kind=kind)
-    if kind == "model":  # an answer is an event of its own: this can only be a failure
-        info = ErrorInfo(code="bad_result", message=f"{event.call} ended without an answer")
-        return msgspec.structs.replace(event, output=NO_JSON, error=event.error or info)
-    try:
-        if event.output and kind == "prepare":
-            _prepared(event.output)
-        elif event.output and kind in ("stop", "output", "error"):
-            _stop(event.output)
-        elif event.output and kind == "open":
-            _opened(event.output)
-    except msgspec.DecodeError as error:
-        message = f"the tool host's result of {event.call} has the wrong shape: {error}"
-        info = ErrorInfo(code="bad_result", message=message)
-        return msgspec.structs.replace(event, output=NO_JSON, error=info)
-    return event
+            result = self.settled(call)
+            if result is not None and result.output:
+                self.items.append(call_output_item(call, result.output))

@@ -49,7 +49,7 @@ def test_of_two_answers_to_one_turn_both_replicas_go_on_with_the_stored_one(
             for state, words in zip(states, ("first", "second"), strict=True):
                 harness = Harness(bus, NoModel())
                 message = answer(1, says(words))
-                await harness._append(state, "model", message, "t1:model", delivery)
+                await harness._append(state, bus.subjects.model(run), message, "t1:model", delivery)
             texts = [state.answer.text if state.answer else None for state in states]
             assert texts == ["first", "first"]
             assert len(await bus.log.read(run)) == 2

@@ -12,6 +12,7 @@ import logging
 import uuid
 from typing import assert_never
 
+import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
@@ -19,6 +20,9 @@ from sandstream_bus.errors import MessageError, ObjectMissing, PayloadTooLarge
 from sandstream_bus.headers import EXPECTED_SEQUENCE, TRACEPARENT, caused_by
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
     CallRequested,
     ErrorInfo,
     Message,
@@ -32,15 +36,20 @@ from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
 
 from sandstream_actors.cancellations import Cancellations
+from sandstream_actors.harness.alarms import Alarms
+from sandstream_actors.harness.children import Children
+from sandstream_actors.harness.conversation import ConversationBusy, Membership
+from sandstream_actors.harness.ends import Finish, failed
 from sandstream_actors.harness.model_turn import ModelCaller, take_turn
 from sandstream_actors.harness.steps import (
     Ask,
     AskModel,
-    Finish,
+    HandOver,
+    OpenConversation,
+    Pause,
     RearmTimer,
     Wait,
     closing_calls,
-    failed,
     next_step,
 )
 from sandstream_actors.harness.tasks import TaskIntake
@@ -69,10 +78,13 @@ class Harness:
         self._models = models
         self._states = StateCache(bus.log)
         self._tasks = TaskIntake(bus)
+        self._children = Children(bus)
+        self._membership = Membership(bus)
+        self._alarms = Alarms(bus)
         self._cancellations = Cancellations(bus)
         prefix = bus.subjects.prefix
         filters = [f"{prefix}.run.*.{kind}.{pool}" for kind in ("start", "turn", "result")]
-        filters.append(f"{prefix}.run.*.cancel")
+        filters += [f"{prefix}.run.*.cancel", f"{prefix}.run.*.approval.decided"]
         if takes_tasks:
             filters.append(f"{prefix}.task.*")
         spec = ConsumerSpec(
@@ -104,12 +116,33 @@ class Harness:
         where = self._bus.subjects.parse_run(delivery.subject)
         if where.kind == "cancel":  # the live copy may have been lost, and a model call may be long
             self._cancellations.take(where.run, delivery.data)
+        elif where.kind == "approval":
+            await self._pass_on(where.run, delivery)
+        elif where.kind == "result" and b'"guard"' in delivery.data:
+            await self._stop_if_tripped(where.run, delivery)
         async with self._states.exclusive(where.run):
             try:
                 await self._advance(where.run, delivery)
             except BaseException:
                 self._states.drop(where.run)  # whatever the cached state was, do not trust it
                 raise
+
+    async def _pass_on(self, run: RunId, delivery: Delivery) -> None:
+        """An answer to a question of a child run that was asked above it."""
+        event = await self._bus.codec.run_event(delivery.data)
+        if isinstance(event, ApprovalDecided) and event.run and event.run != run:
+            await self._bus.work_log.send(
+                self._bus.subjects.approval_decided(check_token(event.run, "the run id")),
+                msgspec.structs.replace(event, run=""),
+                msg_id=f"{event.run}:passed-on:{delivery.sequence}",
+                headers=caused_by(delivery.sequence, None),
+            )
+
+    async def _stop_if_tripped(self, run: RunId, delivery: Delivery) -> None:
+        """A guardrail that refuses the run's input stops the model call that runs beside it."""
+        event = await self._bus.codec.run_event(delivery.data)
+        if isinstance(event, CallFinished) and event.kind == "guard" and event.error is not None:
+            self._cancellations.stop_run(run)
 
     async def _advance(self, run: RunId, delivery: Delivery) -> None:
         """Do what the run needs, step by step, until it has to wait for somebody else."""
@@ -118,20 +151,39 @@ class Harness:
             step = next_step(state)
             match step:
                 case Wait():
-                    if state.done is not None:
-                        if not delivery.fresh:  # whoever wrote the end may have died after it
-                            await self._release_sandboxes(state, delivery)
-                        self._states.drop(run)
+                    await self._rest(state, delivery)
                     return
                 case Finish():
-                    await self._append(state, "done", step.done, f"done{state.dones}", delivery)
+                    await self._finish(state, step.done, delivery)
                 case Ask():
-                    await self._ask(state, step.calls, delivery)
+                    await self._ask(state, step.calls, step.approvals, delivery)
                     return
                 case AskModel():
                     if state.trigger != delivery.sequence:
                         return  # the trigger's own delivery takes the turn
+                    if step.beside:
+                        await self._ask(state, step.beside, [], delivery)
+                    if state.turn == 0:
+                        await self._alarms.arm_deadline(state)
                     await self._take_turn(state, delivery)
+                case OpenConversation():
+                    if not await self._open_conversation(state, delivery):
+                        return
+                case HandOver():
+                    pool = state.pool_of(step.turn.agent)
+                    if step.turn.agent in step.turn.agents:
+                        pool = step.turn.agents[step.turn.agent].pool or state.places.pool
+                    subject = self._bus.subjects.turn(run, pool)
+                    crashpoint("harness.before_handoff")
+                    await self._append(
+                        state, subject, step.turn, f"t{step.turn.turn}:handoff", delivery
+                    )
+                    crashpoint("harness.after_handoff")
+                case Pause():
+                    subject = self._bus.subjects.waiting(run)
+                    await self._append(state, subject, step.waiting, f"wait{state.waits}", delivery)
+                    crashpoint("harness.after_waiting")
+                    await self._children.report_waiting(state)
                 case RearmTimer():
                     if state.trigger == delivery.sequence:
                         await self._arm_retry(state, delivery)
@@ -140,6 +192,32 @@ class Harness:
                 case _:
                     assert_never(step)
         self._states.drop(run)  # another pool's run: a cancel goes to all pools
+
+    async def _rest(self, state: RunState, delivery: Delivery) -> None:
+        """Nothing to do. What must have followed the last decision may not have been sent."""
+        if state.done is not None:
+            if not delivery.fresh:  # whoever wrote the end may have died after it
+                await self._clean_up(state, delivery)
+            self._states.drop(state.run)
+        elif state.waiting is not None:
+            if not delivery.fresh:
+                await self._children.report_waiting(state)
+            self._states.drop(state.run)  # people may take days, and waiting costs nothing
+
+    async def _open_conversation(self, state: RunState, delivery: Delivery) -> bool:
+        """Take part in the conversation; False while others are before us."""
+        try:
+            opened = await self._membership.open(state)
+        except ConversationBusy as busy:
+            error = ErrorInfo(code="conversation_busy", message=str(busy))
+            await self._finish(state, failed(state, error).done, delivery)
+            return True
+        if opened is None:
+            self._states.drop(state.run)
+            return False
+        subject = self._bus.subjects.history(state.run)
+        await self._append(state, subject, opened, "history", delivery)
+        return True
 
     async def _state(self, run: RunId, delivery: Delivery) -> RunState:
         is_start = self._bus.subjects.parse_run(delivery.subject).kind == "start"
@@ -155,6 +233,7 @@ class Harness:
 
     async def _take_turn(self, state: RunState, delivery: Delivery) -> None:
         turn = state.turn + 1
+        subject = self._bus.subjects.model(state.run)
         crashpoint("harness.before_model")
         task = asyncio.ensure_future(take_turn(self._bus, self._models, state, delivery.deliveries))
         try:
@@ -169,30 +248,26 @@ class Harness:
         match outcome:
             case ModelAnswered():
                 try:
-                    await self._append(state, "model", outcome, f"t{turn}:model", delivery)
+                    await self._append(state, subject, outcome, f"t{turn}:model", delivery)
                 except PayloadTooLarge as error:
                     too_large = ErrorInfo(code="model_behavior", message=f"The answer: {error}")
-                    done = failed(state, too_large).done
-                    await self._append(state, "done", done, f"done{state.dones}", delivery)
+                    await self._finish(state, failed(state, too_large).done, delivery)
             case ModelDeferred():
                 msg_id = f"t{turn}:wait{outcome.attempt}"
-                await self._append(state, "model", outcome, msg_id, delivery)
+                await self._append(state, subject, outcome, msg_id, delivery)
             case ErrorInfo():
-                done = failed(state, outcome).done
-                await self._append(state, "done", done, f"done{state.dones}", delivery)
+                await self._finish(state, failed(state, outcome).done, delivery)
 
     async def _append(
-        self, state: RunState, kind: str, message: Message, name: str, delivery: Delivery
+        self, state: RunState, subject: str, message: Message, name: str, delivery: Delivery
     ) -> None:
         """Commit a decision. If the run moved on, take in the news, and commit if it still fits."""
-        subjects = self._bus.subjects
-        subject = subjects.done(state.run) if kind == "done" else subjects.model(state.run)
         headers = caused_by(delivery.sequence, state.traceparent)
-        turn, dones = state.turn, state.dones
+        before = _stage(state)
         # a new one for each decision: another replica's answer under the same id would be
         # acknowledged as if it were ours
         msg_id = f"{state.run}:{name}:{uuid.uuid4().hex}"
-        crashpoint("harness.before_done" if kind == "done" else "harness.before_commit")
+        crashpoint("harness.before_commit")
         while True:
             try:
                 sequence = await self._bus.work_log.append(
@@ -205,25 +280,66 @@ class Harness:
                 )
             except Conflict as conflict:
                 state.fold(conflict.news)
-                moved = state.pool != self.pool
-                outdated = moved or state.turn != turn or state.dones != dones
                 stopped = state.cancel is not None and state.cancel.mode == "immediate"
-                if outdated or (stopped and not isinstance(message, RunDone)):
+                if state.pool != self.pool or _stage(state) != before or stopped:
                     return
-                if isinstance(message, RunDone):
-                    step = next_step(state)  # a cancel or a result may have changed the end
-                    if isinstance(step, Finish):
-                        message = step.done
+                if not isinstance(message, ModelAnswered | ModelDeferred):
+                    return  # what is new may lead to another decision
             else:
-                state.apply(sequence, message)  # type: ignore[arg-type]
-                crashpoint("harness.after_done" if kind == "done" else "harness.after_commit")
-                if kind == "done":
-                    await self._release_sandboxes(state, delivery)
+                state.apply(sequence, message, subject)  # type: ignore[arg-type]
+                crashpoint("harness.after_commit")
                 return
 
-    async def _ask(self, state: RunState, calls: list[CallRequested], delivery: Delivery) -> None:
-        """Send calls to who does them, together. Their results will wake the run."""
+    async def _finish(self, state: RunState, done: RunDone, delivery: Delivery) -> None:
+        """Write the run's end, unless something happened that changes it; then what follows."""
+        await self._membership.leave(state, done)
+        subject = self._bus.subjects.done(state.run)
+        crashpoint("harness.before_done")
+        while True:
+            try:
+                sequence = await self._bus.work_log.append(
+                    state.run,
+                    subject,
+                    done,
+                    after=state.last_seq,
+                    msg_id=f"{state.run}:done{state.dones}:{uuid.uuid4().hex}",
+                    headers=caused_by(delivery.sequence, state.traceparent),
+                )
+            except Conflict as conflict:
+                before = _stage(state)
+                state.fold(conflict.news)
+                if state.pool != self.pool or _stage(state) != before:
+                    return
+                if done.status == "completed":
+                    step = next_step(state)  # a cancel or more input may have changed the end
+                    if not isinstance(step, Finish):
+                        return
+                    done = step.done
+            else:
+                state.apply(sequence, done, subject)
+                crashpoint("harness.after_done")
+                await self._clean_up(state, delivery)
+                return
+
+    async def _clean_up(self, state: RunState, delivery: Delivery) -> None:
+        """What follows from a run's end: safe to do again."""
+        await self._release_sandboxes(state, delivery)
+        await self._children.cancel_open(state)
+        await self._membership.wake_next(state)
+        await self._children.report_end(state)
+
+    async def _ask(
+        self,
+        state: RunState,
+        calls: list[CallRequested],
+        approvals: list[ApprovalRequested],
+        delivery: Delivery,
+    ) -> None:
+        """Send calls to who does them, and questions to people, together. What comes back will wake
+        the run.
+        """
         headers = caused_by(delivery.sequence, state.traceparent)
+        children = [call for call in calls if call.kind == "child"]
         crashpoint("harness.before_dispatch")
         await asyncio.gather(
             *(
@@ -234,18 +350,37 @@ class Harness:
                     headers=headers,
                 )
                 for call in calls
-            )
+            ),
+            *(
+                self._bus.work_log.send(
+                    self._bus.subjects.approval_requested(state.run),
+                    approval,
+                    msg_id=f"{state.run}:{approval.call}:approval",
+                    headers=headers,
+                )
+                for approval in approvals
+            ),
+            *(self._alarms.arm_expiry(state, approval) for approval in approvals),
+            *(self._children.start(state, call, len(children)) for call in children),
         )
         crashpoint("harness.after_dispatch")
+        if approvals:  # nobody else may wake the run: it must see by itself that it waits
+            state.fold(await self._bus.log.read(state.run, after=state.last_seq))
+            await self._advance(state.run, delivery)
 
     def _subject_of(self, state: RunState, call: CallRequested) -> str:
+        if call.kind == "child":
+            return self._bus.subjects.child(state.run)
+        if call.kind in ("history", "save"):  # the session is where the run began
+            assert state.started is not None
+            first = state.started.graph.agents[state.started.graph.start]
+            return self._bus.subjects.call(state.run, state.places.host_of(first.host))
         if not call.sandbox:
             return self._bus.subjects.call(state.run, state.host)
-        assert state.started is not None
         opened = state.sandboxes.get(call.agent)
         if opened is not None:
             return self._bus.subjects.run_sandbox(state.run, opened.provider, opened.node)
-        use = state.started.graph.agents[call.agent].sandbox
+        use = state.agents[call.agent].sandbox
         assert use is not None
         return self._bus.subjects.run_sandbox(state.run, use.spec.provider, use.spec.node)
 
@@ -253,7 +388,7 @@ class Harness:
         """Close what a run that ended at once (cancelled, failed in a turn) has left open."""
         calls = closing_calls(state)
         if calls:
-            await self._ask(state, calls, delivery)
+            await self._ask(state, calls, [], delivery)
 
     async def _arm_retry(self, state: RunState, delivery: Delivery) -> None:
         deferred = state.deferred
@@ -278,13 +413,18 @@ class Harness:
             await self._tasks.refuse(delivery, ErrorInfo(code="parked", message=reason))
             return
         where = self._bus.subjects.parse_run(delivery.subject)
-        if where.kind != "cancel" or await self._is_ours(where.run):
+        if where.kind not in ("cancel", "approval") or await self._is_ours(where.run):
             await end_parked_run(self._bus, where.run, reason)
 
     async def _is_ours(self, run: RunId) -> bool:
         """Every pool gets every cancel. Asked of the subject, as the log may be unreadable here."""
         start = await self._bus.log.first_subject(self._bus.subjects.start(run, "*"))
         return start is None or start == self._bus.subjects.start(run, self.pool)
+
+
+def _stage(state: RunState) -> tuple[int, int, int]:
+    """A decision is outdated once one of these has changed."""
+    return state.turn, state.dones, state.handoffs
 
 
 def _again(state: RunState) -> str:

@@ -38,6 +38,7 @@ async def take_turn(
     """Ask the model for the turn that is due."""
     turn = state.turn + 1
     request = build_request(state)
+    upto = state.last_seq
     waited_s = state.waited_s
     attempt = state.wait_attempts
     began = time.monotonic()
@@ -73,6 +74,7 @@ async def take_turn(
                 request_id=answer.request_id,
                 model=answer.model,
                 raw_usage=answer.raw_usage or NO_JSON,
+                upto=upto,
                 duration_ms=round((time.monotonic() - began) * 1000),
             )
 

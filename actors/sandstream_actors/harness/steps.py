@@ -7,21 +7,25 @@ redelivery after a crash finds out by itself what is missing.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 from msgspec import Raw
 from sandstream_bus.messages import (
+    ApprovalRequested,
     CallKind,
     CallRequested,
     ErrorInfo,
-    RunDone,
+    HandedOff,
+    RunWaiting,
     StopDecision,
+    TurnRequested,
 )
 from sandstream_bus.sandbox_messages import SandboxUse
-from sandstream_bus.specs import AgentSpec, ToolSpec
+from sandstream_bus.specs import NO_JSON, AgentSpec, ToolSpec
 
-from sandstream_actors.output_items import AnswerView, ToolCall
+from sandstream_actors.harness.ends import Finish, cancelled, completed, failed
+from sandstream_actors.harness.tool_steps import expired, work_on
+from sandstream_actors.harness.tree_budget import exceeded_by_calls, exceeded_by_turn
+from sandstream_actors.output_items import AnswerView
 from sandstream_actors.run_state import RunState
 
 
@@ -30,9 +34,10 @@ class _Definition(msgspec.Struct):
 
 
 _stop = msgspec.json.Decoder(StopDecision).decode
+_handed_off = msgspec.json.Decoder(HandedOff).decode
 _definition = msgspec.json.Decoder(_Definition).decode
 _encode = msgspec.json.encode
-_SIDE_KINDS = ("checkpoint", "close")
+_SIDE_KINDS = ("checkpoint", "close", "watch")
 
 
 class Wait(msgspec.Struct, frozen=True, tag=True):
@@ -43,56 +48,83 @@ class AskModel(msgspec.Struct, frozen=True, tag=True):
     """Take a model turn. Only the holder of the trigger event does it."""
 
     turn: int
+    beside: list[CallRequested] = []
+    """What is to happen meanwhile: parallel guardrails."""
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):
-    """Send these calls to the tool host or the sandbox actor; those that are in the log already are
-    left out.
+    """Send these calls to who does them, and these questions to people; those that are in the log
+    already are left out.
     """
 
     calls: list[CallRequested]
+    approvals: list[ApprovalRequested] = []
+
+
+class OpenConversation(msgspec.Struct, frozen=True, tag=True):
+    """Take the run's place in its conversation on the bus."""
+
+
+class HandOver(msgspec.Struct, frozen=True, tag=True):
+    """Let the next agent go on."""
+
+    turn: TurnRequested
+
+
+class Pause(msgspec.Struct, frozen=True, tag=True):
+    """Only people can go on now: say so."""
+
+    waiting: RunWaiting
 
 
 class RearmTimer(msgspec.Struct, frozen=True, tag=True):
     """The run waits for a rate limit: make sure that its timer is armed."""
 
 
-class Finish(msgspec.Struct, frozen=True, tag=True):
-    """End the run."""
-
-    done: RunDone
-
-
-Step = Wait | AskModel | Ask | RearmTimer | Finish
+Step = Wait | AskModel | Ask | OpenConversation | HandOver | Pause | RearmTimer | Finish
 
 
 def next_step(state: RunState) -> Step:
     """Decide. Total: every state has a step.
 
-    A run ends only after its sandboxes are closed, so that whoever sees the end finds the last
-    checkpoint. A cancelled one does not wait: its sandboxes are closed after it.
+    A run ends only after its last hooks and guardrails, after its session is written and its
+    sandboxes are closed, so that whoever sees the end finds all of it. A cancelled one does not
+    wait.
     """
     if state.done is not None or state.started is None:
         return Wait()
     step = _decide(state)
-    if isinstance(step, Finish) and step.done.status != "cancelled" and state.to_close():
+    if isinstance(step, Finish) and step.done.status == "completed":
+        step = _before_end(state, step)
+    if isinstance(step, Finish) and state.cancel is None and state.to_close():
         return _close_sandboxes(state)
     return step
 
 
 def _decide(state: RunState) -> Step:
-    assert state.started is not None
     if state.cancel is not None and state.cancel.mode == "immediate":
         return cancelled(state)
-    if state.agent_name not in state.started.graph.agents:
+    if state.agent_name not in state.agents:
         message = f"agent {state.agent_name!r} is not part of this run"
         return failed(state, ErrorInfo(code="unknown_agent", message=message))
-    fatal = _fatal_result(state)
+    fatal = _fatal_result(state) or expired(state)
     if fatal is not None:
         return failed(state, fatal)
     if state.answer is None:
         return _before_model(state)
     return _after_model(state, state.answer)
+
+
+def _before_end(state: RunState, end: Finish) -> Step:
+    """What must happen before a run is complete."""
+    if state.staged:
+        return _before_model(state)  # somebody has said more meanwhile
+    if _guards_missing(state):
+        return Wait()
+    is_checked = state.agent.checks_output or "agent_end" in state.agent.hooks
+    if is_checked and f"t{state.turn}-finish" not in state.results:
+        return _host_call(state, "finish", state.turn, value=end.done.output)
+    return _save(state) or end
 
 
 # --- before the model call ------------------------------------------------------------------------
@@ -106,31 +138,91 @@ def _before_model(state: RunState) -> Step:
     if limit is not None and turn > limit:
         error = ErrorInfo(code="max_turns", message=f"Max turns ({limit}) exceeded")
         return _with_handler(state, "max_turns", turn, error)
+    over = exceeded_by_turn(state)
+    if over is not None:
+        return failed(state, over)
     if state.deferred is not None:
         return RearmTimer()
+    if state.turn > 0 and _guards_missing(state):
+        return Wait()
+    step = _conversation(state)
+    if step is not None:
+        return step
     agent = state.agent
+    if state.turn == 0 and "blocking" in agent.guards and "t1-guard" not in state.results:
+        return _host_call(state, "guard", turn, name="blocking")
     if agent.sandbox is not None:
         step = _before_sandbox_turn(state, agent.sandbox, turn)
         if step is not None:
             return step
+    step = _save(state)
+    if step is not None:
+        return step
+    beside = _parallel_guards(state, agent)
     if agent.hosted_model:
-        return _host_call(state, "model", turn)
+        return _with(beside, _host_call(state, "model", turn))
     if state.prepared is None and needs_preparation(state, agent):
-        return _host_call(state, "prepare", turn)
-    return AskModel(turn)
+        return _with(beside, _host_call(state, "prepare", turn))
+    return AskModel(turn, beside)
+
+
+def _conversation(state: RunState) -> Step | None:
+    """The history comes first: from the bus, or from the user's session."""
+    session = state.options.session
+    if session is None or state.turn > 0 or "t0-history" in state.results:
+        return None
+    if session.kind == "bus" and state.history is None:
+        return OpenConversation()
+    if session.kind == "host" or session.merges:
+        return _host_call(state, "history", 0)
+    return None
+
+
+def _save(state: RunState) -> Ask | Wait | None:
+    """The user's session gets the input, and then each turn."""
+    session = state.options.session
+    if session is None or session.kind != "host" or state.saved >= state.turn:
+        return None
+    return _host_call(state, "save", state.saved + 1)
+
+
+def _parallel_guards(state: RunState, agent: AgentSpec) -> list[CallRequested]:
+    if state.turn > 0 or "parallel" not in agent.guards or "t1-guards" in state.asked:
+        return []
+    step = _host_call(state, "guard", 1, name="parallel", call="t1-guards")
+    return step.calls if isinstance(step, Ask) else []
+
+
+def _guards_missing(state: RunState) -> bool:
+    """Has a guardrail that looks at the run's input not answered yet?"""
+    return "t1-guards" in state.asked and "t1-guards" not in state.results
+
+
+def _with(beside: list[CallRequested], step: Ask | Wait) -> Ask | Wait:
+    calls = [*beside, *(step.calls if isinstance(step, Ask) else [])]
+    return Ask(calls) if calls else Wait()
 
 
 def _before_sandbox_turn(state: RunState, use: SandboxUse, turn: int) -> Step | None:
     """An agent's first turn opens its sandbox; if so chosen, each tool turn ends in a
     checkpoint.
     """
-    if state.agent_name not in state.sandboxes:
-        return _sandbox_call(state, state.agent_name, "open", f"t{turn}-open", turn)
+    step = _open_sandbox(state, turn)
+    if step is not None:
+        return step
     used_tools = state.answer is not None and bool(state.answer.tool_calls)
     call = f"t{state.turn}-checkpoint"
     if use.checkpoint == "turn" and used_tools and call not in state.results:
         return _sandbox_call(state, state.agent_name, "checkpoint", call, state.turn)
     return None
+
+
+def _open_sandbox(state: RunState, turn: int) -> Ask | Wait | None:
+    """It is closed until the agent's first turn, and while the run waits for a person."""
+    if state.agent.sandbox is None or state.agent_name in state.sandboxes:
+        return None
+    call = f"t{turn}-open{state.closings or ''}"
+    return _sandbox_call(state, state.agent_name, "open", call, turn)
 
 
 def _close_sandboxes(state: RunState) -> Ask | Wait:
@@ -142,7 +234,11 @@ def closing_calls(state: RunState) -> list[CallRequested]:
     """What lets go of the run's sandboxes."""
     return [
         _sandbox_request(
-            state, name, "close", f"t{state.turn}-close-{opened.sandbox[-8:]}", state.turn
+            state,
+            name,
+            "close",
+            f"t{state.turn}-close{state.closings or ''}-{opened.sandbox[-8:]}",
+            state.turn,
         )
         for name, _, opened in state.to_close()
     ]
@@ -157,21 +253,24 @@ def _sandbox_call(state: RunState, agent: str, kind: CallKind, call: str, turn: 
 def _sandbox_request(
     state: RunState, agent: str, kind: CallKind, call: str, turn: int
 ) -> CallRequested:
-    assert state.started is not None
     return CallRequested(
         call=call,
         kind=kind,
         turn=turn,
         agent=agent,
         reply_pool=state.pool,
-        sandbox=state.sandbox_id(state.started.graph.agents[agent]),
+        sandbox=state.sandbox_id(state.agents[agent]),
     )
 
 
 def needs_preparation(state: RunState, agent: AgentSpec) -> bool:
     """Does the user's code take part in building the model's request?"""
-    conditional = any(tool.conditional for tool in agent.tools)
-    return agent.dynamic or conditional or state.options.filters_input
+    conditional = any(it.conditional for it in agent.tools) or any(
+        it.conditional for it in agent.handoffs
+    )
+    hooked = "llm_start" in agent.hooks or (state.agent_is_new and "agent_start" in agent.hooks)
+    asked = agent.dynamic or agent.lists_tools or state.options.filters_input
+    return asked or conditional or hooked
 
 
 # --- after the model's answer ---------------------------------------------------------------------
@@ -181,6 +280,8 @@ def _after_model(state: RunState, answer: AnswerView) -> Step:
     misuse = _misuse(state, answer)
     if misuse is not None:
         return failed(state, misuse)
+    if _needs_review(state) and state.reviewed is None:
+        return _host_call(state, "review", state.turn)
     if answer.tool_calls:
         return _tool_turn(state, answer)
     if answer.refusal is not None:
@@ -197,24 +298,54 @@ def _after_model(state: RunState, answer: AnswerView) -> Step:
     return _structured_output(state, answer)
 
 
+def _needs_review(state: RunState) -> bool:
+    """Must the tool host look at the answer before anything is done with it?"""
+    if "llm_end" in state.agent.hooks:
+        return True
+    tools = [state.tool(call.name) for call in state.tool_calls]
+    approvals = {tool.approval for tool in tools if tool is not None}
+    guarded = state.options.pre_approval_guardrails and approvals != {"never"}
+    return "ask_host" in approvals or (guarded and bool(approvals))
+
+
 def _tool_turn(state: RunState, answer: AnswerView) -> Step:
     missing = state.open_tool_calls()
-    if missing:
-        limit = state.options.max_tool_concurrency
-        running = sum(call.id in state.asked for call in missing)
-        # custom tools of one answer run one after the other: a patch may build on the one before
-        waiting = [call for call in missing if call.is_custom][1:]
-        new = [call for call in missing if call.id not in state.asked and call not in waiting]
-        if limit is not None:
-            new = new[: max(0, max(1, limit) - running)]  # a limit of none would wait for ever
-        return Ask([_tool_request(state, call) for call in new]) if new else Wait()
-    return _after_tools(state, answer)
+    if not missing:
+        return _after_tools(state, answer)
+    work = work_on(state, missing)
+    over = exceeded_by_calls(state, work.new)
+    if over is not None:
+        return failed(state, over)
+    if work.calls and state.agent.sandbox is not None:
+        step = _open_sandbox(state, state.turn)
+        if step is not None:
+            return Ask(step.calls, work.approvals) if isinstance(step, Ask) else step
+    if work.calls or work.approvals:
+        return Ask(work.calls, work.approvals)
+    return Wait() if work.in_progress else _pause(state)
+
+
+def _pause(state: RunState) -> Step:
+    """Everybody waits for people: let go of the sandboxes, then say so."""
+    if _guards_missing(state):
+        return Wait()
+    if state.to_close():
+        return _close_sandboxes(state)
+    approvals = state.open_approvals()
+    known = {(it.run, it.call) for it in state.waiting.approvals} if state.waiting else None
+    if not approvals or known == {(it.run, it.call) for it in approvals}:
+        return Wait()
+    return Pause(RunWaiting(turn=state.turn, approvals=approvals))
 
 
 def _after_tools(state: RunState, answer: AnswerView) -> Step:
-    """Results of function tools may end a run, those of custom tools go back to the model."""
+    """A handoff goes first. Results of function tools may end a run, those of custom tools go back
+    to the model.
+    """
+    if state.handoff_calls:
+        return _hand_over(state)
     behavior = state.agent.tool_use
-    calls = [call for call in answer.tool_calls if not call.is_custom]
+    calls = [call for call in state.tool_calls if not call.is_custom]
     if behavior.kind == "ask_host" and calls:
         result = state.results.get(f"t{state.turn}-stop")
         if result is None:
@@ -227,9 +358,42 @@ def _after_tools(state: RunState, answer: AnswerView) -> Step:
         if behavior.kind == "stop_on_first" or (
             behavior.kind == "stop_at" and call.name in behavior.names
         ):
-            result = state.results[call.id]
+            result = state.settled(call)
+            assert result is not None
             return completed(state, result.value or result.output or Raw(b'""'), "tool")
     return _before_model(state)
+
+
+def _hand_over(state: RunState) -> Step:
+    """The first handoff of an answer counts."""
+    call = state.handoff_calls[0]
+    spec = state.handoff(call)
+    assert spec is not None
+    handed = HandedOff(agent=spec.agent)
+    if spec.ask_host:
+        result = state.results.get(f"t{state.turn}-handoff")
+        if result is None:
+            return _host_call(
+                state,
+                "handoff",
+                state.turn,
+                name=call.name,
+                call_id=call.call_id,
+                arguments=call.arguments,
+            )
+        handed = _handed_off(result.output)
+    if handed.agent not in state.agents and handed.agent not in handed.agents:
+        message = f"the handoff {call.name} leads to {handed.agent!r}, which is not part of the run"
+        return failed(state, ErrorInfo(code="unknown_agent", message=message))
+    return HandOver(
+        TurnRequested(
+            turn=state.turn + 1,
+            agent=handed.agent,
+            reason="handoff",
+            agents=handed.agents,
+            rewrite=handed.rewrite,
+        )
+    )
 
 
 def _structured_output(state: RunState, answer: AnswerView) -> Step:
@@ -258,9 +422,8 @@ def _misuse(state: RunState, answer: AnswerView) -> ErrorInfo | None:
     if answer.misuse is not None:
         return _behavior(answer.misuse)
     reported = state.options.tool_not_found != "raise_error"
-    offered = {tool.name: tool for tool in state.agent.tools}
-    for call in answer.tool_calls:
-        tool = None if call.name in state.disabled_tools else offered.get(call.name)
+    for call in state.tool_calls:
+        tool = None if call.name in state.disabled_tools else state.tool(call.name)
         if tool is None and reported and not call.is_custom:
             continue
         if tool is None or _is_custom(tool) != call.is_custom:
@@ -280,28 +443,19 @@ def _is_custom(tool: ToolSpec) -> bool:
 # --- the parts of steps ---------------------------------------------------------------------------
 
 
-def _tool_request(state: RunState, call: ToolCall) -> CallRequested:
-    spec = next((tool for tool in state.agent.tools if tool.name == call.name), None)
-    return CallRequested(
-        call=call.id,
-        kind="tool",
-        turn=state.turn,
-        agent=state.agent_name,
-        name=call.name,
-        call_id=call.call_id,
-        arguments=call.arguments,
-        at_most_once=spec.at_most_once if spec else False,
-        reply_pool=state.pool,
-        usage=state.usage,
-        sandbox=state.sandbox_id(state.agent) if spec and spec.sandbox else "",
-        cwd=state.agent.sandbox.cwd if state.agent.sandbox else "",
-    )
-
-
 def _host_call(
-    state: RunState, kind: CallKind, turn: int, error: ErrorInfo | None = None
+    state: RunState,
+    kind: CallKind,
+    turn: int,
+    error: ErrorInfo | None = None,
+    *,
+    call: str = "",
+    name: str = "",
+    call_id: str = "",
+    arguments: str = "",
+    value: Raw = NO_JSON,
 ) -> Ask | Wait:
-    call = f"t{turn}-{kind}"
+    call = call or f"t{turn}-{kind}"
     if call in state.asked:
         return Wait()
     request = CallRequested(
@@ -309,9 +463,13 @@ def _host_call(
         kind=kind,
         turn=turn,
         agent=state.agent_name,
+        name=name,
+        call_id=call_id,
+        arguments=arguments,
         reply_pool=state.pool,
         usage=state.usage,
         error=error,
+        value=value,
     )
     return Ask([request])
 
@@ -331,49 +489,19 @@ def _with_handler(state: RunState, kind: str, turn: int, error: ErrorInfo) -> St
 def _fatal_result(state: RunState) -> ErrorInfo | None:
     for result in state.results.values():
         # that a checkpoint failed is in the log; it does not undo the run's work
-        if result.error is not None and not result.output and result.kind not in _SIDE_KINDS:
+        if result.error is None or result.output or result.kind in _SIDE_KINDS:
+            continue
+        if result.kind != "child" or _raises(state, result.call):
             return result.error
     return None
 
 
+def _raises(state: RunState, call: str) -> bool:
+    """Does the failure of this child run end the run?"""
+    name = next((it.name for it in state.tool_calls if it.id == call), "")
+    tool = state.tool(name)
+    return tool is not None and tool.child is not None and tool.child.failure == "raise"
+
+
 def _behavior(message: str, **data: str) -> ErrorInfo:
     return ErrorInfo(code="model_behavior", message=message, data=dict(data))
-
-
-def completed(state: RunState, output: Raw, source: Literal["model", "tool", "handler"]) -> Finish:
-    return Finish(
-        RunDone(
-            status="completed",
-            agent=state.agent_name,
-            turns=state.turn,
-            usage=state.usage,
-            output=output,
-            output_from=source,
-        )
-    )
-
-
-def cancelled(state: RunState) -> Finish:
-    reason = state.cancel.reason if state.cancel else ""
-    return Finish(
-        RunDone(
-            status="cancelled",
-            agent=state.agent_name,
-            turns=state.turn,
-            usage=state.usage,
-            error=ErrorInfo(code="cancelled", message=reason or "the run was cancelled"),
-        )
-    )
-
-
-def failed(state: RunState, error: ErrorInfo) -> Finish:
-    status: Literal["failed", "max_turns"] = "max_turns" if error.code == "max_turns" else "failed"
-    return Finish(
-        RunDone(
-            status=status,
-            agent=state.agent_name,
-            turns=state.turn,
-            usage=state.usage,
-            error=error,
-        )
-    )

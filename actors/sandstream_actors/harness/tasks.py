@@ -11,9 +11,11 @@ from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.headers import MSG_ID, TRACEPARENT, caused_by, new_traceparent
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import ErrorInfo, RunDone, RunStarted, Task, TokenUsage
-from sandstream_bus.specs import RunOptions
+from sandstream_bus.specs import RunOptions, SessionUse
 from sandstream_bus.subjects import RunId, run_id_of_key
 
+from sandstream_actors.budgets import smaller, with_deadline
+from sandstream_actors.deployed import UnknownAgent, resolved
 from sandstream_actors.output_items import user_message
 
 
@@ -39,8 +41,13 @@ class TaskIntake:
                 ),
             )
             return
+        try:
+            graph = await resolved(registered.graph, self._bus.agents)
+        except UnknownAgent as unknown:
+            await self.refuse(delivery, ErrorInfo(code="unknown_agent", message=str(unknown)))
+            return
         started = RunStarted(
-            graph=registered.graph,
+            graph=graph,
             input=[user_message(task.input)] if isinstance(task.input, str) else task.input,
             options=_options(task, registered.options),
             pool=registered.pool,
@@ -105,9 +112,21 @@ def run_of_task(delivery: Delivery) -> RunId:
 def _options(task: Task, options: RunOptions) -> RunOptions:
     changed: dict[str, object] = {
         name: value
-        for name in ("stream", "previous_response_id", "conversation_id", "group_id", "metadata")
+        for name in (
+            "stream",
+            "previous_response_id",
+            "conversation_id",
+            "group_id",
+            "metadata",
+            "approval_expires_s",
+        )
         if (value := getattr(task, name))
     }
+    if task.session:
+        changed["session"] = SessionUse(id=task.session, busy=task.session_busy)
+    budget = smaller(task.budget, options.budget)
+    if budget is not None:
+        changed["budget"] = with_deadline(budget)
     if task.max_turns is not msgspec.UNSET:
         changed["max_turns"] = task.max_turns
     return msgspec.structs.replace(options, **changed) if changed else options

@@ -19,7 +19,7 @@ from sandstream_bus.sandboxes import SandboxMovedOn
 from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxInfo, Provider, ProviderError
 
-from sandstream_actors.harness.steps import cancelled
+from sandstream_actors.harness.ends import cancelled
 from sandstream_actors.run_state import RunState
 from sandstream_actors.sandbox.failures import Refused
 from sandstream_actors.sandbox.lifecycle import Elsewhere, Lifecycle

@@ -1,0 +1,61 @@
+"""How a run ends: its last event, from its state. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.messages import DoneStatus, ErrorInfo, RunDone
+
+from sandstream_actors.run_state import RunState
+
+
+class Finish(msgspec.Struct, frozen=True, tag=True):
+    """End the run."""
+
+    done: RunDone
+
+
+_STATUS: dict[str, DoneStatus] = {
+    "max_turns": "max_turns",
+    "budget": "budget",
+    "cancelled": "cancelled",
+    "input_guardrail": "guardrail",
+    "output_guardrail": "guardrail",
+    "tool_input_guardrail": "guardrail",
+    "tool_output_guardrail": "guardrail",
+}
+
+
+def completed(state: RunState, output: Raw, source: Literal["model", "tool", "handler"]) -> Finish:
+    return _end(state, "completed", output=output, output_from=source)
+
+
+def cancelled(state: RunState) -> Finish:
+    """Somebody, or the clock of its budget, stopped the run."""
+    request = state.cancel
+    code = request.code if request else "cancelled"
+    reason = request.reason if request else ""
+    error = ErrorInfo(
+        code=code,
+        message=reason or "the run was cancelled",
+        data={"budget": "seconds"} if code == "budget" else {},
+    )
+    return _end(state, _STATUS[code], error=error)
+
+
+def failed(state: RunState, error: ErrorInfo) -> Finish:
+    return _end(state, _STATUS.get(error.code, "failed"), error=error)
+
+
+def _end(state: RunState, status: DoneStatus, **more: object) -> Finish:
+    return Finish(
+        RunDone(
+            status=status,
+            agent=state.agent_name,
+            turns=state.turn,
+            usage=state.usage,
+            **more,  # type: ignore[arg-type]
+        )
+    )

@@ -1,0 +1,67 @@
+"""Where a run lives: which harness pool takes its turns, which process hosts its callables, and
+from which ones it was taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from sandstream_bus.messages import (
+    CallRequested,
+    RunEvent,
+    RunMoved,
+    RunRestored,
+    RunStarted,
+    TurnRequested,
+)
+
+_event = msgspec.json.Decoder[RunEvent](RunEvent).decode
+
+
+class Places:
+    """The pools of one run. Agents that other workers offer keep their own."""
+
+    def __init__(self) -> None:
+        self.pool = ""
+        self.parent_pool = ""
+        self._first_host = ""
+        self._host = ""
+        self._gone: set[str] = set()
+
+    def begin(self, started: RunStarted) -> None:
+        self.pool = started.pool
+        self.parent_pool = started.parent.pool if started.parent else ""
+        self._first_host = self._host = started.graph.agents[started.graph.start].host
+
+    def move(self, moved: RunMoved) -> None:
+        self._gone |= {self.pool, self._host}
+        self.pool, self._host = moved.pool, moved.host
+        self._gone -= {self.pool, self._host}
+        self.parent_pool = moved.parent_pool or self.parent_pool
+
+    def host_of(self, host: str) -> str:
+        """Where callables are that were at ``host`` when the run started."""
+        return self._host if host == self._first_host else host
+
+    def is_elsewhere(self, subject: str, event: RunEvent) -> bool:
+        """Does it address a process that the run was taken from? Nobody there will act on it."""
+        if not self._gone or not subject:
+            return False
+        last = subject.rpartition(".")[2]
+        if ".result." in subject:
+            return last in self._gone
+        if isinstance(event, CallRequested):  # decided before the move, sent after it
+            if event.sandbox or event.kind == "child":
+                # who does it serves all; only the answer would go to the old pool
+                return event.reply_pool in self._gone
+            return last in self._gone
+        if isinstance(event, TurnRequested):  # a timer that was armed before the move
+            return last in self._gone
+        return False
+
+
+def past_events(restored: RunRestored) -> Iterator[tuple[str, RunEvent]]:
+    """The events of a saved state, with their subjects."""
+    for past in restored.events:
+        yield past.subject, _event(past.body)
