@@ -15,7 +15,8 @@ def as_json(value: Any) -> Raw:
     try:
         return Raw(msgspec.json.encode(value, enc_hook=_plain_part))
     except (TypeError, ValueError, RecursionError):
-        return Raw(msgspec.json.encode(str(value)))
+        text = str(value).encode(errors="backslashreplace").decode()
+        return Raw(msgspec.json.encode(text))
 
 
 def as_plain(value: Any) -> Any:
