@@ -1,0 +1,131 @@
+"""What an MCP server is to an agent. Subclass it to reach one in a way of your own."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from sandstream.mcp.approval import (
+    NeedsApproval,
+    RequireApprovalSetting,
+    approval_policy,
+    needs_approval,
+)
+from sandstream.mcp.contexts import MCPToolCustomDataExtractor, MCPToolMetaResolver
+from sandstream.mcp.naming import safe_server_name
+from sandstream.run_context import RunContextWrapper
+from sandstream.tool import ToolErrorFunction
+
+
+class Unset:
+    """The type of "no failure function chosen", which differs from choosing ``None``."""
+
+
+UNSET = Unset()
+
+
+class MCPServer(abc.ABC):
+    """A source of tools. Whoever makes it connects it and cleans it up; a run does neither."""
+
+    def __init__(
+        self,
+        use_structured_content: bool = False,
+        require_approval: RequireApprovalSetting = None,
+        failure_error_function: ToolErrorFunction | Unset | None = UNSET,
+        tool_meta_resolver: MCPToolMetaResolver | None = None,
+        custom_data_extractor: MCPToolCustomDataExtractor | None = None,
+        *,
+        tool_input_guardrails: list[Any] | None = None,
+        tool_output_guardrails: list[Any] | None = None,
+    ) -> None:
+        """Set what holds for all tools of the server.
+
+        ``use_structured_content``: the model gets the structured result instead of the content.
+        ``failure_error_function``: makes a text for the model of a failed call; ``None`` ends the
+        run with the error; if it is not given, the agent's ``mcp_config`` counts.
+        """
+        self.use_structured_content = use_structured_content
+        self.tool_meta_resolver = tool_meta_resolver
+        self.custom_data_extractor = custom_data_extractor
+        self.tool_input_guardrails = tool_input_guardrails
+        self.tool_output_guardrails = tool_output_guardrails
+        self._approval_policy = approval_policy(require_approval)
+        self._failure_error_function = failure_error_function
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """A readable name."""
+
+    @property
+    def safe_name(self) -> str:
+        """The name for logs and errors: a URL in it has no credentials."""
+        return safe_server_name(self.name)
+
+    @property
+    def connection_lost(self) -> bool:
+        """Whether it was connected and is known to answer no more."""
+        return False
+
+    @abc.abstractmethod
+    async def connect(self) -> None:
+        """Start or reach the server. It stays connected until ``cleanup``."""
+
+    @abc.abstractmethod
+    async def cleanup(self) -> None:
+        """End the connection, and the server if ``connect`` started it."""
+
+    @abc.abstractmethod
+    async def list_tools(
+        self, run_context: RunContextWrapper[Any] | None = None, agent: Any | None = None
+    ) -> list[Any]:
+        """The tools that the agent may see now (``mcp.types.Tool``)."""
+
+    @abc.abstractmethod
+    async def call_tool(
+        self,
+        tool_name: str,
+        arguments: dict[str, Any] | None,
+        meta: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call a tool (``mcp.types.CallToolResult``)."""
+
+    @property
+    def cached_tools(self) -> list[Any] | None:
+        """The tools that were listed last, if known."""
+        return None
+
+    @abc.abstractmethod
+    async def list_prompts(self) -> Any:
+        """All prompts (``mcp.types.ListPromptsResult``)."""
+
+    @abc.abstractmethod
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
+        """A prompt, filled in (``mcp.types.GetPromptResult``)."""
+
+    async def list_resources(self, cursor: str | None = None) -> Any:
+        """A page of resources (``mcp.types.ListResourcesResult``)."""
+        raise self._not_supported("list_resources")
+
+    async def list_resource_templates(self, cursor: str | None = None) -> Any:
+        """A page of resource templates (``mcp.types.ListResourceTemplatesResult``)."""
+        raise self._not_supported("list_resource_templates")
+
+    async def read_resource(self, uri: str) -> Any:
+        """The content of a resource (``mcp.types.ReadResourceResult``)."""
+        raise self._not_supported("read_resource")
+
+    def needs_approval_for(self, tool: Any, agent: Any | None) -> NeedsApproval:
+        """``needs_approval`` of a tool of this server."""
+        return needs_approval(self._approval_policy, tool, agent)
+
+    def failure_function(self, of_agent: ToolErrorFunction | None) -> ToolErrorFunction | None:
+        """The server's own failure function if it has one, else the agent's."""
+        own = self._failure_error_function
+        return of_agent if isinstance(own, Unset) else own
+
+    def _not_supported(self, method: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"MCP server '{self.safe_name}' does not support {method}. Override this method in "
+            "your server implementation."
+        )
