@@ -69,12 +69,13 @@ def program(script: Callable[[Any], list[Any]]) -> Callable[[Any], Any]:
 
 
 def load() -> dict[str, Program]:
-    """All programs, in the order of the files."""
+    """All programs that both SDKs can run, in the order of the files."""
     import importlib
     import pkgutil
 
     from comparison import programs
 
-    for module in sorted(info.name for info in pkgutil.iter_modules(programs.__path__)):
+    found = {info.name for info in pkgutil.iter_modules(programs.__path__)}
+    for module in sorted(found - programs.NOT_YET):
         importlib.import_module(f"comparison.programs.{module}")
     return PROGRAMS

@@ -31,6 +31,8 @@ def plain(value: Any) -> Any:
 
 
 def item_report(item: Any) -> dict[str, Any]:
+    if item.type == "tool_approval_item":
+        return approval_report(item)
     report: dict[str, Any] = {
         "class": type(item).__name__,
         "type": item.type,
@@ -38,6 +40,8 @@ def item_report(item: Any) -> dict[str, Any]:
         "input_item": plain(item.to_input_item()),
         "raw_class": type(item.raw_item).__name__,
     }
+    if item.type == "handoff_output_item":
+        report["handoff"] = [item.source_agent.name, item.target_agent.name]
     if item.type == "tool_call_output_item":
         report["output"] = plain(item.output)
         report["custom_data"] = plain(item.custom_data)
@@ -45,6 +49,58 @@ def item_report(item: Any) -> dict[str, Any]:
         report["description"] = item.description
     if item.type.startswith("tool_call"):
         report["call_id"] = item.call_id
+        report |= origin_report(item)
+    return report
+
+
+def approval_report(item: Any) -> dict[str, Any]:
+    """A call that waits for an answer; it is never sent to the model."""
+    return {
+        "class": type(item).__name__,
+        "type": item.type,
+        "agent": item.agent.name,
+        "name": item.name,
+        "tool_name": item.tool_name,
+        "arguments": item.arguments,
+        "call_id": item.call_id,
+        "raw_class": type(item.raw_item).__name__,
+        **origin_report(item),
+    }
+
+
+def origin_report(item: Any) -> dict[str, Any]:
+    """Where a tool comes from, unless it is a plain function."""
+    origin = getattr(item, "tool_origin", None)
+    if origin is None or origin.type.value == "function":
+        return {}
+    shown = (origin.type.value, origin.mcp_server_name, origin.agent_name, origin.agent_tool_name)
+    return {"origin": list(shown)}
+
+
+_GUARDRAIL_RESULTS = (
+    "input_guardrail_results",
+    "output_guardrail_results",
+    "tool_input_guardrail_results",
+    "tool_output_guardrail_results",
+)
+
+
+def guardrails_report(data: Any) -> dict[str, Any]:
+    """The lists of results that are not empty, of a result or of an error's data."""
+    lists = {name: getattr(data, name, []) for name in _GUARDRAIL_RESULTS}
+    return {
+        name: [guardrail_report(one) for one in found] for name, found in lists.items() if found
+    }
+
+
+def guardrail_report(result: Any) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "class": type(result).__name__,
+        "guardrail": result.guardrail.get_name(),
+        "output": plain(result.output),
+    }
+    if hasattr(result, "agent_output"):
+        report |= {"agent": result.agent.name, "agent_output": plain(result.agent_output)}
     return report
 
 
@@ -81,7 +137,14 @@ def result_report(result: Any) -> dict[str, Any]:
         "last_agent": result.last_agent.name,
         "last_response_id": result.last_response_id,
         "input_list": plain(result.to_input_list()),
+        **guardrails_report(result),
+        **interruptions_report(result),
     }
+
+
+def interruptions_report(result: Any) -> dict[str, Any]:
+    waiting = getattr(result, "interruptions", [])
+    return {"interruptions": [item_report(item) for item in waiting]} if waiting else {}
 
 
 def error_report(error: BaseException) -> dict[str, Any]:
@@ -93,6 +156,10 @@ def error_report(error: BaseException) -> dict[str, Any]:
     for name in ("status_code", "code", "refusal", "tool_name", "timeout_seconds"):
         if hasattr(error, name) and not (name == "code" and hasattr(error, "run_data")):
             report[name] = plain(getattr(error, name))
+    if hasattr(error, "guardrail_result"):
+        report["guardrail_result"] = guardrail_report(error.guardrail_result)
+    if hasattr(error, "guardrail"):
+        report |= {"guardrail": error.guardrail.get_name(), "output": plain(error.output)}
     if error.__cause__ is not None:
         report["cause"] = type(error.__cause__).__name__
     data = getattr(error, "run_data", None)
@@ -103,6 +170,7 @@ def error_report(error: BaseException) -> dict[str, Any]:
             "responses": len(data.raw_responses),
             "last_agent": data.last_agent.name,
             "usage": usage_report(data.context_wrapper.usage),
+            **guardrails_report(data),
         }
     return report
 

@@ -1,0 +1,15 @@
+"""The programs, a file per topic."""
+
+NOT_YET: set[str] = {
+    "agent_tools",
+    "approvals",
+    "guardrails",
+    "handoff_history",
+    "handoffs",
+    "hooks",
+    "mcp_tools",
+    "run_state",
+    "sessions",
+    "tool_guardrails",
+}
+"""Files whose programs need what Sandstream does not have yet; the others are compared."""
