@@ -36,18 +36,18 @@ ARROWS = {
         "sandstream",
     },
 }
-KEPT_TO = {
+KEPT_TO: dict[str, str | tuple[str, ...]] = {
     "nats": "sandstream_bus.",
     "nkeys": "sandstream_bus.",
     "openai": "sandstream_actors.model.",
     "httpx": "sandstream_actors.model.",
     "opentelemetry": "sandstream_actors.tracing.",
-    "aiosqlite": "sandstream_actors.tracing.",
+    "aiosqlite": ("sandstream_actors.tracing.", "sandstream.memory."),
     "docker": "sandstream_providers.docker.",
     "daytona": "sandstream_providers.daytona.",
     "e2b": "sandstream_providers.e2b.",
 }
-"""A foreign package and the only place of ours that may import it."""
+"""A foreign package and the only places of ours that may import it."""
 
 MAX_LINES = 500
 MAX_LINES_OF_TESTS = 700  # lists of cases, read one at a time

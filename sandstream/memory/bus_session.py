@@ -1,0 +1,91 @@
+"""A session whose conversation is a log on the bus: what deployed agents use.
+
+Nothing of it lives in this process, and any process of the installation sees the same. While a run
+has the conversation only that run adds to it: the other operations here raise
+:class:`~sandstream_bus.conversations.ConversationBusy` until it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+from sandstream_actors.model.vendor_types import plain
+from sandstream_bus.conversation_messages import JoinPolicy
+from sandstream_bus.conversations import Conversations
+from sandstream_bus.subjects import session_token
+
+from sandstream.exceptions import UserError
+from sandstream.items import TResponseInputItem
+from sandstream.memory.session import SessionABC
+from sandstream.memory.session_settings import SessionSettings, latest, resolve_session_limit
+
+if TYPE_CHECKING:
+    from sandstream_bus.bus import Bus
+
+_BY = "session"
+
+
+class BusSession(SessionABC):
+    """A conversation on the bus. ``busy`` is for runs that find another one at work: they wait for
+    their turn, or are refused.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        busy: JoinPolicy = "queue",
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
+        bus: Bus | None = None,
+    ) -> None:
+        if busy not in ("queue", "refuse"):
+            raise UserError(f"busy must be 'queue' or 'refuse'; it is {busy!r}")
+        session_token(session_id)  # it is refused here rather than in the middle of a run
+        self.session_id = session_id
+        self.busy: JoinPolicy = busy
+        self.session_settings = SessionSettings.coerce(session_settings)
+        self._bus = bus
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """The latest ``limit`` items, oldest first; None: as the settings say."""
+        wanted = resolve_session_limit(limit, self.session_settings)
+        conversation = await (await self._conversations()).read(self.session_id)
+        return [_decoded(item) for item in latest(conversation.history, wanted)]
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Append items, all or none."""
+        if not items:
+            return
+        encoded = [_encoded(number, item) for number, item in enumerate(items)]
+        await (await self._conversations()).add(self.session_id, encoded, by=_BY)
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the latest item and return it."""
+        popped = await (await self._conversations()).pop(self.session_id, by=_BY)
+        return None if popped is None else _decoded(popped)
+
+    async def clear_session(self) -> None:
+        """Begin the history anew."""
+        await (await self._conversations()).clear(self.session_id, by=_BY)
+
+    async def _conversations(self) -> Conversations:
+        if self._bus is not None:
+            return self._bus.conversations
+        from sandstream.process import Process
+
+        return (await Process.of_this_loop()).bus.conversations
+
+
+def _encoded(number: int, item: TResponseInputItem) -> Raw:
+    try:
+        return Raw(msgspec.json.encode(plain(item)))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"item {number} must be JSON to be stored: {error}") from None
+
+
+def _decoded(item: Raw) -> TResponseInputItem:
+    value: TResponseInputItem = msgspec.json.decode(item)
+    return value

@@ -1,0 +1,179 @@
+"""A session that OpenAI's Conversations API stores.
+
+The client's low-level calls carry plain JSON both ways; no vendor type is named here. The vendor's
+own exceptions reach the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from sandstream_actors.model.plain_client import plain_client
+from sandstream_actors.model.vendor_types import plain
+
+from sandstream.items import TResponseInputItem
+from sandstream.memory.session import SessionABC
+from sandstream.memory.session_settings import SessionSettings, resolve_session_limit
+from sandstream.models.defaults import current_defaults
+
+T = TypeVar("T")
+_ITEMS_PER_REQUEST = 20
+"""The API takes no more at once."""
+
+
+async def start_openai_conversations_session(openai_client: Any | None = None) -> str:
+    """Begin a conversation; its id."""
+    client = openai_client or _default_client()
+    answer: dict[str, Any] = await client.post("/conversations", cast_to=object, body={"items": []})
+    return str(answer["id"])
+
+
+class OpenAIConversationsSession(SessionABC):
+    """A conversation at OpenAI. Without an id, one is begun by the first call that needs it.
+
+    Reads and changes through one object come one after the other.
+    """
+
+    def __init__(
+        self,
+        *,
+        conversation_id: str | None = None,
+        openai_client: Any | None = None,
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
+    ) -> None:
+        self._session_id = conversation_id
+        self._given_client = openai_client
+        self._own_client: Any | None = None
+        self.session_settings = SessionSettings.coerce(session_settings)
+        self._lock = asyncio.Lock()
+
+    @property
+    def session_id(self) -> str:
+        """The conversation's id; ValueError before it has one."""
+        if self._session_id is None:
+            raise ValueError(
+                "the conversation has no id yet: it gets one with the first get_items(), "
+                "add_items() or pop_item()"
+            )
+        return self._session_id
+
+    @session_id.setter
+    def session_id(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, value: str
+    ) -> None:
+        self._session_id = value
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """The latest ``limit`` items, oldest first; None: as the settings say."""
+        async with self._lock:
+            return await self._read(resolve_session_limit(limit, self.session_settings))
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Append items, 20 in a request.
+
+        More than 20 are not added as one: after a failure the first ones may be there. Then no
+        request is repeated by the client, as it could add its items twice.
+        """
+        if not items:
+            return
+        parts = [
+            [plain(item) for item in items[at : at + _ITEMS_PER_REQUEST]]
+            for at in range(0, len(items), _ITEMS_PER_REQUEST)
+        ]
+        async with self._lock:
+            path = f"{await self._path()}/items"
+            if len(parts) == 1:
+                await self._client.post(path, cast_to=object, body={"items": parts[0]})
+                return
+            for part in parts:
+                await asyncio.sleep(0)  # whoever is cancelled is so between two requests
+                await _to_its_end(
+                    self._client.post(
+                        path, cast_to=object, body={"items": part}, options={"max_retries": 0}
+                    )
+                )
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the latest item and return it."""
+        async with self._lock:
+            items = await self._read(1)
+            if not items:
+                return None
+            item_id = quote(str(items[0]["id"]), safe="")
+            await self._client.delete(f"{await self._path()}/items/{item_id}", cast_to=object)
+            return items[0]
+
+    async def clear_session(self) -> None:
+        """Delete the conversation; the next call that needs one begins another."""
+        async with self._lock:
+            if self._session_id is not None:
+                await _to_its_end(self._delete(await self._path()))
+
+    async def _delete(self, path: str) -> None:
+        await self._client.delete(path, cast_to=object)
+        self._session_id = None
+
+    async def close(self) -> None:
+        """Close the connections, unless the client was given."""
+        client, self._own_client = self._own_client, None
+        if client is not None:
+            await client.close()
+
+    @property
+    def _client(self) -> Any:
+        if self._given_client is not None:
+            return self._given_client
+        default = current_defaults().client
+        if default is not None:
+            return default
+        if self._own_client is None:
+            self._own_client = _default_client()
+        return self._own_client
+
+    async def _path(self) -> str:
+        if self._session_id is None:
+            self._session_id = await start_openai_conversations_session(self._client)
+        return f"/conversations/{quote(self._session_id, safe='')}"
+
+    async def _read(self, limit: int | None) -> list[TResponseInputItem]:
+        """The newest first where only some are wanted, so that no more pages are read."""
+        path = f"{await self._path()}/items"
+        is_cut = limit is not None and limit >= 0
+        if limit == 0:
+            return []
+        params = {"order": "desc" if is_cut else "asc"}
+        found: list[TResponseInputItem] = []
+        while True:
+            page: dict[str, Any] = await self._client.get(
+                path, cast_to=object, options={"params": params}
+            )
+            found.extend(page.get("data") or [])
+            if is_cut and len(found) >= (limit or 0):
+                return found[:limit][::-1]
+            if page.get("has_more") is False or not page.get("last_id") or not page.get("data"):
+                return found[::-1] if is_cut else found
+            params = params | {"after": page["last_id"]}
+
+
+def _default_client() -> Any:
+    defaults = current_defaults()
+    return defaults.client if defaults.client is not None else plain_client(defaults.key)
+
+
+async def _to_its_end(change: Awaitable[T]) -> T:
+    """Wait for the outcome of a change even if cancelled meanwhile; then be cancelled."""
+    task = asyncio.ensure_future(change)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation is what the caller is told
+        raise cancelled
+    return task.result()

@@ -1,0 +1,65 @@
+"""Settings of a session."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandstream.exceptions import UserError
+
+
+@dataclass
+class SessionSettings:
+    """How a session is read."""
+
+    limit: int | None = None
+    """Only so many of the latest items; None: all."""
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and (
+            not isinstance(self.limit, int) or isinstance(self.limit, bool)
+        ):
+            raise UserError(f"SessionSettings.limit must be an int or None; it is {self.limit!r}")
+
+    def resolve(self, override: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
+        """These settings with those of ``override`` that are not None on top."""
+        if override is None:
+            return self
+        over = SessionSettings.coerce(override)
+        given = {name: value for name, value in over.to_dict().items() if value is not None}
+        return dataclasses.replace(self, **given)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def coerce(cls, value: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
+        """Settings from settings, a dict, or nothing."""
+        if value is None:
+            return cls()
+        if isinstance(value, SessionSettings):
+            return value
+        if not isinstance(value, Mapping):
+            raise UserError(
+                f"session settings must be a SessionSettings or a dict, not {type(value).__name__}"
+            )
+        unknown = sorted(set(value) - {"limit"})
+        if unknown:
+            raise UserError(f"SessionSettings has no field {', '.join(unknown)}; it knows limit")
+        return cls(**value)
+
+
+def resolve_session_limit(
+    explicit: int | None, settings: SessionSettings | Mapping[str, Any] | None
+) -> int | None:
+    """How many items are read: as the caller says, else as the settings say, else all (None)."""
+    return SessionSettings.coerce(settings).limit if explicit is None else explicit
+
+
+def latest(items: list[Any], limit: int | None) -> list[Any]:
+    """The latest of some items. As in SQL, a negative limit is none."""
+    if limit is None or limit < 0:
+        return items
+    return items[-limit:] if limit else []

@@ -1,0 +1,265 @@
+"""A session in an SQLite database: a file, or in memory for as long as the object lives.
+
+The tables are those of the OpenAI Agents SDK, so either can use what the other wrote. Several
+tasks, event loops, threads and processes may use one database: a change is one transaction, and
+whoever comes second waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+import uuid
+import weakref
+from collections.abc import AsyncIterator, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+from sandstream_actors.model.vendor_types import plain
+
+from sandstream.items import TResponseInputItem
+from sandstream.memory.session import SessionABC
+from sandstream.memory.session_settings import SessionSettings, resolve_session_limit
+
+BUSY_S = 30.0
+"""How long a change waits for those of others."""
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A loop's own connection; its lock keeps the loop's tasks out of each other's transactions."""
+
+    connection: aiosqlite.Connection
+    lock: asyncio.Lock
+    lifetime: AsyncIterator[None]
+
+
+_Links = MutableMapping[asyncio.AbstractEventLoop, "asyncio.Future[_Link]"]
+
+
+class SQLiteSession(SessionABC):
+    """A conversation in an SQLite database."""
+
+    def __init__(
+        self,
+        session_id: str,
+        db_path: str | Path = ":memory:",
+        sessions_table: str = "agent_sessions",
+        messages_table: str = "agent_messages",
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = SessionSettings.coerce(session_settings)
+        self.db_path = db_path
+        self.sessions_table = sessions_table
+        self.messages_table = messages_table
+        self._sessions = _quoted(sessions_table)
+        self._messages = _quoted(messages_table)
+        self._closed = False
+        self._links: _Links = weakref.WeakKeyDictionary()
+        in_memory = str(db_path) == ":memory:"
+        # Connections share a database in memory by its name, for as long as one of them is open.
+        name = f"file:/sandstream-{uuid.uuid4().hex}?vfs=memdb"
+        self._target: dict[str, Any] = {
+            "database": name if in_memory else str(db_path),
+            "uri": in_memory,
+            "timeout": BUSY_S,
+            "isolation_level": None,
+        }
+        first = sqlite3.connect(**self._target, check_same_thread=False)
+        self._end = weakref.finalize(self, first.close)
+        try:
+            _create_tables(first, self._sessions, self._messages, messages_table)
+        except BaseException:
+            self._end()
+            raise
+        if not in_memory:
+            self._end()
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """The latest ``limit`` items, oldest first; None: as the settings say. Rows that are not
+        JSON are passed over.
+        """
+        wanted = resolve_session_limit(limit, self.session_settings)
+        found: list[TResponseInputItem] = []
+        if wanted == 0:
+            return found
+        query = f"SELECT message_data FROM {self._messages} WHERE session_id = ? ORDER BY id DESC"
+        async with self._connection() as db, db.execute(query, (self.session_id,)) as rows:
+            async for (text,) in rows:
+                try:
+                    found.append(json.loads(text))
+                except (ValueError, TypeError):
+                    continue
+                if len(found) == wanted:
+                    break
+        return found[::-1]
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Append items, all or none."""
+        self._check_open()
+        if not items:
+            return
+        rows = [(self.session_id, json.dumps(plain(item))) for item in items]
+        async with self._transaction() as db:
+            await db.execute(
+                f"INSERT INTO {self._sessions} (session_id) VALUES (?) "
+                "ON CONFLICT (session_id) DO UPDATE SET updated_at = CURRENT_TIMESTAMP",
+                (self.session_id,),
+            )
+            await db.executemany(
+                f"INSERT INTO {self._messages} (session_id, message_data) VALUES (?, ?)", rows
+            )
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the latest item and return it. Rows that are not JSON go with it."""
+        delete = (
+            f"DELETE FROM {self._messages} WHERE id = (SELECT id FROM {self._messages} "
+            "WHERE session_id = ? ORDER BY id DESC LIMIT 1) RETURNING message_data"
+        )
+        async with self._transaction() as db:
+            while True:
+                removed = list(await db.execute_fetchall(delete, (self.session_id,)))
+                if not removed:
+                    return None
+                try:
+                    item: TResponseInputItem = json.loads(removed[0][0])
+                except (ValueError, TypeError):
+                    continue
+                return item
+
+    async def clear_session(self) -> None:
+        """Forget all items."""
+        async with self._transaction() as db:
+            for table in (self._messages, self._sessions):
+                await db.execute(f"DELETE FROM {table} WHERE session_id = ?", (self.session_id,))
+
+    def close(self) -> None:
+        """Let the database go. One in memory is gone then."""
+        self._closed = True
+        self._end()
+        # A connection is closed in its own loop; where that does not run, it was closed with it.
+        try:
+            link = self._links.get(asyncio.get_running_loop())
+        except RuntimeError:
+            return
+        if link is not None:
+            link.add_done_callback(_close_soon)
+
+    # --- connections ---------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"the SQLiteSession {self.session_id!r} is closed")
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[aiosqlite.Connection]:
+        """This loop's connection, for one task at a time."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        opening = self._links.get(loop)
+        if opening is None:
+            opening = self._links[loop] = asyncio.ensure_future(_open(self._target, self._links))
+        link = await asyncio.shield(opening)
+        async with link.lock:
+            yield link.connection
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[aiosqlite.Connection]:
+        """All or nothing, also for whoever is cancelled halfway."""
+        async with self._connection() as db:
+            try:
+                await db.execute("BEGIN IMMEDIATE")
+                yield db
+                await db.commit()
+            except BaseException:
+                await db.rollback()
+                raise
+
+
+async def _open(target: dict[str, Any], links: _Links) -> _Link:
+    loop = asyncio.get_running_loop()
+    try:
+        connection = aiosqlite.connect(**target)
+        # Its thread must not keep alive a program whose loop was not shut down.
+        thread: Any = getattr(connection, "_thread", connection)
+        thread.daemon = True
+        await connection
+    except BaseException:
+        links.pop(loop, None)
+        raise
+    # asyncio.run() closes asynchronous generators last of all: that is when the loop ends.
+    lifetime = _until_loop_closes(connection, links)
+    await anext(lifetime)
+    return _Link(connection, asyncio.Lock(), lifetime)
+
+
+async def _until_loop_closes(
+    connection: aiosqlite.Connection, links: _Links
+) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        try:
+            await connection.close()
+        finally:  # the entry keeps its own loop alive: nobody else would remove it
+            links.pop(asyncio.get_running_loop(), None)
+
+
+def _close_soon(link: asyncio.Future[_Link]) -> None:
+    """Ends what :func:`_until_loop_closes` began, without waiting for it."""
+    if not link.cancelled() and link.exception() is None:
+        closing = asyncio.ensure_future(_finish(link.result()))
+        _closings.add(closing)
+        closing.add_done_callback(_closings.discard)
+
+
+async def _finish(link: _Link) -> None:
+    async with link.lock:
+        await anext(link.lifetime, None)
+
+
+_closings: set[asyncio.Future[None]] = set()
+"""Tasks that nobody else refers to."""
+
+
+def _create_tables(
+    connection: sqlite3.Connection, sessions: str, messages: str, messages_name: str
+) -> None:
+    _use_write_ahead_log(connection)
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {sessions} (session_id TEXT PRIMARY KEY, "
+        "created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP, "
+        "updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP)"
+    )
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {messages} (id INTEGER PRIMARY KEY AUTOINCREMENT, "
+        "session_id TEXT NOT NULL, message_data TEXT NOT NULL, "
+        "created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP, "
+        f"FOREIGN KEY (session_id) REFERENCES {sessions} (session_id) ON DELETE CASCADE)"
+    )
+    index = _quoted(f"idx_{messages_name}_session_id")
+    connection.execute(f"CREATE INDEX IF NOT EXISTS {index} ON {messages} (session_id, id)")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Readers do not wait for writers then. SQLite's own patience does not cover this change."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
