@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import json
 import sys
 from typing import Any
 
-_CLASSES = ("Agent", "Runner", "RunResult", "RunContextWrapper", "Model", "ItemHelpers")
+_CLASSES = (
+    "Agent",
+    "Handoff",
+    "HandoffInputData",
+    "ItemHelpers",
+    "Model",
+    "RunContextWrapper",
+    "RunResult",
+    "RunState",
+    "Runner",
+    "SQLiteSession",
+    "ToolGuardrailFunctionOutput",
+)
 """Those whose methods users call."""
+_MODULES = ("extensions.handoff_filters", "extensions.handoff_prompt", "mcp")
+"""Those that users import by name, besides the SDK itself."""
+_MCP_CLASSES = ("MCPServerStdio", "MCPServerManager")
 
 
 def parameters(function: Any) -> list[str]:
@@ -22,12 +38,20 @@ def parameters(function: Any) -> list[str]:
 
 def surface(sdk: str) -> dict[str, list[str]]:
     """Name -> parameters; `Class.method` for the methods of the main classes."""
-    module = importlib.import_module(sdk)
+    found = names_of(importlib.import_module(sdk), _CLASSES)
+    for module in _MODULES:
+        if importlib.util.find_spec(f"{sdk}.{module.partition('.')[0]}"):
+            named = names_of(importlib.import_module(f"{sdk}.{module}"), _MCP_CLASSES)
+            found |= {f"{module}.{name}": parameters for name, parameters in named.items()}
+    return found
+
+
+def names_of(module: Any, classes: tuple[str, ...]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for name in module.__all__:
+    for name in getattr(module, "__all__", None) or [one for one in vars(module) if one[0] != "_"]:
         value = getattr(module, name)
         found[name] = parameters(value) if callable(value) else []
-        if name in _CLASSES:
+        if name in classes:
             for method in dir(value):
                 if method[0] != "_" and callable(getattr(value, method, None)):
                     found[f"{name}.{method}"] = parameters(getattr(value, method))

@@ -24,7 +24,12 @@ NOT_YET: dict[str, str] = {
         "Agent.as_tool AgentToolInvocation AgentToolStreamEvent ToolOrigin ToolOriginType"
     ),
     "Approvals and RunState": (
-        "InputItem RunContextWrapper.approve_tool RunContextWrapper.get_approval_status "
+        "InputItem RunState.add_input RunState.approve RunState.clear_pending_input "
+        "RunState.from_json RunState.from_string RunState.get_interruptions "
+        "RunState.get_tool_use_tracker_snapshot RunState.reject "
+        "RunState.set_reasoning_item_id_policy RunState.set_tool_use_tracker_snapshot "
+        "RunState.set_trace RunState.to_json RunState.to_string "
+        "RunContextWrapper.approve_tool RunContextWrapper.get_approval_status "
         "RunContextWrapper.get_rejection_message RunContextWrapper.is_tool_approved "
         "RunContextWrapper.reject_tool RunResult.to_state RunState ToolApprovalItem"
     ),
@@ -36,10 +41,14 @@ NOT_YET: dict[str, str] = {
         "ToolInputGuardrailData ToolInputGuardrailResult "
         "ToolInputGuardrailTripwireTriggered ToolOutputGuardrail ToolOutputGuardrailData "
         "ToolOutputGuardrailResult ToolOutputGuardrailTripwireTriggered guardrail_span "
+        "ToolGuardrailFunctionOutput.allow ToolGuardrailFunctionOutput.raise_exception "
+        "ToolGuardrailFunctionOutput.reject_content "
         "input_guardrail output_guardrail tool_input_guardrail tool_output_guardrail"
     ),
     "Handoffs": (
-        "Handoff HandoffCallItem HandoffInputData HandoffInputFilter HandoffOutputItem "
+        "Handoff Handoff.default_tool_description Handoff.default_tool_name "
+        "Handoff.get_transfer_message HandoffCallItem HandoffInputData HandoffInputData.clone "
+        "HandoffInputFilter HandoffOutputItem "
         "default_handoff_history_mapper get_conversation_history_wrappers handoff "
         "nest_handoff_history reset_conversation_history_wrappers "
         "set_conversation_history_wrappers"
@@ -78,7 +87,8 @@ NOT_YET: dict[str, str] = {
     "Sessions": (
         "CompactionItem OpenAIConversationsSession OpenAIResponsesCompactionArgs "
         "OpenAIResponsesCompactionAwareSession OpenAIResponsesCompactionSession "
-        "SQLiteSession Session SessionABC SessionSettings "
+        "SQLiteSession SQLiteSession.add_items SQLiteSession.clear_session SQLiteSession.close "
+        "SQLiteSession.get_items SQLiteSession.pop_item Session SessionABC SessionSettings "
         "is_openai_responses_compaction_aware_session"
     ),
     "Tracing": (

@@ -310,8 +310,10 @@ async def run_config_is_inherited(sdk: Any, probe: Probe) -> Any:
 
 @program(lambda m: [m.text("Nobody to ask.")])
 async def disabled_agent_tools(sdk: Any, probe: Probe) -> Any:
+    questions: set[tuple[str, str]] = set()
+
     async def allowed(ctx: Any, agent: Any) -> bool:
-        probe.note("asked", agent.name, ctx.context)
+        questions.add((agent.name, ctx.context))
         return False
 
     agent = outer(
@@ -321,7 +323,9 @@ async def disabled_agent_tools(sdk: Any, probe: Probe) -> Any:
         as_tool(inner(sdk, probe), tool_name="two", is_enabled=allowed),
         as_tool(inner(sdk, probe), tool_name="three", is_enabled=lambda ctx, agent: True),
     )
-    return await sdk.Runner.run(agent, probe.input, context="ctx")
+    result = await sdk.Runner.run(agent, probe.input, context="ctx")
+    probe.note(sorted(questions))
+    return result
 
 
 @program(
