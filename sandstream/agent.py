@@ -6,15 +6,26 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast
 
 from sandstream.agent_output import AgentOutputSchemaBase
 from sandstream.custom_tool import CustomTool
+from sandstream.guardrail import InputGuardrail, OutputGuardrail
+from sandstream.handoffs.handoff import Handoff
 from sandstream.model_settings import ModelSettings
 from sandstream.models.default_models import get_default_model_settings
 from sandstream.models.interface import Model
 from sandstream.run_context import RunContextWrapper
-from sandstream.tool import FunctionTool, FunctionToolResult, ToolsToFinalOutputResult
+from sandstream.tool import (
+    FunctionTool,
+    FunctionToolResult,
+    ToolsToFinalOutputResult,
+    default_tool_error_function,
+)
+
+if TYPE_CHECKING:
+    from sandstream.lifecycle import AgentHooks
+    from sandstream.mcp import MCPServer
 
 TContext = TypeVar("TContext")
 
@@ -24,6 +35,14 @@ ToolsToFinalOutputFunction = Callable[
     [RunContextWrapper[Any], list[FunctionToolResult]],
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
 ]
+
+
+class MCPConfig(TypedDict, total=False):
+    """How an agent uses the tools of its MCP servers."""
+
+    convert_schemas_to_strict: bool
+    failure_error_function: Any
+    include_server_in_tool_names: bool
 
 
 class StopAtTools(TypedDict):
@@ -63,11 +82,17 @@ class Agent(Generic[TContext]):
     name: str
     handoff_description: str | None = None
     tools: list[Tool] = field(default_factory=list)
+    mcp_servers: list[MCPServer] = field(default_factory=list)
+    mcp_config: MCPConfig = field(default_factory=lambda: MCPConfig())
     instructions: Instructions | None = None
     prompt: Prompt | DynamicPromptFunction | None = None
+    handoffs: list[Agent[Any] | Handoff[Any, Any]] = field(default_factory=list)
     model: str | Model | None = None
     model_settings: ModelSettings = cast(ModelSettings, None)
+    input_guardrails: list[InputGuardrail[Any]] = field(default_factory=list)
+    output_guardrails: list[OutputGuardrail[Any]] = field(default_factory=list)
     output_type: type[Any] | AgentOutputSchemaBase | None = None
+    hooks: AgentHooks[Any] | None = None
     tool_use_behavior: ToolUseBehavior = "run_llm_again"
     reset_tool_choice: bool = True
     has_implicit_settings: bool = field(default=False, init=False, repr=False, compare=False)
@@ -96,6 +121,17 @@ class Agent(Generic[TContext]):
             if not isinstance(tool, FunctionTool | CustomTool):
                 hint = " (decorate it with @function_tool)" if callable(tool) else ""
                 raise TypeError(f"{where} {tool!r} is not a tool{hint}")
+        for name in ("handoffs", "input_guardrails", "output_guardrails", "mcp_servers"):
+            value = getattr(self, name)
+            if not isinstance(value, list):
+                raise TypeError(f"{where} {name} must be a list, not {type(value).__name__}")
+        for item in self.handoffs:
+            if not isinstance(item, Agent | Handoff):
+                raise TypeError(f"{where} {item!r} is no handoff: give an Agent or handoff(agent)")
+        for guard in (*self.input_guardrails, *self.output_guardrails):
+            kind = InputGuardrail if guard in self.input_guardrails else OutputGuardrail
+            if not isinstance(guard, kind):
+                raise TypeError(f"{where} {guard!r} is no {kind.__name__}: decorate the function")
         if not (self.instructions is None or isinstance(self.instructions, str)) and not callable(
             self.instructions
         ):
@@ -121,6 +157,50 @@ class Agent(Generic[TContext]):
             changes["model_settings"] = None  # derived anew from the clone's model
         return dataclasses.replace(self, **changes)
 
+    def as_tool(
+        self,
+        tool_name: str | None,
+        tool_description: str | None,
+        custom_output_extractor: Any | None = None,
+        is_enabled: Any = True,
+        on_stream: Any | None = None,
+        run_config: Any | None = None,
+        max_turns: int | None = None,
+        hooks: Any | None = None,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        session: Any | None = None,
+        failure_error_function: Any = default_tool_error_function,
+        needs_approval: Any = False,
+        parameters: type[Any] | None = None,
+        input_builder: Any | None = None,
+        include_input_schema: bool = False,
+        on_stream_max_pending_events: int | None = 1024,
+    ) -> FunctionTool:
+        """The agent as a tool of another one. Each call is a run of its own, below the caller's."""
+        from sandstream.agent_tool import agent_tool
+
+        return agent_tool(
+            self,
+            tool_name=tool_name,
+            tool_description=tool_description,
+            custom_output_extractor=custom_output_extractor,
+            is_enabled=is_enabled,
+            on_stream=on_stream,
+            run_config=run_config,
+            max_turns=max_turns,
+            hooks=hooks,
+            previous_response_id=previous_response_id,
+            conversation_id=conversation_id,
+            session=session,
+            failure_error_function=failure_error_function,
+            needs_approval=needs_approval,
+            parameters=parameters,
+            input_builder=input_builder,
+            include_input_schema=include_input_schema,
+            on_stream_max_pending_events=on_stream_max_pending_events,
+        )
+
     async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
         """The instructions of a turn."""
         if self.instructions is None or isinstance(self.instructions, str):
@@ -141,9 +221,18 @@ class Agent(Generic[TContext]):
         prompt = self.prompt(GenerateDynamicPromptData(run_context, self))
         return await prompt if inspect.isawaitable(prompt) else prompt
 
+    async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
+        """The tools of the agent's MCP servers, as these list them now."""
+        if not self.mcp_servers:
+            return []
+        from sandstream.hosting.mcp_tools import list_mcp_tools
+
+        return await list_mcp_tools(self, run_context)
+
     async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
         """The tools that are enabled now."""
-        return [tool for tool in self.tools if await is_tool_enabled(tool, run_context, self)]
+        own = [tool for tool in self.tools if await is_tool_enabled(tool, run_context, self)]
+        return [*await self.get_mcp_tools(run_context), *own]
 
 
 async def is_tool_enabled(

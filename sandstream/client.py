@@ -23,8 +23,8 @@ from sandstream_bus.subjects import RunId, check_token, run_id_of_key
 
 from sandstream.connect import OpenBus, open_bus
 from sandstream.exceptions import UserError
-from sandstream.graph import compile_input
 from sandstream.ids import new_run_id
+from sandstream.run_options import compile_input
 from sandstream.settings import Settings
 from sandstream.summaries import RunSummary, list_runs, read_known, summarize
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -15,22 +16,30 @@ from sandstream_bus.sandbox_messages import SandboxUse
 from sandstream_bus.specs import (
     NO_JSON,
     AgentSpec,
+    ChildGraph,
+    ChildSpec,
     GraphSpec,
+    HandoffSpec,
     OutputSpec,
-    RunOptions,
     ToolSpec,
     ToolUseSpec,
 )
 
 from sandstream.agent import Agent, Tool
 from sandstream.agent_output import AgentOutputSchema, AgentOutputSchemaBase
+from sandstream.agent_tool import AgentTool
 from sandstream.custom_tool import CustomTool
-from sandstream.error_handlers import RunErrorHandlers
+from sandstream.deployed_agent import DeployedAgent
 from sandstream.exceptions import UserError
+from sandstream.handoffs.handoff import Handoff, handoff
+from sandstream.hosting.hooks import points_of
 from sandstream.model_settings import ModelSettings
 from sandstream.models.default_models import get_default_model, get_default_model_settings
 from sandstream.models.interface import Model
+from sandstream.reach import Circle, Reach, reach
 from sandstream.run_config import RunConfig
+from sandstream.run_options import compile_options
+from sandstream.tool import default_tool_error_function
 
 logger = logging.getLogger(__name__)
 
@@ -71,37 +80,58 @@ def tools_of(agent: Agent[Any], config: RunConfig) -> list[Tool]:
     return list(by_name.values())
 
 
+@dataclass
+class Workplaces:
+    """The sandbox agents of a run in the form that they have there: with their sandbox's tools."""
+
+    working: dict[str, Agent[Any]] = field(default_factory=dict)
+    uses: dict[str, SandboxUse] = field(default_factory=dict)
+
+
 def compile_graph(
-    agent: Agent[Any], config: RunConfig, *, host: str, sandbox: SandboxUse | None = None
+    agent: Agent[Any],
+    config: RunConfig,
+    *,
+    host: str,
+    found: Reach | None = None,
+    hooks: Any | None = None,
+    places: Workplaces | None = None,
+    child_places: Mapping[str, Workplaces] | None = None,
 ) -> GraphSpec:
     """The agent and all that it can reach, as data. ``host`` is the pool of its callables.
 
-    An agent with a ``sandbox`` must be the working one of its run (see sandbox/binding.py).
+    ``places``: its sandbox agents as they work (see sandbox/binding.py), by their keys;
+    ``child_places``: the same for the agents that are used as tools.
     """
-    if not isinstance(agent, Agent):
-        raise TypeError(f"the starting agent must be an Agent, not {type(agent).__name__}")
+    found = found or reach(agent, config)
+    children: dict[str, ChildGraph] = {}
+    for key, circle in found.children.items():
+        assert circle.tool is not None
+        own = (child_places or {}).get(key) or Workplaces()
+        agents = _compile_circle(found, circle, host, circle.tool.run_hooks, own)
+        children[key] = ChildGraph(start=circle.start, agents=agents)
     return GraphSpec(
-        start=agent.name, agents={agent.name: _compile_agent(agent, config, host, sandbox)}
+        start=found.own.start,
+        agents=_compile_circle(found, found.own, host, hooks, places or Workplaces()),
+        children=children,
     )
 
 
-def hosted_by(graph: GraphSpec, pool: str) -> GraphSpec:
-    """The same graph with its callables in another pool."""
-    agents = {
-        name: msgspec.structs.replace(agent, host=pool) for name, agent in graph.agents.items()
-    }
-    return msgspec.structs.replace(graph, agents=agents)
-
-
-def with_sandbox(graph: GraphSpec, name: str, sandbox: SandboxUse) -> GraphSpec:
-    """The same graph with an agent's sandbox filled in."""
-    agent = msgspec.structs.replace(graph.agents[name], sandbox=sandbox)
-    return msgspec.structs.replace(graph, agents={**graph.agents, name: agent})
+def _compile_circle(
+    found: Reach, circle: Circle, host: str, hooks: Any | None, places: Workplaces
+) -> dict[str, AgentSpec]:
+    return {key: _compile_agent(found, circle, key, host, hooks, places) for key in circle.agents}
 
 
 def _compile_agent(
-    agent: Agent[Any], config: RunConfig, host: str, sandbox: SandboxUse | None
+    found: Reach, circle: Circle, key: str, host: str, hooks: Any | None, places: Workplaces
 ) -> AgentSpec:
+    public = circle.agents[key]
+    if isinstance(public, DeployedAgent):
+        return AgentSpec(name=public.name, host="", model="", remote=True)
+    agent = places.working.get(key, public)
+    sandbox = places.uses.get(key)
+    config = circle.config
     tools = tools_of(agent, config)
     model = config.model if config.model is not None else agent.model
     schema = output_schema_of(agent)
@@ -110,7 +140,13 @@ def _compile_agent(
     settings = settings_of(agent, config)
     has_policy = settings.retry is not None and settings.retry.policy is not None
     hosted = isinstance(model, Model) or config.model_provider is not None or has_policy
-    _check_tool_choice(agent, settings, tools)
+    handoffs = handoffs_of(agent)
+    if not agent.mcp_servers:
+        names = [*(tool.name for tool in tools), *(it.tool_name for it in handoffs)]
+        _check_tool_choice(agent, settings, names)
+    guards = [*agent.input_guardrails, *(config.input_guardrails or [])]
+    kinds = {"parallel" if it.run_in_parallel else "blocking" for it in guards}
+    points = points_of(hooks, agent.hooks)
     return AgentSpec(
         name=agent.name,
         host=host,
@@ -118,14 +154,101 @@ def _compile_agent(
         instructions=agent.instructions if isinstance(agent.instructions, str) else None,
         prompt=NO_JSON if prompt is None or callable(prompt) else _json(prompt, "prompt", agent),
         settings=settings.to_wire(),
-        tools=[_tool_spec(tool, in_sandbox=sandbox is not None) for tool in tools],
+        tools=[
+            tool_spec(tool, in_sandbox=sandbox is not None, child=_child(found, circle, tool))
+            for tool in tools
+        ],
         output=output_spec(schema) if schema else None,
         tool_use=_tool_use(agent, tools),
         reset_tool_choice=agent.reset_tool_choice,
         dynamic=not static or callable(prompt),
         hosted_model=hosted,
         sandbox=sandbox,
+        handoffs=[_handoff_spec(circle, it, points) for it in handoffs],
+        lists_tools=bool(agent.mcp_servers),
+        guards=sorted(kinds),  # type: ignore[arg-type]
+        checks_output=bool(agent.output_guardrails or config.output_guardrails),
+        hooks=points,
     )
+
+
+def handoffs_of(agent: Agent[Any]) -> list[Handoff[Any, Any]]:
+    """The agent's handoffs, one per tool name: the last one wins."""
+    made = [it if isinstance(it, Handoff) else handoff(it) for it in agent.handoffs]
+    return list({it.tool_name: it for it in made}.values())
+
+
+def handoff_definition(item: Handoff[Any, Any]) -> Raw:
+    """What a model is told of a handoff."""
+    definition = {
+        "type": "function",
+        "name": item.tool_name,
+        "description": item.tool_description,
+        "parameters": item.input_json_schema,
+        "strict": item.strict_json_schema,
+    }
+    return Raw(msgspec.json.encode(definition))
+
+
+def _handoff_spec(circle: Circle, item: Handoff[Any, Any], points: Sequence[str]) -> HandoffSpec:
+    config = circle.config
+    nests = config.nest_handoff_history
+    if item.nest_handoff_history is not None:
+        nests = item.nest_handoff_history
+    filters = item.input_filter is not None or config.handoff_input_filter is not None
+    return HandoffSpec(
+        name=item.tool_name,
+        definition=handoff_definition(item),
+        agent=circle.key_of(item.agent) if item.agent is not None else "",
+        conditional=item.is_enabled is not True,
+        ask_host=item.has_callback or filters or nests or "handoff" in points,
+    )
+
+
+def _child(found: Reach, circle: Circle, tool: Tool) -> ChildSpec | None:
+    if not isinstance(tool, AgentTool):
+        return None
+    key = found.child_key(tool, circle.config)
+    config = found.children[key].config
+    session = tool.session
+    options = compile_options(
+        config,
+        max_turns=tool.max_turns,
+        previous_response_id=tool.previous_response_id,
+        conversation_id=tool.conversation_id,
+        session=session,
+    )
+    structured = output_schema_of(tool.agent) is not None
+    on_failure = tool.on_failure
+    failure: Literal["tell", "raise", "host"] = "host"
+    if on_failure is None:
+        failure = "raise"
+    elif on_failure is default_tool_error_function:
+        failure = "tell"
+    return ChildSpec(
+        graph=key,
+        options=options,
+        input="host" if tool.makes_input else "plain",
+        output="host" if tool.custom_output_extractor is not None or structured else "plain",
+        failure=failure,
+        watch=tool.on_stream is not None,
+    )
+
+
+def hosted_by(graph: GraphSpec, pool: str) -> GraphSpec:
+    """The same graph with its callables in another pool."""
+    children = {
+        key: msgspec.structs.replace(child, agents=_moved(child.agents, pool))
+        for key, child in graph.children.items()
+    }
+    return msgspec.structs.replace(graph, agents=_moved(graph.agents, pool), children=children)
+
+
+def _moved(agents: Mapping[str, AgentSpec], pool: str) -> dict[str, AgentSpec]:
+    return {
+        name: agent if agent.remote else msgspec.structs.replace(agent, host=pool)
+        for name, agent in agents.items()
+    }
 
 
 def settings_of(agent: Agent[Any], config: RunConfig) -> ModelSettings:
@@ -151,18 +274,33 @@ def tool_definition(tool: Tool) -> Raw:
     return Raw(msgspec.json.encode(definition))
 
 
-def _tool_spec(tool: Tool, *, in_sandbox: bool) -> ToolSpec:
-    if getattr(tool, "needs_approval", False):
-        raise UserError(
-            f"tool {tool.name!r} has needs_approval, but approvals are not supported yet"
-        )
+def tool_spec(tool: Tool, *, in_sandbox: bool = False, child: ChildSpec | None = None) -> ToolSpec:
     return ToolSpec(
         name=tool.name,
         definition=tool_definition(tool),
         conditional=not isinstance(tool, CustomTool) and tool.is_enabled is not True,
         at_most_once=not isinstance(tool, CustomTool) and tool.delivery == "at_most_once",
         sandbox=in_sandbox and _is_built_in(tool),
+        approval=_approval(tool),
+        child=child,
     )
+
+
+def _approval(tool: Tool) -> Literal["never", "always", "ask_host"]:
+    needs: object = tool.needs_approval
+    if isinstance(tool, CustomTool):
+        if tool.on_approval is not None and needs is not False:
+            return "ask_host"
+        needs = tool.runtime_needs_approval()
+    if needs is True:
+        return "always"
+    if callable(needs):
+        return "ask_host"
+    if needs is not False:
+        raise UserError(
+            f"tool {tool.name!r}: needs_approval must be a bool or a function, not {needs!r}"
+        )
+    return "never"
 
 
 def _is_built_in(tool: Tool) -> bool:
@@ -193,19 +331,19 @@ def _tool_use(agent: Agent[Any], tools: list[Tool]) -> ToolUseSpec:
         return ToolUseSpec(kind="stop_on_first")
     if isinstance(behavior, Mapping):
         names = list(behavior["stop_at_tool_names"])
-        _check_known(agent, tools, names, "stop_at_tool_names")
+        if not agent.mcp_servers:
+            _check_known(agent, [tool.name for tool in tools], names, "stop_at_tool_names")
         return ToolUseSpec(kind="stop_at", names=names)
     return ToolUseSpec(kind="ask_host")
 
 
-def _check_tool_choice(agent: Agent[Any], settings: ModelSettings, tools: list[Tool]) -> None:
+def _check_tool_choice(agent: Agent[Any], settings: ModelSettings, known: list[str]) -> None:
     choice = settings.tool_choice
     if isinstance(choice, str) and choice not in _BUILT_IN_CHOICES:
-        _check_known(agent, tools, [choice], "tool_choice")
+        _check_known(agent, known, [choice], "tool_choice")
 
 
-def _check_known(agent: Agent[Any], tools: list[Tool], names: list[str], where: str) -> None:
-    known = [tool.name for tool in tools]
+def _check_known(agent: Agent[Any], known: list[str], names: list[str], where: str) -> None:
     missing = [name for name in names if name not in known]
     if missing:
         raise UserError(
@@ -219,65 +357,3 @@ def _json(value: Any, what: str, agent: Agent[Any]) -> Raw:
         return Raw(json.dumps(value).encode())
     except (TypeError, ValueError) as error:
         raise UserError(f"Agent {agent.name!r}: {what} is not JSON: {error}") from None
-
-
-def compile_options(
-    config: RunConfig,
-    *,
-    max_turns: int | None,
-    stream: bool = False,
-    error_handlers: RunErrorHandlers | None = None,
-    previous_response_id: str | None = None,
-    conversation_id: str | None = None,
-    auto_previous_response_id: bool = False,
-) -> RunOptions:
-    """Run settings as data."""
-    if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 0):
-        raise UserError(f"max_turns must be None or a number of turns; it is {max_turns!r}")
-    if previous_response_id and conversation_id:
-        raise UserError("give previous_response_id or conversation_id, not both")
-    if auto_previous_response_id and conversation_id:
-        raise UserError("give auto_previous_response_id or conversation_id, not both")
-    execution = config.tool_execution
-    metadata = config.trace_metadata or {}
-    try:
-        msgspec.json.encode(metadata)
-    except TypeError as error:
-        raise UserError(f"trace_metadata is not JSON: {error}") from None
-    return RunOptions(
-        max_turns=max_turns,
-        stream=stream,
-        filters_input=config.call_model_input_filter is not None,
-        handled_errors=sorted(name for name, handler in (error_handlers or {}).items() if handler),
-        tool_not_found=config.tool_not_found_behavior,
-        max_tool_concurrency=execution.max_function_tool_concurrency if execution else None,
-        previous_response_id=previous_response_id,
-        conversation_id=conversation_id,
-        auto_previous_response_id=auto_previous_response_id,
-        reasoning_ids=config.reasoning_item_id_policy,
-        workflow_name=config.workflow_name,
-        group_id=config.group_id,
-        metadata=metadata,
-    )
-
-
-def compile_input(input: Any) -> list[Raw]:
-    """A user's input as raw items."""
-    if isinstance(input, str):
-        return [Raw(msgspec.json.encode({"content": input, "role": "user"}))]
-    if not isinstance(input, list | tuple):
-        raise UserError(
-            f"input must be a string or a list of input items, not {type(input).__name__}"
-        )
-    from sandstream_actors.model.vendor_types import plain
-
-    items: list[Raw] = []
-    for index, item in enumerate(input):
-        value = plain(item)
-        if not isinstance(value, Mapping):
-            raise UserError(f"input[{index}] must be an item (a dict), not {type(item).__name__}")
-        try:
-            items.append(Raw(msgspec.json.encode(value)))
-        except TypeError as error:
-            raise UserError(f"input[{index}] is not JSON: {error}") from None
-    return items

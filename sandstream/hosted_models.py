@@ -24,6 +24,7 @@ from sandstream.agent import Agent
 from sandstream.exceptions import ModelBehaviorError, ModelTimeoutError
 from sandstream.graph import output_schema_of, settings_of, tools_of
 from sandstream.hosted_retries import with_policy
+from sandstream.hosting.hosted_run import HostedRun
 from sandstream.items import ModelResponse
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model, ModelTracing
@@ -31,7 +32,6 @@ from sandstream.models.openai_provider import NamedModels, SeamModel
 from sandstream.retry import ModelRetrySettings
 from sandstream.run_config import RunConfig
 from sandstream.usage import InputTokensDetails, OutputTokensDetails, Usage
-from sandstream.user_code import HostedRun
 
 _POSITIONAL = (
     "system_instructions",

@@ -23,9 +23,11 @@ from sandstream_bus.subjects import RunId
 
 from sandstream.connect import OpenBus, open_bus
 from sandstream.hosted_models import HostedModels
+from sandstream.hosting.hosted_run import HostedRun
+from sandstream.hosting.user_code import UserCode
 from sandstream.models.defaults import DefaultModels
+from sandstream.run_plan import bind_here, hosted_child
 from sandstream.settings import Settings
-from sandstream.user_code import HostedRun, UserCode
 
 if TYPE_CHECKING:
     from sandstream_actors.sandbox.actor import SandboxActor
@@ -49,6 +51,8 @@ class Process:
         self._models = DefaultModels()
         self._runs: dict[RunId, list[HostedRun]] = {}
         """Callers of one key may wait for the same run; the last that came hosts it."""
+        self._child_runs: dict[RunId, tuple[HostedRun, HostedRun]] = {}
+        """Child runs, with the run at the top of their tree."""
         self._actors: tuple[Harness, ToolHost] | None = None
         self._sandboxes: dict[str, asyncio.Future[SandboxActor]] = {}
         self._hosted_models = HostedModels(self.bus)
@@ -161,12 +165,25 @@ class Process:
         left = [it for it in self._runs.pop(run, ()) if it is not hosted]
         if left:
             self._runs[run] = left
+        for child in [key for key, it in self._child_runs.items() if it[0] is hosted]:
+            del self._child_runs[child]
 
     async def _find_run(self, run: RunId, states: StateCache) -> HostedRun:
         callers = self._runs.get(run)
-        if not callers:  # its caller has gone, but may call again with the run's key
+        if callers:
+            return callers[-1]
+        known = self._child_runs.get(run)
+        if known is not None:
+            return known[1]
+        state = await states.load(run)
+        parent = state.started.parent if state.started else None
+        if parent is None or not self._runs.get(RunId(parent.root)):
+            # its caller has gone, but may call again with the run's key
             raise Retry("no caller hosts this run now", delay_s=1.0, counts=False)
-        return callers[-1]
+        above = await self._find_run(RunId(parent.run), states)
+        hosted = hosted_child(above, parent, run, bind_here)
+        self._child_runs[run] = (self._runs[RunId(parent.root)][-1], hosted)
+        return hosted
 
 
 def _is_over(opening: asyncio.Future[Process]) -> bool:

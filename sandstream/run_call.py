@@ -11,10 +11,11 @@ import logging
 import time
 import uuid
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import Raw
+from sandstream_actors.deployed import resolved
 from sandstream_actors.model import preload
 from sandstream_actors.run_state import RunState
 from sandstream_bus.crashpoints import crashpoint
@@ -23,35 +24,28 @@ from sandstream_bus.errors import BusError, StoreFull
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunMoved, RunStarted
-from sandstream_bus.sandbox_messages import SandboxUse
 from sandstream_bus.sandboxes import OWN_NODE
 from sandstream_bus.subjects import run_id_of_key
 
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers
 from sandstream.exceptions import UserError
-from sandstream.graph import (
-    compile_graph,
-    compile_input,
-    compile_options,
-    hosted_by,
-    output_schema_of,
-    with_sandbox,
-)
+from sandstream.graph import output_schema_of
+from sandstream.hosting.hooks import check_run_hooks
+from sandstream.hosting.hosted_run import HostedRun
+from sandstream.hosting.values import final_value
 from sandstream.ids import new_run_id
 from sandstream.items import TResponseInputItem
+from sandstream.memory.session import Session
 from sandstream.outcomes import attach_details, exception_of
 from sandstream.process import Process
 from sandstream.result import RunResult, RunResultBase, RunResultStreaming
 from sandstream.run_config import RunConfig
 from sandstream.run_context import RunContextWrapper
+from sandstream.run_options import compile_input, compile_options, started_now
+from sandstream.run_plan import RunPlan
 from sandstream.run_view import RunView
 from sandstream.stream_events import RawResponsesStreamEvent
-from sandstream.user_code import HostedRun, final_value
-
-if TYPE_CHECKING:
-    from sandstream.sandbox.binding import BoundAgent
-    from sandstream.sandbox.sandbox_agent import SandboxAgent
 
 logger = logging.getLogger(__name__)
 
@@ -79,33 +73,42 @@ class RunCall:
         config: RunConfig,
         error_handlers: RunErrorHandlers,
         stream: bool,
+        hooks: Any | None = None,
+        session: Session | None = None,
         **conversation: Any,
     ) -> None:
+        check_run_hooks(hooks)
         self._agent = agent
         self._input = input
         self._max_turns = max_turns
         self._config = config
         self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
-        self._bound = _bind(agent, config, self.run_id)
-        if self._bound and _is_list(input):
-            self._input = self._bound.process_input(input)
+        self._plan = RunPlan(agent, config, self.run_id, hooks=hooks)
+        self._bound = self._plan.bound
+        first = self._bound.get(self._plan.start)
+        if first and _is_list(input):
+            self._input = first.process_input(input)
         self._items = compile_input(self._input)
         self._options = compile_options(
             config,
             max_turns=max_turns,
             stream=stream,
             error_handlers=error_handlers,
+            session=session,
             **conversation,
         )
-        working = self._bound.working if self._bound else agent
-        # checks all, before any effect
-        self._graph = compile_graph(
-            working, config, host="", sandbox=SandboxUse() if self._bound else None
-        )
         self._context = RunContextWrapper(context=context)
-        self._hosted = HostedRun({agent.name: agent}, self._context, config, error_handlers)
-        if self._bound:
-            self._hosted.working[agent.name] = working
+        self._hosted = HostedRun(
+            self._plan.found.own.agents,
+            self._context,
+            config,
+            error_handlers,
+            working=self._plan.working,
+            found=self._plan.found,
+            hooks=hooks,
+            session=session,
+            bound=self._bound,
+        )
         self._process: Process | None = None
         self._is_elsewhere = False
         """Another process works on the run; we wait with it, and take over if it dies."""
@@ -206,13 +209,11 @@ class RunCall:
         process = self._process
         assert process is not None
         pool = self._pool(process)
-        graph = hosted_by(self._graph, process.pool)
-        if self._bound:
-            graph = with_sandbox(graph, self._agent.name, await self._bound.use())
+        graph = await self._plan.graph(process.pool)
         started = RunStarted(
-            graph=graph,
+            graph=await resolved(graph, process.bus.agents),
             input=self._items,
-            options=self._options,
+            options=started_now(self._options),
             pool=pool,
             key=self._config.run_key,
         )
@@ -322,9 +323,10 @@ class RunCall:
 
     async def _close_sandbox(self, result: RunResultBase) -> None:
         """The run has closed it; what is left is the caller's own snapshot, and its state."""
-        if self._bound is not None and self._bound.is_owned:
-            await self._bound.finish()
-            result.sandbox_states[self._agent.name] = self._bound.session.state
+        for key, bound in self._bound.items():
+            if bound.is_owned and await bound.was_used():
+                await bound.finish()
+                result.sandbox_states[key] = bound.session.state
 
     def _conclude(self, result: RunResultBase, view: RunView) -> None:
         """Fill the result; raise if the run did not complete."""
@@ -340,13 +342,14 @@ class RunCall:
     def _final_output(self, view: RunView, done: RunDone) -> Any:
         if "final" in self._hosted.values:
             return self._hosted.values["final"]
-        schema = output_schema_of(self._agent)
+        agent = view.agent or self._agent
+        schema = output_schema_of(agent)
         if done.output_from == "model" and schema is not None:
             return schema.validate_json(view.last_text)
         if done.output_from == "tool":
-            item = view.final_tool_output(self._agent.tool_use_behavior)
+            item = view.final_tool_output(agent.tool_use_behavior)
             if item is not None:
-                return final_value(self._agent, item.output)
+                return final_value(agent, item.output)
         value = msgspec.json.decode(done.output) if done.output else None
         if schema is None:
             return value if isinstance(value, str) else _text(done.output)
@@ -357,10 +360,11 @@ class RunCall:
         if self._config.run_key is not None:
             return
         await self._cancel("immediate", "its caller was cancelled")
-        if self._bound is not None and self._bound.is_owned:
+        for bound in self._bound.values():
             # the end of this process would stop the actor that closes it
             try:
-                await self._bound.closed(within_s=ABANDON_PATIENCE_S)
+                if bound.is_owned:
+                    await bound.closed(within_s=ABANDON_PATIENCE_S)
             except BusError:
                 logger.warning("the run's sandbox is left", extra={"run_id": self.run_id})
 
@@ -380,7 +384,7 @@ class RunCall:
             logger.warning("the run could not be cancelled", extra={"run_id": self.run_id})
 
     def _view(self) -> RunView:
-        return RunView(self._hosted.agents, self._hosted.values, self._hosted.working)
+        return self._hosted.view()
 
     def _result_arguments(self) -> dict[str, Any]:
         return {
@@ -391,15 +395,6 @@ class RunCall:
             "run_id": self.run_id,
             "omit_reasoning_ids": self._config.reasoning_item_id_policy == "omit",
         }
-
-
-def _bind(agent: Agent[Any], config: RunConfig, run: str) -> BoundAgent | None:
-    """The run's own form of a sandbox agent; None for a plain agent."""
-    if not isinstance(agent, Agent) or not hasattr(agent, "capabilities"):
-        return None
-    from sandstream.sandbox.binding import BoundAgent
-
-    return BoundAgent(cast("SandboxAgent[Any]", agent), config, run)
 
 
 def _is_list(input: object) -> TypeGuard[list[Any]]:

@@ -7,13 +7,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import msgspec
+from sandstream_bus.specs import Budget
+
 from sandstream.exceptions import UserError
 from sandstream.items import TResponseInputItem
+from sandstream.memory.session_settings import SessionSettings
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model, ModelProvider
 
 if TYPE_CHECKING:
     from sandstream.agent import Agent
+    from sandstream.guardrail import InputGuardrail, OutputGuardrail
+    from sandstream.handoffs import HandoffHistoryMapper, HandoffInputFilter
     from sandstream.run_context import RunContextWrapper
     from sandstream.sandbox.config import (
         SandboxArchiveLimits,
@@ -59,6 +65,11 @@ class CallModelData(Generic[T]):
 
 
 CallModelInputFilter = Callable[[CallModelData[Any]], ModelInputData | Awaitable[ModelInputData]]
+SessionInputCallback = Callable[
+    [list[TResponseInputItem], list[TResponseInputItem]],
+    list[TResponseInputItem] | Awaitable[list[TResponseInputItem]],
+]
+"""``(history, new input)`` -> the input of the run."""
 ReasoningItemIdPolicy = Literal["preserve", "omit"]
 ToolNotFoundBehavior = Literal["raise_error", "return_error_to_model"]
 ToolNameCollisionPolicy = Literal["warn", "error"]
@@ -85,6 +96,8 @@ class ToolExecutionConfig:
     """How function tools of one answer are run."""
 
     max_function_tool_concurrency: int | None = None
+    pre_approval_tool_input_guardrails: bool = False
+    """Guardrails of a tool's input also run before a person is asked."""
 
     def __post_init__(self) -> None:
         limit = self.max_function_tool_concurrency
@@ -103,17 +116,33 @@ class RunConfig:
     model: str | Model | None = None
     model_provider: ModelProvider | None = None
     model_settings: ModelSettings | None = None
+    handoff_input_filter: HandoffInputFilter | None = None
+    nest_handoff_history: bool = False
+    handoff_history_mapper: HandoffHistoryMapper | None = None
+    input_guardrails: list[InputGuardrail[Any]] | None = None
+    output_guardrails: list[OutputGuardrail[Any]] | None = None
     workflow_name: str = "Agent workflow"
     group_id: str | None = None
     trace_metadata: dict[str, Any] | None = None
+    session_input_callback: SessionInputCallback | None = None
     call_model_input_filter: CallModelInputFilter | None = None
     tool_error_formatter: ToolErrorFormatter | None = None
+    session_settings: SessionSettings | None = None
     reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
     tool_execution: ToolExecutionConfig | None = None
     tool_not_found_behavior: ToolNotFoundBehavior = "raise_error"
     tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
     sandbox: SandboxRunConfig | None = None
     """Where the sandbox agents of the run work."""
+    output_guardrail_blocked_message: Any | None = None
+    budget: Budget | None = field(default=None, kw_only=True)
+    """What the run and all of its child runs may use together."""
+    approval_expires_s: float | None = field(default=None, kw_only=True)
+    """How long a call waits for a person; None: for ever."""
+    approval_expiry: Literal["reject", "approve", "fail"] = field(default="reject", kw_only=True)
+    """What happens to a call that nobody has answered in time."""
+    guardrail_timeout: float | None = field(default=300.0, kw_only=True)
+    """How long a guardrail may take, in seconds."""
     run_key: str | None = field(default=None, kw_only=True)
     harness_pool: str | None = field(default=None, kw_only=True)
     """Let the harness replicas of this pool take the run's turns, instead of this process."""
@@ -125,6 +154,11 @@ class RunConfig:
             self.tool_execution = _from_dict(ToolExecutionConfig, self.tool_execution)
         if self.sandbox is not None:
             self.sandbox = _sandbox_config(self.sandbox)
+        if isinstance(self.session_settings, Mapping):
+            self.session_settings = _from_dict(SessionSettings, self.session_settings)
+        if isinstance(self.budget, Mapping):
+            self.budget = _budget(self.budget)
+        _check_choice(self.approval_expiry, "approval_expiry", ("reject", "approve", "fail"))
         if self.call_model_input_filter is not None and not callable(self.call_model_input_filter):
             raise UserError("call_model_input_filter must be callable")
         _check_choice(
@@ -182,3 +216,10 @@ def _from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
 def _check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise UserError(f"{name} must be one of {', '.join(choices)}; it is {value!r}")
+
+
+def _budget(value: Mapping[str, Any]) -> Budget:
+    try:
+        return msgspec.convert(dict(value), Budget)
+    except msgspec.ValidationError as error:
+        raise UserError(f"RunConfig budget: {error}") from None

@@ -24,6 +24,7 @@ from sandstream_bus.messages import (
 )
 
 from sandstream.agent import Agent
+from sandstream.hosting.hosted_run import HostedRun
 from sandstream.items import (
     HandoffCallItem,
     HandoffOutputItem,
@@ -78,15 +79,10 @@ class RunView:
     process; ``working`` are agents as the model sees them, where these have more tools.
     """
 
-    def __init__(
-        self,
-        agents: dict[str, Agent[Any]],
-        values: dict[str, Any],
-        working: Mapping[str, Agent[Any]] | None = None,
-    ) -> None:
-        self._agents = agents
-        self._working = working or {}
-        self._values = values
+    def __init__(self, hosted: HostedRun) -> None:
+        self._hosted = hosted
+        self._agents = hosted.agents
+        self._values = hosted.values
         self._calls: list[ToolCall] = []
         self._results: dict[str, CallFinished] = {}
         self._outputs: dict[str, ToolCallOutputItem] = {}
@@ -97,6 +93,7 @@ class RunView:
         self.responses: list[ModelResponse] = []
         self.usage = Usage()
         self.turn = 0
+        self.key = ""
         self.agent: Agent[Any] | None = None
         self.done: RunDone | None = None
         self._places = Places()
@@ -132,6 +129,7 @@ class RunView:
                 return []
 
     def _became(self, name: str) -> list[StreamEvent]:
+        self.key = name
         self.agent = self._agents[name]
         return [AgentUpdatedStreamEvent(self.agent)]
 
@@ -158,8 +156,7 @@ class RunView:
                 return ReasoningItem(agent, raw)
             case _:
                 name = raw.get("name") if raw.get("type") == "function_call" else None
-                tools = self._working.get(agent.name, agent).tools
-                tool = next((tool for tool in tools if tool.name == name), None)
+                tool = self._hosted.tool(self.key, name) if name else None
                 return ToolCallItem(agent, raw, tool.description if tool else None)
 
     def _finished(self, event: CallFinished) -> list[StreamEvent]:

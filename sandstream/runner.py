@@ -9,6 +9,8 @@ from typing import Any
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers, check_error_handlers
 from sandstream.items import TResponseInputItem
+from sandstream.lifecycle import RunHooks
+from sandstream.memory.session import Session
 from sandstream.result import RunResult, RunResultStreaming
 from sandstream.run_call import RunCall
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
@@ -25,11 +27,13 @@ class Runner:
         *,
         context: Any | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks[Any] | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         error_handlers: RunErrorHandlers | None = None,
         previous_response_id: str | None = None,
         auto_previous_response_id: bool = False,
         conversation_id: str | None = None,
+        session: Session | None = None,
     ) -> RunResult:
         """Run an agent to its final output."""
         call = RunCall(
@@ -38,11 +42,13 @@ class Runner:
             context=context,
             max_turns=max_turns,
             config=RunConfig.coerce(run_config),
+            hooks=hooks,
             error_handlers=check_error_handlers(error_handlers),
             stream=False,
             previous_response_id=previous_response_id,
             auto_previous_response_id=auto_previous_response_id,
             conversation_id=conversation_id,
+            session=session,
         )
         return await call.run()
 
@@ -54,11 +60,13 @@ class Runner:
         *,
         context: Any | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks[Any] | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         error_handlers: RunErrorHandlers | None = None,
         previous_response_id: str | None = None,
         auto_previous_response_id: bool = False,
         conversation_id: str | None = None,
+        session: Session | None = None,
     ) -> RunResult:
         """Like :meth:`run`, for code without an event loop. Leaves the thread's loop open."""
         try:
@@ -76,11 +84,13 @@ class Runner:
             input,
             context=context,
             max_turns=max_turns,
+            hooks=hooks,
             run_config=run_config,
             error_handlers=error_handlers,
             previous_response_id=previous_response_id,
             auto_previous_response_id=auto_previous_response_id,
             conversation_id=conversation_id,
+            session=session,
         )
         task = loop.create_task(run)
         try:
@@ -99,11 +109,13 @@ class Runner:
         *,
         context: Any | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks[Any] | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         error_handlers: RunErrorHandlers | None = None,
         previous_response_id: str | None = None,
         auto_previous_response_id: bool = False,
         conversation_id: str | None = None,
+        session: Session | None = None,
     ) -> RunResultStreaming:
         """Start a run and return at once; its events come from ``stream_events()``."""
         call = RunCall(
@@ -112,11 +124,13 @@ class Runner:
             context=context,
             max_turns=max_turns,
             config=RunConfig.coerce(run_config),
+            hooks=hooks,
             error_handlers=check_error_handlers(error_handlers),
             stream=True,
             previous_response_id=previous_response_id,
             auto_previous_response_id=auto_previous_response_id,
             conversation_id=conversation_id,
+            session=session,
         )
         return call.run_streamed()
 

@@ -21,6 +21,7 @@ import msgspec
 from sandstream.docstrings import DocstringStyle
 from sandstream.exceptions import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
 from sandstream.function_schema import FuncSchema, function_schema
+from sandstream.items import ToolOrigin
 from sandstream.run_context import RunContextWrapper
 from sandstream.strict_schema import ensure_strict_json_schema
 from sandstream.tool_context import ToolContext
@@ -58,6 +59,9 @@ logger = logging.getLogger(__name__)
 
 Delivery: TypeAlias = Literal["at_least_once", "at_most_once"]
 IsEnabled: TypeAlias = bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]]
+NeedsApproval: TypeAlias = (
+    bool | Callable[[RunContextWrapper[Any], dict[str, Any], str], bool | Awaitable[bool]]
+)
 TimeoutBehavior: TypeAlias = Literal["error_as_result", "raise_exception"]
 ToolErrorFunction: TypeAlias = Callable[[RunContextWrapper[Any], Exception], "str | Awaitable[str]"]
 ToolErrorFormatter: TypeAlias = Callable[
@@ -89,6 +93,12 @@ class FunctionTool:
         default=None, kw_only=True
     )
     """Makes data for the application out of a result; it is never sent to the model."""
+    needs_approval: NeedsApproval = field(default=False, kw_only=True)
+    """Whether a person must agree to a call: a bool, or ``(context, arguments, call id)``."""
+    tool_input_guardrails: list[Any] | None = field(default=None, kw_only=True)
+    tool_output_guardrails: list[Any] | None = field(default=None, kw_only=True)
+    tool_origin: ToolOrigin | None = field(default=None, kw_only=True, repr=False)
+    """Where the tool comes from, if it is not a plain function."""
     delivery: Delivery = field(default="at_least_once", kw_only=True)
     """What happens when the worker dies during a call. ``at_least_once``: it is called again with
     the same ``tool_call_id``. ``at_most_once``: it is not, and the model is told that the outcome
@@ -193,6 +203,9 @@ class FunctionToolOptions(TypedDict, total=False):
     timeout_behavior: TimeoutBehavior
     timeout_error_function: ToolErrorFunction | None
     custom_data_extractor: FunctionToolCustomDataExtractor | None
+    needs_approval: NeedsApproval
+    tool_input_guardrails: list[Any] | None
+    tool_output_guardrails: list[Any] | None
     delivery: Delivery
 
 
@@ -222,6 +235,9 @@ def function_tool(
     timeout_behavior: TimeoutBehavior = "error_as_result",
     timeout_error_function: ToolErrorFunction | None = None,
     custom_data_extractor: FunctionToolCustomDataExtractor | None = None,
+    needs_approval: NeedsApproval = False,
+    tool_input_guardrails: list[Any] | None = None,
+    tool_output_guardrails: list[Any] | None = None,
     delivery: Delivery = "at_least_once",
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function; with or without parentheses.
@@ -259,6 +275,9 @@ def function_tool(
             timeout_behavior=timeout_behavior,
             timeout_error_function=timeout_error_function,
             custom_data_extractor=custom_data_extractor,
+            needs_approval=needs_approval,
+            tool_input_guardrails=tool_input_guardrails,
+            tool_output_guardrails=tool_output_guardrails,
             delivery=delivery,
             _on_failure=handler,
             _on_failure_is_default=failure_error_function is _UNSET,

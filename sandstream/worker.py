@@ -10,24 +10,27 @@ import uuid
 from collections import OrderedDict
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sandstream_actors.state_cache import StateCache
 from sandstream_actors.tools import ToolHost
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.messages import AgentRegistered
-from sandstream_bus.specs import GraphSpec
+from sandstream_bus.messages import AgentRegistered, RunStarted
 from sandstream_bus.subjects import RunId, token_of
 
 from sandstream.agent import Agent
+from sandstream.agent_tool import AgentTool
 from sandstream.exceptions import UserError
-from sandstream.graph import compile_graph, compile_options
 from sandstream.hosted_models import HostedModels
+from sandstream.hosting.hosted_run import HostedRun
+from sandstream.hosting.user_code import UserCode
+from sandstream.reach import Circle
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.run_context import RunContextWrapper
-from sandstream.user_code import HostedRun, UserCode
+from sandstream.run_options import compile_options
+from sandstream.run_plan import RunPlan, bound_agents, hosted_child
 
 if TYPE_CHECKING:
     from sandstream.sandbox.binding import BoundAgent
@@ -89,6 +92,14 @@ class AgentWorker:
         self.pool = token_of(pool)
         self._config = config or RunConfig()
         self._harness_pool = harness_pool
+        self._plans = {
+            name: RunPlan(agent, self._config, "", bind=self._bind)
+            for name, agent in agents.items()
+        }
+        self._everyone: dict[str, Agent[Any]] = {}
+        """All agents that calls can be about, by key."""
+        for plan in self._plans.values():
+            self._everyone = {**plan.found.own.agents, **self._everyone}
         self._runs: OrderedDict[RunId, HostedRun] = OrderedDict()
         self._hosted_models = HostedModels(bus)
         user_code = UserCode(self._find_run, self._hosted_models.ask)
@@ -98,7 +109,7 @@ class AgentWorker:
         """Host first, then offer, so that no call comes before somebody listens."""
         registrations = [
             AgentRegistered(
-                graph=await self._graph_of(agent),
+                graph=await self._plans[agent.name].graph(self.pool, one_run=False),
                 options=compile_options(self._config, max_turns=DEFAULT_MAX_TURNS),
                 pool=self._harness_pool,
             )
@@ -111,33 +122,20 @@ class AgentWorker:
             await self._bus.agents.register(registration, instance=instance)
         crashpoint("worker.after_register")
 
-    async def _graph_of(self, agent: Agent[Any]) -> GraphSpec:
-        bound = self._bind(agent, "")
-        if bound is None:
-            return compile_graph(agent, self._config, host=self.pool)
-        use = await bound.use()
-        # each run has a sandbox of its own, named after it
-        use = msgspec.structs.replace(use, id=use.id if not use.owned else "")
-        return compile_graph(bound.working, self._config, host=self.pool, sandbox=use)
-
-    def _bind(self, agent: Agent[Any], run: str) -> BoundAgent | None:
-        """The form that a sandbox agent has in a run; None for a plain agent."""
-        if not hasattr(agent, "capabilities"):
-            return None
+    def _bind(self, agent: SandboxAgent[Any], config: RunConfig, run: str) -> BoundAgent:
+        """The form that a sandbox agent has in a run: its sandbox is on whichever node takes it."""
         from sandstream.sandbox.binding import BoundAgent
         from sandstream.sandbox.config import SandboxRunConfig
         from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
         from sandstream.sandbox.session.link import BusLink
 
-        config = self._config
         if config.sandbox is None:
             sandbox = SandboxRunConfig(client=UnixLocalSandboxClient())
             config = dataclasses.replace(config, sandbox=sandbox)
         assert config.sandbox is not None
         client: Any = config.sandbox.client
         provider = client.link.provider if client is not None else "local"
-        link = BusLink(self._bus, provider)  # whichever node of the provider takes it
-        return BoundAgent(cast("SandboxAgent[Any]", agent), config, run, link)
+        return BoundAgent(agent, config, run, BusLink(self._bus, provider))
 
     async def stop(self) -> None:
         await self._host.stop()
@@ -148,14 +146,30 @@ class AgentWorker:
         if hosted is None:
             state = await states.load(run)
             assert state.started is not None
-            context = msgspec.json.decode(state.started.context) if state.started.context else None
-            hosted = HostedRun(self.agents, RunContextWrapper(context=context), self._config)
-            for name in state.started.graph.agents:
-                bound = self._bind(self.agents[name], run) if name in self.agents else None
-                if bound is not None:
-                    hosted.working[name] = bound.working
+            hosted = await self._host_run(run, state.started, states)
             self._runs[run] = hosted
             while len(self._runs) > _KEPT_RUNS:
                 self._runs.popitem(last=False)
         self._runs.move_to_end(run)
         return hosted
+
+    async def _host_run(self, run: RunId, started: RunStarted, states: StateCache) -> HostedRun:
+        parent = started.parent
+        if parent is not None and parent.agent in self._everyone:
+            above = await self._find_run(RunId(parent.run), states)
+            if isinstance(above.tool(parent.agent, parent.tool), AgentTool):
+                return hosted_child(above, parent, run, self._bind)
+        context = msgspec.json.decode(started.context) if started.context else None
+        plan = self._plans.get(started.graph.start)
+        others = [it.found for it in self._plans.values()]
+        found = plan.found if plan else (others[0] if others else None)
+        agents = {**self._everyone, **(plan.found.own.agents if plan else {})}
+        bound = bound_agents(Circle(started.graph.start, agents, self._config), run, self._bind)
+        return HostedRun(
+            agents,
+            RunContextWrapper(context=context),
+            self._config,
+            working={key: it.working for key, it in bound.items()},
+            found=found,
+            bound=bound,
+        )

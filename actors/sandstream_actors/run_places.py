@@ -5,6 +5,7 @@ from which ones it was taken away.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import msgspec
 from sandstream_bus.messages import (
@@ -19,20 +20,21 @@ from sandstream_bus.messages import (
 _event = msgspec.json.Decoder[RunEvent](RunEvent).decode
 
 
+@dataclass
 class Places:
     """The pools of one run. Agents that other workers offer keep their own."""
 
-    def __init__(self) -> None:
-        self.pool = ""
-        self.parent_pool = ""
-        self._first_host = ""
-        self._host = ""
-        self._gone: set[str] = set()
+    pool: str = ""
+    parent_pool: str = ""
+    _first_host: str = ""
+    _host: str = ""
+    _gone: set[str] = field(default_factory=set)
 
     def begin(self, started: RunStarted) -> None:
         self.pool = started.pool
         self.parent_pool = started.parent.pool if started.parent else ""
-        self._first_host = self._host = started.graph.agents[started.graph.start].host
+        first = started.graph.agents.get(started.graph.start)
+        self._first_host = self._host = first.host if first else ""
 
     def move(self, moved: RunMoved) -> None:
         self._gone |= {self.pool, self._host}

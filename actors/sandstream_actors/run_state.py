@@ -213,14 +213,16 @@ class RunState:
 
     def tool(self, name: str) -> ToolSpec | None:
         """A tool of the current agent, as it was offered for the last answer."""
-        listed = self.listed_tools.get(name)
-        return listed or next((tool for tool in self.agent.tools if tool.name == name), None)
+        agent = self.agents.get(self.agent_name)
+        own = next((tool for tool in agent.tools if tool.name == name), None) if agent else None
+        return own or self.listed_tools.get(name)
 
     def handoff(self, call: ToolCall) -> HandoffSpec | None:
         """The handoff that a call asks for; a handoff goes before a tool of its name."""
-        if call.is_custom or call.name in self.disabled_tools:
+        agent = self.agents.get(self.agent_name)
+        if agent is None or call.is_custom or call.name in self.disabled_tools:
             return None
-        return next((it for it in self.agent.handoffs if it.name == call.name), None)
+        return next((it for it in agent.handoffs if it.name == call.name), None)
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -292,7 +294,7 @@ class RunState:
     def has_outside_hook(self, tool: ToolSpec | None, point: str) -> bool:
         """Does a hook want to see a call that the tool host does not make itself?"""
         outside = tool is not None and (tool.sandbox or tool.child is not None)
-        return outside and point in self.agent.hooks
+        return outside and point in self.agent.hooks  # an agent has the tool, so there is one
 
     def open_tool_calls(self) -> list[ToolCall]:
         """Tool calls of the last answer that have no outcome yet."""

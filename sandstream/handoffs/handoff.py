@@ -101,6 +101,12 @@ class Handoff(Generic[TContext, TAgent]):
         invoke = self.on_invoke_handoff
         return invoke.agent if isinstance(invoke, _Invoker) else None
 
+    @property
+    def has_callback(self) -> bool:
+        """Does code of the user's decide or watch, or is an input to be checked?"""
+        invoke = self.on_invoke_handoff
+        return not isinstance(invoke, _Invoker) or invoke.has_callback
+
     def get_transfer_message(self, agent: Agent[Any]) -> str:
         """The output of the handoff's call."""
         return json.dumps({"assistant": agent.name})
@@ -261,6 +267,7 @@ class _Invoker:
         reader: TypeAdapter[Any] | None,
     ) -> None:
         self.agent = agent
+        self.has_callback = on_handoff is not None
         self._on_handoff = on_handoff
         self._reader = reader
 

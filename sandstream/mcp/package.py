@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 from sandstream.exceptions import UserError
@@ -47,7 +46,7 @@ def is_v2() -> bool:
 
 
 @cache
-def http() -> ModuleType:
+def http() -> Any:
     """The HTTP client library of the installed package."""
     load("mcp")
     return importlib.import_module("httpx2" if is_v2() else "httpx")
@@ -186,7 +185,8 @@ def http_problem(error: BaseException) -> str | None:
     library = http()
     for each in leaves(error):
         if isinstance(each, library.HTTPStatusError):
-            return f"HTTP error {each.response.status_code} ({each.response.reason_phrase})"
+            response: Any = getattr(each, "response")  # noqa: B009 - its type is not known
+            return f"HTTP error {response.status_code} ({response.reason_phrase})"
         if isinstance(each, library.ConnectError):
             return "Could not reach the server."
         if isinstance(each, library.TimeoutException):

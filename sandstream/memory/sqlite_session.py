@@ -13,9 +13,8 @@ import sqlite3
 import time
 import uuid
 import weakref
-from collections.abc import AsyncIterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +24,10 @@ from sandstream_actors.model.vendor_types import plain
 from sandstream.items import TResponseInputItem
 from sandstream.memory.session import SessionABC
 from sandstream.memory.session_settings import SessionSettings, resolve_session_limit
+from sandstream.memory.sqlite_links import Links, close_links, open_link
 
 BUSY_S = 30.0
 """How long a change waits for those of others."""
-
-
-@dataclass(frozen=True)
-class _Link:
-    """A loop's own connection; its lock keeps the loop's tasks out of each other's transactions."""
-
-    connection: aiosqlite.Connection
-    lock: asyncio.Lock
-    lifetime: AsyncIterator[None]
-
-
-_Links = MutableMapping[asyncio.AbstractEventLoop, "asyncio.Future[_Link]"]
 
 
 class SQLiteSession(SessionABC):
@@ -61,7 +49,7 @@ class SQLiteSession(SessionABC):
         self._sessions = _quoted(sessions_table)
         self._messages = _quoted(messages_table)
         self._closed = False
-        self._links: _Links = weakref.WeakKeyDictionary()
+        self._links: Links = {}
         in_memory = str(db_path) == ":memory:"
         # Connections share a database in memory by its name, for as long as one of them is open.
         name = f"file:/sandstream-{uuid.uuid4().hex}?vfs=memdb"
@@ -72,14 +60,14 @@ class SQLiteSession(SessionABC):
             "isolation_level": None,
         }
         first = sqlite3.connect(**self._target, check_same_thread=False)
-        self._end = weakref.finalize(self, first.close)
+        self._end = weakref.finalize(self, _let_go, first, self._links)
         try:
             _create_tables(first, self._sessions, self._messages, messages_table)
         except BaseException:
             self._end()
             raise
         if not in_memory:
-            self._end()
+            first.close()
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The latest ``limit`` items, oldest first; None: as the settings say. Rows that are not
@@ -143,13 +131,6 @@ class SQLiteSession(SessionABC):
         """Let the database go. One in memory is gone then."""
         self._closed = True
         self._end()
-        # A connection is closed in its own loop; where that does not run, it was closed with it.
-        try:
-            link = self._links.get(asyncio.get_running_loop())
-        except RuntimeError:
-            return
-        if link is not None:
-            link.add_done_callback(_close_soon)
 
     # --- connections ---------------------------------------------------------------------------
 
@@ -164,7 +145,8 @@ class SQLiteSession(SessionABC):
         loop = asyncio.get_running_loop()
         opening = self._links.get(loop)
         if opening is None:
-            opening = self._links[loop] = asyncio.ensure_future(_open(self._target, self._links))
+            opening = asyncio.ensure_future(open_link(self._target, self._links))
+            self._links[loop] = opening
         link = await asyncio.shield(opening)
         async with link.lock:
             yield link.connection
@@ -182,50 +164,9 @@ class SQLiteSession(SessionABC):
                 raise
 
 
-async def _open(target: dict[str, Any], links: _Links) -> _Link:
-    loop = asyncio.get_running_loop()
-    try:
-        connection = aiosqlite.connect(**target)
-        # Its thread must not keep alive a program whose loop was not shut down.
-        thread: Any = getattr(connection, "_thread", connection)
-        thread.daemon = True
-        await connection
-    except BaseException:
-        links.pop(loop, None)
-        raise
-    # asyncio.run() closes asynchronous generators last of all: that is when the loop ends.
-    lifetime = _until_loop_closes(connection, links)
-    await anext(lifetime)
-    return _Link(connection, asyncio.Lock(), lifetime)
-
-
-async def _until_loop_closes(
-    connection: aiosqlite.Connection, links: _Links
-) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        try:
-            await connection.close()
-        finally:  # the entry keeps its own loop alive: nobody else would remove it
-            links.pop(asyncio.get_running_loop(), None)
-
-
-def _close_soon(link: asyncio.Future[_Link]) -> None:
-    """Ends what :func:`_until_loop_closes` began, without waiting for it."""
-    if not link.cancelled() and link.exception() is None:
-        closing = asyncio.ensure_future(_finish(link.result()))
-        _closings.add(closing)
-        closing.add_done_callback(_closings.discard)
-
-
-async def _finish(link: _Link) -> None:
-    async with link.lock:
-        await anext(link.lifetime, None)
-
-
-_closings: set[asyncio.Future[None]] = set()
-"""Tasks that nobody else refers to."""
+def _let_go(first: sqlite3.Connection, links: Links) -> None:
+    first.close()
+    close_links(links)
 
 
 def _create_tables(

@@ -228,6 +228,10 @@ class BoundAgent:
                 return record
             await asyncio.sleep(_LOOK_S)
 
+    async def was_used(self) -> bool:
+        """Did the agent have a turn in this run, or was the session there before?"""
+        return (await self.session.remote.record()).state != "unknown"
+
     async def finish(self) -> None:
         """After the run: the caller's own snapshot is written from the last checkpoint."""
         record = await self.closed(within_s=CLOSE_PATIENCE_S)

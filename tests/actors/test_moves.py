@@ -79,7 +79,7 @@ def test_an_old_timer_that_fires_after_the_move_does_not_take_the_turn_away() ->
 
 
 def test_a_call_that_is_sent_to_the_old_host_after_the_move_is_asked_of_the_new_one() -> None:
-    late = (asks("t1-0"), "s.run.r.call.h1")
+    late = (asks("t1-0"), "s.run.r.call.h")
     state = fold(begin("f"), answer(1, calls("f", "c0")), MOVE, late)
     assert isinstance(next_step(state), Ask)
     state = fold(

@@ -300,7 +300,8 @@ def test_a_redriven_message_lets_its_run_go_on() -> None:
 def test_a_worker_that_no_longer_has_the_agent_says_so() -> None:
     async def main() -> None:
         async with deployed([tool_call("greet", {"name": "B"})], "dep11") as (client, _, worker):
-            worker.agents = {}
+            worker._plans.clear()
+            worker._everyone.clear()
             done = await client.wait(await client.submit("Greeter Bot", "hi"))
             assert done.error is not None
             assert "does not offer agent 'Greeter Bot'" in done.error.message

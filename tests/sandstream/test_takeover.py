@@ -24,7 +24,8 @@ from sandstream.process import Process, _processes
 from sandstream.run_view import RunView
 from sandstream.summaries import summarize
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
-from sandstream.user_code import HostedRun, UserCode
+from sandstream.hosting.hosted_run import HostedRun
+from sandstream.hosting.user_code import UserCode
 
 SCRIPT = '''
 import asyncio, os, sys

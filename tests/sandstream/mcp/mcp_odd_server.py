@@ -1,16 +1,18 @@
 """A server program that speaks the protocol by hand, to do what a sound server does not.
 
 Its arguments name its oddities: ``silent`` (reads, never answers), ``deaf`` (stops to read after
-the handshake),
-``pages`` (two pages of tools and of prompts), ``loop`` (its cursor never ends), ``schemas`` (tools
-with strange schemas), ``invalid`` (a tool that is not one), ``flaky`` (refuses the first request of
-each kind), ``counting`` (says in the name of its one tool how often it was asked).
-A call is answered with what came with it.
+the handshake), ``pages`` (two pages of tools and of prompts), ``loop`` (its cursor never ends),
+``schemas`` (tools with strange schemas), ``invalid`` (a tool that is not one), ``flaky`` (refuses
+the first request of each kind), ``counting`` (says in the name of its one tool how often it was
+asked).
+Its tools are ``only``, and any other: ``whoami`` tells its process, ``die`` ends it, ``hang`` is
+not answered, and the rest is answered with what came with the call.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import Any
@@ -69,6 +71,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         return {"tools": [{"name": "only", "inputSchema": "none"}]}
     if method == "tools/list":
         return {"tools": schemas() if "schemas" in ODDITIES else [tool("only")]}
+    if method == "tools/call" and params["name"] == "whoami":
+        return {"content": [{"type": "text", "text": str(os.getpid())}]}
     if method == "tools/call":
         structured = {"arguments": params.get("arguments"), "meta": params.get("_meta")}
         text = {"type": "text", "text": "as text"}
@@ -79,7 +83,10 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
-        if "silent" in ODDITIES or "id" not in request:
+        called = request["params"]["name"] if request["method"] == "tools/call" else None
+        if called == "die":
+            os._exit(3)
+        if "silent" in ODDITIES or called == "hang" or "id" not in request:
             continue
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
         try:

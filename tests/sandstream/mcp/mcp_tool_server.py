@@ -6,7 +6,6 @@ line.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import socket
@@ -67,19 +66,6 @@ def nothing() -> Any:
 
 
 @server.tool()
-async def hang() -> str:
-    """Never answer."""
-    await asyncio.Event().wait()
-    return "never"
-
-
-@server.tool()
-def die() -> str:
-    """End the server in the middle of the call."""
-    os._exit(3)
-
-
-@server.tool()
 def whoami() -> str:
     """Tell which process answers."""
     return str(os.getpid())
@@ -107,6 +93,7 @@ def _serve_over_http(app: Any) -> None:
     import uvicorn
 
     listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", int(os.environ.get("SERVER_PORT", "0"))))
     listener.listen()
     print(listener.getsockname()[1], flush=True)

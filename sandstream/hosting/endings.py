@@ -1,0 +1,141 @@
+"""The end of a run: does a tool's result end it, does the output fit, what does a handler say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from sandstream_actors.run_state import RunState
+from sandstream_actors.state_cache import StateCache
+from sandstream_bus.messages import (
+    CallRequested,
+    RunDone,
+    StopDecision,
+)
+
+from sandstream.agent import Agent
+from sandstream.error_handlers import RunErrorData, RunErrorHandlerInput, as_result
+from sandstream.exceptions import ModelBehaviorError, UserError
+from sandstream.graph import output_schema_of, tools_of
+from sandstream.hosting.hosted_run import HostedRun
+from sandstream.hosting.outcomes import encode
+from sandstream.hosting.values import as_json, final_value, resolved
+from sandstream.items import ToolCallOutputItem
+from sandstream.outcomes import exception_of
+from sandstream.tool import (
+    FunctionTool,
+    FunctionToolResult,
+    ToolsToFinalOutputResult,
+)
+
+
+async def decide_stop(
+    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+) -> StopDecision:
+    """A callable ``tool_use_behavior``."""
+    agent = hosted.agent(call.agent)
+    behavior = agent.tool_use_behavior
+    assert callable(behavior) and state.answer is not None
+    working = hosted.working_agent(call.agent)
+    tools = {tool.name: tool for tool in tools_of(working, hosted.config)}
+    results: list[FunctionToolResult] = []
+    for tool_call in state.answer.tool_calls:
+        tool = tools.get(tool_call.name)
+        if not isinstance(tool, FunctionTool):
+            continue
+        wire = msgspec.json.decode(state.results[tool_call.id].output)
+        value = hosted.values.get(tool_call.id, wire)
+        raw = {"call_id": tool_call.call_id, "output": wire, "type": "function_call_output"}
+        item = ToolCallOutputItem(agent, raw, value)
+        results.append(FunctionToolResult(tool, value, item))
+    decision = await resolved(behavior(hosted.context, results))
+    if not isinstance(decision, ToolsToFinalOutputResult):
+        raise UserError(
+            "a tool_use_behavior function must return ToolsToFinalOutputResult, not "
+            f"{type(decision).__name__}"
+        )
+    if not decision.is_final_output:
+        return StopDecision(final=False)
+    final = final_value(agent, decision.final_output)
+    hosted.values["final"] = final
+    return StopDecision(final=True, value=as_json(final))
+
+
+async def validate_output(
+    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+) -> StopDecision:
+    """Check the final answer against ``output_type``; ask the handler if it does not fit."""
+    agent = hosted.agent(call.agent)
+    schema = output_schema_of(agent)
+    assert schema is not None and state.answer is not None
+    try:
+        hosted.values["final"] = schema.validate_json(state.answer.text or "")
+    except ModelBehaviorError as error:
+        if "invalid_final_output" not in hosted.error_handlers:
+            raise
+        decision = await _ask_handler(hosted, state, states, "invalid_final_output", error)
+        if not decision.final:
+            raise
+        return decision
+    return StopDecision(final=True)
+
+
+async def handle_error(
+    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+) -> StopDecision:
+    assert call.error is not None
+    done = RunDone(
+        status="failed", agent=call.agent, turns=state.turn, usage=state.usage, error=call.error
+    )
+    error = exception_of(done, state.run)
+    assert error is not None
+    return await _ask_handler(hosted, state, states, call.error.code, error)
+
+
+async def _ask_handler(
+    hosted: HostedRun, state: RunState, states: StateCache, kind: str, error: Exception
+) -> StopDecision:
+    handler: Any = hosted.error_handlers.get(kind)
+    view = hosted.view()
+    for event in await states.log.read(state.run):
+        view.feed(event.event, event.subject)
+    history = view.input + [item.to_input_item() for item in view.items]
+    data = RunErrorData(
+        input=view.input,
+        new_items=view.items,
+        history=history,
+        output=[item.to_input_item() for item in view.items],
+        raw_responses=view.responses,
+        last_agent=view.agent,
+    )
+    answer = await resolved(handler(RunErrorHandlerInput(error, hosted.context, data)))
+    result = as_result(answer)
+    if result is None:
+        return StopDecision(final=False)
+    value = _checked_final(hosted.agent(state.agent_name), result.final_output)
+    hosted.values["final"] = result.final_output
+    return StopDecision(final=True, value=value, include_in_history=result.include_in_history)
+
+
+def _checked_final(agent: Agent[Any], value: Any) -> Raw:
+    """A handler's output must fit ``output_type`` as the model's would."""
+    schema = output_schema_of(agent)
+    if schema is None:
+        return encode(value if isinstance(value, str) else str(value))
+    text = as_json(value)
+    wrapped = list(schema.json_schema().get("properties", {})) == ["response"]
+    candidate = b'{"response":' + bytes(text) + b"}" if wrapped else bytes(text)
+    try:
+        schema.validate_json(candidate.decode())
+    except ModelBehaviorError as error:
+        raise UserError(
+            f"the error handler's final_output does not fit output_type: {error}"
+        ) from error
+    return text
+
+
+async def finish(
+    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+) -> Any:
+    raise NotImplementedError

@@ -1,0 +1,15 @@
+"""Input guardrails of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandstream_actors.run_state import RunState
+from sandstream_actors.state_cache import StateCache
+from sandstream_bus.messages import CallRequested
+
+from sandstream.hosting.hosted_run import HostedRun
+
+
+async def guard(hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache) -> Any:
+    raise NotImplementedError

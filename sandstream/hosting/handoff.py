@@ -1,0 +1,17 @@
+"""Handoffs: callback, hook, filter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandstream_actors.run_state import RunState
+from sandstream_actors.state_cache import StateCache
+from sandstream_bus.messages import CallRequested
+
+from sandstream.hosting.hosted_run import HostedRun
+
+
+async def hand_off(
+    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+) -> Any:
+    raise NotImplementedError

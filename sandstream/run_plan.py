@@ -1,0 +1,136 @@
+"""A run before it starts: what it reaches, its sandbox agents bound. All checks happen here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from sandstream_bus.messages import ParentLink
+from sandstream_bus.sandbox_messages import SandboxUse
+from sandstream_bus.specs import GraphSpec
+
+from sandstream.agent import Agent
+from sandstream.agent_tool import AgentTool
+from sandstream.exceptions import UserError
+from sandstream.graph import Workplaces, compile_graph
+from sandstream.hosting.hosted_run import HostedRun
+from sandstream.reach import Circle, Reach, reach
+from sandstream.run_config import RunConfig
+from sandstream.run_context import RunContextWrapper
+
+if TYPE_CHECKING:
+    from sandstream.sandbox.binding import BoundAgent
+    from sandstream.sandbox.sandbox_agent import SandboxAgent
+
+Binder = Callable[["SandboxAgent[Any]", RunConfig, str], "BoundAgent"]
+"""Makes the form that a sandbox agent has in a run."""
+
+
+class RunPlan:
+    """The agents of one run, or of all runs of a deployed agent (``run`` is empty then)."""
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        config: RunConfig,
+        run: str,
+        *,
+        hooks: Any | None = None,
+        bind: Binder | None = None,
+    ) -> None:
+        self.agent = agent
+        self.config = config
+        self._hooks = hooks
+        self._bind = bind or bind_here
+        self.found = reach(agent, config)
+        self.bound = bound_agents(self.found.own, run, self._bind)
+        self._child_bound = {
+            key: bound_agents(circle, "", self._bind) for key, circle in self.found.children.items()
+        }
+        self._graph("")  # checks all, before any effect
+
+    @property
+    def start(self) -> str:
+        return self.found.own.start
+
+    @property
+    def working(self) -> dict[str, Agent[Any]]:
+        return {key: bound.working for key, bound in self.bound.items()}
+
+    def _graph(self, host: str) -> GraphSpec:
+        return compile_graph(
+            self.agent,
+            self.config,
+            host=host,
+            found=self.found,
+            hooks=self._hooks,
+            places=_places(self.bound),
+            child_places={key: _places(bound) for key, bound in self._child_bound.items()},
+        )
+
+    async def graph(self, host: str, *, one_run: bool = True) -> GraphSpec:
+        """The graph with all sandboxes described; local files go to the object store here.
+
+        ``one_run``: the sandboxes are this run's; else each run has its own, named after it.
+        """
+        graph = self._graph(host)
+        agents = dict(graph.agents)
+        for key, bound in self.bound.items():
+            use = await bound.use()
+            agents[key] = msgspec.structs.replace(
+                agents[key], sandbox=use if one_run else _for_each_run(use)
+            )
+        children = dict(graph.children)
+        for child, bounds in self._child_bound.items():
+            own = dict(children[child].agents)
+            for key, bound in bounds.items():
+                use = _for_each_run(await bound.use())
+                own[key] = msgspec.structs.replace(own[key], sandbox=use)
+            children[child] = msgspec.structs.replace(children[child], agents=own)
+        return msgspec.structs.replace(graph, agents=agents, children=children)
+
+
+def bound_agents(circle: Circle, run: str, bind: Binder) -> dict[str, BoundAgent]:
+    """The sandbox agents of a circle, as they are in a run."""
+    return {
+        key: bind(cast("SandboxAgent[Any]", agent), circle.config, run)
+        for key, agent in circle.agents.items()
+        if hasattr(agent, "capabilities")
+    }
+
+
+def bind_here(agent: SandboxAgent[Any], config: RunConfig, run: str) -> BoundAgent:
+    from sandstream.sandbox.binding import BoundAgent
+
+    return BoundAgent(agent, config, run)
+
+
+def hosted_child(parent: HostedRun, link: ParentLink, run: str, bind: Binder) -> HostedRun:
+    """The objects of a child run: it shares its parent's context, and has its tool's settings."""
+    tool = parent.tool(link.agent, link.tool)
+    if not isinstance(tool, AgentTool) or parent.found is None:
+        raise UserError(f"agent {link.agent!r} has no agent tool {link.tool!r} here")
+    circle = parent.found.children[parent.found.child_key(tool, parent.config)]
+    bound = bound_agents(circle, run, bind)
+    context = RunContextWrapper(context=parent.context.context)
+    return HostedRun(
+        circle.agents,
+        context,
+        circle.config,
+        working={key: it.working for key, it in bound.items()},
+        found=Reach(circle, parent.found.children),
+        hooks=tool.run_hooks,
+        session=tool.session,
+        bound=bound,
+    )
+
+
+def _places(bound: dict[str, BoundAgent]) -> Workplaces:
+    return Workplaces(
+        {key: it.working for key, it in bound.items()}, {key: SandboxUse() for key in bound}
+    )
+
+
+def _for_each_run(use: SandboxUse) -> SandboxUse:
+    return msgspec.structs.replace(use, id="") if use.owned else use
