@@ -46,7 +46,7 @@ class BusSession(SessionABC):
         session_token(session_id)  # it is refused here rather than in the middle of a run
         self.session_id = session_id
         self.busy: JoinPolicy = busy
-        self.session_settings = SessionSettings.coerce(session_settings)
+        self.session_settings: SessionSettings | None = SessionSettings.coerce(session_settings)
         self._bus = bus
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:

@@ -47,7 +47,7 @@ class OpenAIConversationsSession(SessionABC):
         self._session_id = conversation_id
         self._given_client = openai_client
         self._own_client: Any | None = None
-        self.session_settings = SessionSettings.coerce(session_settings)
+        self.session_settings: SessionSettings | None = SessionSettings.coerce(session_settings)
         self._lock = asyncio.Lock()
 
     @property

@@ -42,7 +42,7 @@ class SQLiteSession(SessionABC):
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = SessionSettings.coerce(session_settings)
+        self.session_settings: SessionSettings | None = SessionSettings.coerce(session_settings)
         self.db_path = db_path
         self.sessions_table = sessions_table
         self.messages_table = messages_table

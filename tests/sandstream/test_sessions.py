@@ -57,7 +57,7 @@ async def check_contract(session: Session) -> None:
     await session.add_items([])
     await session.clear_session()
     await session.add_items([said("1"), said("2")])
-    odd = {"type": "x", "text": "ünï \0 \U0001f600", "list": [1, 2.5, None, True, {"a": []}]}
+    odd: Item = {"type": "x", "text": "ünï \0 \U0001f600", "list": [1, 2.5, None, True, {"a": []}]}
     await session.add_items([odd])
     assert await session.get_items() == [said("1"), said("2"), odd]
     assert await session.get_items(limit=2) == [said("2"), odd]
