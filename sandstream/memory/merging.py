@@ -123,7 +123,7 @@ def items_to_store(
     for_conversations_api: bool = False,
 ) -> list[TResponseInputItem]:
     """What a turn adds to a session: no duplicates, and no ids that would be refused."""
-    known = [_item(it) for it in items]
+    known = [_for_models(_item(it)) for it in items]
     if for_conversations_api:
         stored = [_for_conversations_api(item) for item in deduplicated(known)]
         return [item for item in stored if not _is_empty_reasoning(item)]
