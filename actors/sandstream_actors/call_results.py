@@ -23,7 +23,7 @@ from sandstream_bus.specs import NO_JSON, ChildSpec
 from sandstream_actors.output_items import ToolCall
 
 if TYPE_CHECKING:
-    from sandstream_actors.run_state import RunState
+    from sandstream_actors.answer_calls import AnswerCalls
 
 REJECTED = "Tool execution was not approved."
 FAILED = "An error occurred while running the tool. Please try again."
@@ -70,7 +70,7 @@ def history_of(output: Raw, input: list[Raw]) -> tuple[list[Raw], list[Raw]]:
     return found.history, input if found.input is None else found.input
 
 
-def rejected_result(state: RunState, call: ToolCall) -> CallFinished | None:
+def rejected_result(state: AnswerCalls, call: ToolCall) -> CallFinished | None:
     """What the model reads of a call that a person, or a guardrail before them, refused."""
     if state.reviewed is not None and call.id in state.reviewed.outputs:
         return _told(state, call, state.reviewed.outputs[call.id], "guardrail")
@@ -86,7 +86,7 @@ def rejected_result(state: RunState, call: ToolCall) -> CallFinished | None:
 
 
 def child_result(
-    state: RunState, call: ToolCall, child: ChildSpec, ended: CallFinished
+    state: AnswerCalls, call: ToolCall, child: ChildSpec, ended: CallFinished
 ) -> CallFinished | None:
     """What the model reads of a child run that has ended."""
     if child.watch and f"{call.id}-watch" not in state.results:
@@ -112,7 +112,7 @@ def _text(value: object, output: Raw) -> str:
     return value if isinstance(value, str) else bytes(output).decode()
 
 
-def _told(state: RunState, call: ToolCall, output: Raw, code: str) -> CallFinished:
+def _told(state: AnswerCalls, call: ToolCall, output: Raw, code: str) -> CallFinished:
     text = msgspec.json.decode(output)
     return CallFinished(
         call=call.id,

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from sandstream_actors.harness.steps import Ask, AskModel, Finish, Step, Wait, next_step
+from sandstream_actors.harness.ends import Finish
+from sandstream_actors.harness.step_kinds import Ask, AskModel, Step, Wait
+from sandstream_actors.harness.steps import next_step
 from sandstream_actors.run_state import RunState
 from sandstream_bus.messages import RunEvent
 from sandstream_bus.specs import ToolSpec, ToolUseSpec

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sandstream_actors.harness.steps import Ask, AskModel, RearmTimer, Wait, next_step
+from sandstream_actors.harness.step_kinds import Ask, AskModel, RearmTimer, Wait
+from sandstream_actors.harness.steps import next_step
 from sandstream_actors.run_state import RunState
 from sandstream_bus.messages import ErrorInfo, ModelDeferred, RunEvent, RunMoved, TurnRequested
 from sandstream_bus.subjects import RunId

@@ -6,15 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from sandstream_actors.harness.steps import (
-    Ask,
-    AskModel,
-    Finish,
-    Step,
-    Wait,
-    closing_calls,
-    next_step,
-)
+from sandstream_actors.harness.ends import Finish
+from sandstream_actors.harness.sandbox_steps import closing_calls
+from sandstream_actors.harness.step_kinds import Ask, AskModel, Step, Wait
+from sandstream_actors.harness.steps import next_step
 from sandstream_actors.run_state import RunState
 from sandstream_bus.messages import (
     CallFinished,

@@ -8,15 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from sandstream_actors.harness.steps import (
-    Ask,
-    AskModel,
-    Finish,
-    RearmTimer,
-    Step,
-    Wait,
-    next_step,
-)
+from sandstream_actors.harness.ends import Finish
+from sandstream_actors.harness.step_kinds import Ask, AskModel, RearmTimer, Step, Wait
+from sandstream_actors.harness.steps import next_step
 from sandstream_actors.run_state import RunState
 from sandstream_bus.messages import (
     CallStarted,

@@ -41,7 +41,8 @@ from sandstream_actors.harness.children import Children
 from sandstream_actors.harness.conversation import ConversationBusy, Membership
 from sandstream_actors.harness.ends import Finish, failed
 from sandstream_actors.harness.model_turn import ModelCaller, take_turn
-from sandstream_actors.harness.steps import (
+from sandstream_actors.harness.sandbox_steps import closing_calls
+from sandstream_actors.harness.step_kinds import (
     Ask,
     AskModel,
     HandOver,
@@ -49,9 +50,8 @@ from sandstream_actors.harness.steps import (
     Pause,
     RearmTimer,
     Wait,
-    closing_calls,
-    next_step,
 )
+from sandstream_actors.harness.steps import next_step
 from sandstream_actors.harness.tasks import TaskIntake
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache

@@ -10,7 +10,6 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 from sandstream_bus.messages import (
-    ApprovalRequested,
     CallKind,
     CallRequested,
     ErrorInfo,
@@ -19,10 +18,24 @@ from sandstream_bus.messages import (
     StopDecision,
     TurnRequested,
 )
-from sandstream_bus.sandbox_messages import SandboxUse
 from sandstream_bus.specs import NO_JSON, AgentSpec, ToolSpec
 
 from sandstream_actors.harness.ends import Finish, cancelled, completed, failed
+from sandstream_actors.harness.sandbox_steps import (
+    before_sandbox_turn,
+    close_sandboxes,
+    open_sandbox,
+)
+from sandstream_actors.harness.step_kinds import (
+    Ask,
+    AskModel,
+    HandOver,
+    OpenConversation,
+    Pause,
+    RearmTimer,
+    Step,
+    Wait,
+)
 from sandstream_actors.harness.tool_steps import expired, work_on
 from sandstream_actors.harness.tree_budget import exceeded_by_calls, exceeded_by_turn
 from sandstream_actors.output_items import AnswerView
@@ -40,50 +53,6 @@ _encode = msgspec.json.encode
 _SIDE_KINDS = ("checkpoint", "close", "watch")
 
 
-class Wait(msgspec.Struct, frozen=True, tag=True):
-    """Nothing to do now; an event that is under way will wake the run."""
-
-
-class AskModel(msgspec.Struct, frozen=True, tag=True):
-    """Take a model turn. Only the holder of the trigger event does it."""
-
-    turn: int
-    beside: list[CallRequested] = []
-    """What is to happen meanwhile: parallel guardrails."""
-
-
-class Ask(msgspec.Struct, frozen=True, tag=True):
-    """Send these calls to who does them, and these questions to people; those that are in the log
-    already are left out.
-    """
-
-    calls: list[CallRequested]
-    approvals: list[ApprovalRequested] = []
-
-
-class OpenConversation(msgspec.Struct, frozen=True, tag=True):
-    """Take the run's place in its conversation on the bus."""
-
-
-class HandOver(msgspec.Struct, frozen=True, tag=True):
-    """Let the next agent go on."""
-
-    turn: TurnRequested
-
-
-class Pause(msgspec.Struct, frozen=True, tag=True):
-    """Only people can go on now: say so."""
-
-    waiting: RunWaiting
-
-
-class RearmTimer(msgspec.Struct, frozen=True, tag=True):
-    """The run waits for a rate limit: make sure that its timer is armed."""
-
-
-Step = Wait | AskModel | Ask | OpenConversation | HandOver | Pause | RearmTimer | Finish
-
-
 def next_step(state: RunState) -> Step:
     """Decide. Total: every state has a step.
 
@@ -97,7 +66,7 @@ def next_step(state: RunState) -> Step:
     if isinstance(step, Finish) and step.done.status == "completed":
         step = _before_end(state, step)
     if isinstance(step, Finish) and state.cancel is None and state.to_close():
-        return _close_sandboxes(state)
+        return close_sandboxes(state)
     return step
 
 
@@ -152,7 +121,7 @@ def _before_model(state: RunState) -> Step:
     if state.turn == 0 and "blocking" in agent.guards and "t1-guard" not in state.results:
         return _host_call(state, "guard", turn, name="blocking")
     if agent.sandbox is not None:
-        step = _before_sandbox_turn(state, agent.sandbox, turn)
+        step = before_sandbox_turn(state, agent.sandbox, turn)
         if step is not None:
             return step
     step = _save(state)
@@ -201,66 +170,6 @@ def _guards_missing(state: RunState) -> bool:
 def _with(beside: list[CallRequested], step: Ask | Wait) -> Ask | Wait:
     calls = [*beside, *(step.calls if isinstance(step, Ask) else [])]
     return Ask(calls) if calls else Wait()
-
-
-def _before_sandbox_turn(state: RunState, use: SandboxUse, turn: int) -> Step | None:
-    """An agent's first turn opens its sandbox; if so chosen, each tool turn ends in a
-    checkpoint.
-    """
-    step = _open_sandbox(state, turn)
-    if step is not None:
-        return step
-    used_tools = state.answer is not None and bool(state.answer.tool_calls)
-    call = f"t{state.turn}-checkpoint"
-    if use.checkpoint == "turn" and used_tools and call not in state.results:
-        return _sandbox_call(state, state.agent_name, "checkpoint", call, state.turn)
-    return None
-
-
-def _open_sandbox(state: RunState, turn: int) -> Ask | Wait | None:
-    """It is closed until the agent's first turn, and while the run waits for a person."""
-    if state.agent.sandbox is None or state.agent_name in state.sandboxes:
-        return None
-    call = f"t{turn}-open{state.closings or ''}"
-    return _sandbox_call(state, state.agent_name, "open", call, turn)
-
-
-def _close_sandboxes(state: RunState) -> Ask | Wait:
-    calls = [it for it in closing_calls(state) if it.call not in state.asked]
-    return Ask(calls) if calls else Wait()
-
-
-def closing_calls(state: RunState) -> list[CallRequested]:
-    """What lets go of the run's sandboxes."""
-    return [
-        _sandbox_request(
-            state,
-            name,
-            "close",
-            f"t{state.turn}-close{state.closings or ''}-{opened.sandbox[-8:]}",
-            state.turn,
-        )
-        for name, _, opened in state.to_close()
-    ]
-
-
-def _sandbox_call(state: RunState, agent: str, kind: CallKind, call: str, turn: int) -> Ask | Wait:
-    if call in state.asked:
-        return Wait()
-    return Ask([_sandbox_request(state, agent, kind, call, turn)])
-
-
-def _sandbox_request(
-    state: RunState, agent: str, kind: CallKind, call: str, turn: int
-) -> CallRequested:
-    return CallRequested(
-        call=call,
-        kind=kind,
-        turn=turn,
-        agent=agent,
-        reply_pool=state.pool,
-        sandbox=state.sandbox_id(state.agents[agent]),
-    )
 
 
 def needs_preparation(state: RunState, agent: AgentSpec) -> bool:
@@ -317,7 +226,7 @@ def _tool_turn(state: RunState, answer: AnswerView) -> Step:
     if over is not None:
         return failed(state, over)
     if work.calls and state.agent.sandbox is not None:
-        step = _open_sandbox(state, state.turn)
+        step = open_sandbox(state, state.turn)
         if step is not None:
             return Ask(step.calls, work.approvals) if isinstance(step, Ask) else step
     if work.calls or work.approvals:
@@ -330,7 +239,7 @@ def _pause(state: RunState) -> Step:
     if _guards_missing(state):
         return Wait()
     if state.to_close():
-        return _close_sandboxes(state)
+        return close_sandboxes(state)
     approvals = state.open_approvals()
     known = {(it.run, it.call) for it in state.waiting.approvals} if state.waiting else None
     if not approvals or known == {(it.run, it.call) for it in approvals}:
