@@ -30,6 +30,10 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 
+class NotConnected(UserError):
+    """There is no connection, and nobody asked for one. To try again is no use."""
+
+
 class MCPServerWithClientSession(MCPServer, Generic[P]):
     """Base of the servers over stdio, SSE and streamable HTTP."""
 
@@ -89,6 +93,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         self.max_list_pages = max_list_pages
         self.server_initialize_result: Any | None = None
         self._connection: Connection | None = None
+        self._opening: Connection | None = None
         self._lifecycle = asyncio.Lock()
         self._requests = asyncio.Lock()
         self._tools: list[Any] | None = None
@@ -137,7 +142,12 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
                 await self._open()
 
     async def cleanup(self) -> None:
-        """Close the connection. It may be called from any task, and again; it does not hang."""
+        """Close the connection, or stop opening it.
+
+        It may be called from any task, and again; it does not hang.
+        """
+        if self._opening is not None:
+            await self._opening.close()
         async with self._lifecycle:
             connection, self._connection = self._connection, None
             self.server_initialize_result = None
@@ -157,6 +167,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         connection = Connection(
             lambda: package.client_session(self.create_streams(), limit_s, self.message_handler)
         )
+        self._opening = connection
         try:
             self.server_initialize_result = await connection.opened()
         except Exception as error:  # noqa: BLE001 - transports raise whatever they meet
@@ -166,6 +177,8 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         else:
             self._connection = connection
             return
+        finally:
+            self._opening = None
         await connection.close()
         raise failure from cause
 
@@ -209,7 +222,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         while True:
             try:
                 return await self._once(request)
-            except EndlessListing:
+            except (EndlessListing, NotConnected):
                 raise
             except Exception:
                 failures += 1
@@ -251,7 +264,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            raise UserError("Server not initialized. Make sure you call `connect()` first.")
+            raise NotConnected("Server not initialized. Make sure you call `connect()` first.")
         return self._connection
 
     # Tools
