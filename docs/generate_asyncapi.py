@@ -3,47 +3,27 @@
     python docs/generate_asyncapi.py            write it
     python docs/generate_asyncapi.py --check    exit 1 if the file is not what would be written
 
-Owns the table of channels: which subject carries which messages, and who writes and reads it. The
-addresses come from `subjects.py`, the schemas from `messages.py`; neither is repeated here.
+The channels come from `wire_channels.py`, the schemas from the modules of messages; neither is
+repeated here.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import types
 from pathlib import Path
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
 from sandstream_bus import messages as m
 from sandstream_bus import sandbox_messages as b
-from sandstream_bus.subjects import Subjects
+from wire_channels import PARAMETERS, Channel, channels
 
 from sandstream.version import __version__
 
 TARGET = Path(__file__).with_name("asyncapi.yaml")
-PREFIX = "sandstream"
-_SUBJECTS = Subjects(PREFIX)
-
-PARAMETERS = {
-    "agent": "The agent's name; bytes other than A-Z a-z 0-9 _ - are written =XX.",
-    "run": "The run's id: 1 to 128 of A-Z a-z 0-9 _ - =.",
-    "pool": "A harness pool or a tool host pool.",
-    "call": "The call's id within its run, such as t1-0.",
-    "name": "The timer's name within its run.",
-    "sandbox": "The sandbox's id.",
-    "provider": "The sandbox provider, such as local.",
-    "node": "The node of the provider that has the sandbox.",
-    "op": "The operation's id, chosen by whoever asks.",
-    "consumer": "The durable consumer that gave up.",
-    "sequence": "The stream sequence of the message that was parked.",
-    "event": "The rest of the event's subject: start.POOL, model, done, and so on.",
-}
-
-
 _RESULTS = (
     b.Opened,
     b.Executed,
@@ -56,257 +36,8 @@ _RESULTS = (
     b.Running,
 )
 """What the `result` of a reply can be."""
-
-
-class Channel(NamedTuple):
-    """One row of the table."""
-
-    key: str
-    address: str
-    title: str
-    messages: tuple[type[Any], ...]
-    writers: str
-    readers: str
-    stream: str
-    """The stream that stores it; empty for core NATS."""
-    open_to_all: bool = False
-    """Anybody may publish here: an operation that the installation receives."""
-
-
-def channels() -> list[Channel]:
-    """The table, in the order of the grammar in `subjects.py`.
-
-    A parameter is written =name= until the end, because subjects refuse curly brackets.
-    """
-    s = _SUBJECTS
-    log, agents, parked = "SANDSTREAM_LOG", "SANDSTREAM_AGENTS", "SANDSTREAM_PARKED"
-    table = [
-        Channel(
-            "task",
-            s.task("AGENT").replace("AGENT", "=agent="),
-            "A task for a deployed agent",
-            (m.Task, m.Claim),
-            "anybody",
-            "harness",
-            log,
-            open_to_all=True,
-        ),
-        Channel(
-            "agent",
-            s.agent("AGENT").replace("AGENT", "=agent="),
-            "Registration of a deployed agent; the last one counts",
-            (m.AgentRegistered, m.Claim),
-            "worker",
-            "harness",
-            agents,
-        ),
-        Channel(
-            "start",
-            s.start("=run=", "=pool="),
-            "The run begins",
-            (m.RunStarted, m.Claim),
-            "harness, Runner",
-            "harness of the pool",
-            log,
-        ),
-        Channel(
-            "turn",
-            s.turn("=run=", "=pool="),
-            "Take the next turn",
-            (m.TurnRequested, m.RunMoved, m.RunReopened),
-            "timer, client, Runner",
-            "harness of the pool",
-            log,
-        ),
-        Channel(
-            "model",
-            s.model("=run="),
-            "The model's answer, or why it must be waited for",
-            (m.ModelAnswered, m.ModelDeferred, m.Claim),
-            "harness",
-            "observers",
-            log,
-        ),
-        Channel(
-            "call",
-            s.call("=run=", "=pool="),
-            "Call the user's code",
-            (m.CallRequested, m.Claim),
-            "harness",
-            "tool host of the pool",
-            log,
-        ),
-        Channel(
-            "run_sandbox",
-            s.run_sandbox("=run=", "=provider="),
-            "Do this in a sandbox; any node of the provider",
-            (m.CallRequested, m.Claim),
-            "harness",
-            "sandbox actor",
-            log,
-        ),
-        Channel(
-            "run_sandbox_node",
-            s.run_sandbox("=run=", "=provider=", "=node="),
-            "Do this in a sandbox, on the node that has it",
-            (m.CallRequested, m.Claim),
-            "harness",
-            "sandbox actor of the node",
-            log,
-        ),
-        Channel(
-            "started",
-            s.started("=run=", "=call="),
-            "An at-most-once call is about to run",
-            (m.CallStarted,),
-            "tool host",
-            "tool host",
-            log,
-        ),
-        Channel(
-            "result",
-            s.result("=run=", "=pool="),
-            "The outcome of a call",
-            (m.CallFinished, m.ModelAnswered, m.Claim),
-            "tool host",
-            "harness of the pool",
-            log,
-        ),
-        Channel(
-            "cancel",
-            s.cancel("=run="),
-            "Stop the run",
-            (m.CancelRequested,),
-            "anybody",
-            "harness, tool host",
-            log,
-            open_to_all=True,
-        ),
-        Channel(
-            "done",
-            s.done("=run="),
-            "The run's end",
-            (m.RunDone, m.Claim),
-            "harness",
-            "clients, observers",
-            log,
-        ),
-        Channel(
-            "sandbox_state",
-            s.sandbox_state("=sandbox="),
-            "A sandbox's own log",
-            (
-                b.SandboxIntended,
-                b.SandboxReady,
-                b.SandboxCheckpointed,
-                b.SandboxPaused,
-                b.SandboxStopped,
-                b.SandboxLost,
-                b.SandboxDeleted,
-                m.Claim,
-            ),
-            "sandbox actor",
-            "sandbox actor, observers",
-            log,
-        ),
-        Channel(
-            "sandbox_op",
-            s.sandbox_op("=sandbox=", "=provider="),
-            "An operation on a sandbox; any node of the provider",
-            (b.SandboxRequest, m.Claim),
-            "anybody",
-            "sandbox actor",
-            log,
-            open_to_all=True,
-        ),
-        Channel(
-            "sandbox_op_node",
-            s.sandbox_op("=sandbox=", "=provider=", "=node="),
-            "An operation on a sandbox, on the node that has it",
-            (b.SandboxRequest, m.Claim),
-            "anybody",
-            "sandbox actor of the node",
-            log,
-            open_to_all=True,
-        ),
-        Channel(
-            "sandbox_reply",
-            s.sandbox_reply("=sandbox=", "=op="),
-            "The one outcome of an operation",
-            (b.SandboxReply, m.Claim),
-            "sandbox actor",
-            "whoever asked",
-            log,
-        ),
-        Channel(
-            "timer",
-            s.timer("=run=", "=name="),
-            "A scheduled message; the server publishes its body to its target when due",
-            (m.TurnRequested,),
-            "harness",
-            "the server",
-            log,
-        ),
-        Channel(
-            "parked",
-            s.parked("=consumer=", 0).replace(".0", ".=sequence="),
-            "A message that could not be handled, with the reason",
-            (m.Parked,),
-            "harness, tool host, actors",
-            "people",
-            parked,
-        ),
-        Channel(
-            "alive",
-            s.alive("=consumer="),
-            "An empty question, answered by whoever serves that consumer, on its reply subject",
-            (),
-            "anybody",
-            "the consumer's workers",
-            "",
-        ),
-        Channel(
-            "live",
-            s.live("=event=", "=run="),
-            "The run's stored events as they come",
-            (
-                m.RunStarted,
-                m.TurnRequested,
-                m.RunMoved,
-                m.RunReopened,
-                m.ModelAnswered,
-                m.ModelDeferred,
-                m.CallRequested,
-                m.CallStarted,
-                m.CallFinished,
-                m.CancelRequested,
-                m.RunDone,
-                m.Claim,
-            ),
-            "the server",
-            "anybody",
-            "",
-        ),
-        Channel(
-            "delta",
-            s.delta("=run="),
-            "Model stream events, never stored",
-            (m.LiveEvent,),
-            "harness, tool host",
-            "anybody",
-            "",
-        ),
-        Channel(
-            "output",
-            s.output("=run="),
-            "Output of commands as it comes, never stored; {run} is the sandbox where no run asked",
-            (b.LiveOutput,),
-            "sandbox actor",
-            "anybody",
-            "",
-        ),
-    ]
-    return [row._replace(address=re.sub(r"=(\w+)=", r"{\1}", row.address)) for row in table]
+_OUTPUTS = (m.Prepared, m.StopDecision, m.Reviewed, m.HandedOff, m.ChildInput, m.History)
+"""What the `output` of a call to the tool host can be, besides a tool's."""
 
 
 def document() -> dict[str, Any]:
@@ -314,7 +45,7 @@ def document() -> dict[str, Any]:
     table = channels()
     kinds = list(dict.fromkeys(kind for channel in table for kind in channel.messages))
     twins: dict[type[Any], type[Any]] = {}
-    described = [_twin(kind, twins) for kind in (*kinds, m.Prepared, m.StopDecision, *_RESULTS)]
+    described = [_twin(kind, twins) for kind in (*kinds, *_OUTPUTS, *_RESULTS)]
     _, schemas = msgspec.json.schema_components(
         described, ref_template="#/components/schemas/{name}"
     )

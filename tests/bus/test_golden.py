@@ -15,7 +15,18 @@ import pytest
 from sandstream_bus import conversation_messages, messages, sandbox_messages
 from sandstream_bus.conversation_messages import ConversationEvent
 from sandstream_bus.conversation_messages import Message as ConversationMessage
-from sandstream_bus.messages import LiveEvent, Message, Prepared, RunEvent, StopDecision, Task
+from sandstream_bus.messages import (
+    ChildInput,
+    HandedOff,
+    History,
+    LiveEvent,
+    Message,
+    Prepared,
+    Reviewed,
+    RunEvent,
+    StopDecision,
+    Task,
+)
 from sandstream_bus.sandbox_messages import LiveOutput, SandboxAction, SandboxEvent
 from sandstream_bus.sandbox_messages import Message as SandboxMessage
 
@@ -24,6 +35,10 @@ UNTAGGED: dict[str, type[msgspec.Struct]] = {
     "task": Task,
     "prepared": Prepared,
     "stop.decision": StopDecision,
+    "reviewed": Reviewed,
+    "handed.off": HandedOff,
+    "child.input": ChildInput,
+    "history": History,
     "live.event": LiveEvent,
     "live.output": LiveOutput,
 }

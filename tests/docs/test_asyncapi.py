@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 from doc_blocks import read_page
-from sandstream_bus import messages, sandbox_messages, subjects
+from sandstream_bus import conversation_messages, messages, sandbox_messages, subjects
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "asyncapi.yaml").read_text())
@@ -24,6 +24,7 @@ EXAMPLES = [
     for block in read_page(path, path.read_text()).blocks
     if block.lang == "json" and "message" in block.marks
 ]
+MODULES = (messages, sandbox_messages, conversation_messages)
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("*.json"))
 
 
@@ -37,8 +38,8 @@ def test_the_description_is_up_to_date() -> None:
 
 
 def test_the_check_notices_a_change(tmp_path: Path) -> None:
-    program = (ROOT / "docs" / "generate_asyncapi.py").read_text()
-    (tmp_path / "generate_asyncapi.py").write_text(program)
+    for name in ("generate_asyncapi.py", "wire_channels.py"):
+        (tmp_path / name).write_text((ROOT / "docs" / name).read_text())
     (tmp_path / "asyncapi.yaml").write_text("asyncapi: 3.0.0\n")
     done = subprocess.run(
         [sys.executable, str(tmp_path / "generate_asyncapi.py"), "--check"],
@@ -63,7 +64,7 @@ def test_every_tagged_message_is_described() -> None:
     described = {message["name"] for message in DOCUMENT["components"]["messages"].values()}
     tags = {
         str(kind.__struct_config__.tag)
-        for module in (messages, sandbox_messages)
+        for module in MODULES
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, module.Message)
         if kind is not module.Message
@@ -92,8 +93,7 @@ def test_all_references_lead_somewhere() -> None:
 @pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: f"{block.where}")
 def test_examples_fit_their_schema_and_their_struct(block: Any) -> None:
     name = block.marks["message"]
-    kind = getattr(messages, name, None) or getattr(sandbox_messages, name)
-    _fits(block.text.encode(), kind)
+    _fits(block.text.encode(), _struct(name))
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -102,8 +102,13 @@ def test_golden_messages_fit_their_schema(path: Path) -> None:
     tag = json.loads(data).get("type")
     by_tag = {message["name"]: name for name, message in DOCUMENT["components"]["messages"].items()}
     if tag in by_tag:
-        name = by_tag[tag]
-        _fits(data, getattr(messages, name, None) or getattr(sandbox_messages, name))
+        _fits(data, _struct(by_tag[tag]))
+
+
+def _struct(name: str) -> type[Any]:
+    (kind,) = {vars(module)[name] for module in MODULES if name in vars(module)}
+    struct: type[Any] = kind
+    return struct
 
 
 def _fits(data: bytes, kind: type[Any]) -> None:
