@@ -53,6 +53,15 @@ if TYPE_CHECKING:
     from sandstream.items import ToolCallItem as ToolCallItem
     from sandstream.items import ToolCallOutputItem as ToolCallOutputItem
     from sandstream.items import TResponseInputItem as TResponseInputItem
+    from sandstream.memory.bus_session import BusSession as BusSession
+    from sandstream.memory.openai_conversations_session import (
+        OpenAIConversationsSession as OpenAIConversationsSession,
+    )
+    from sandstream.memory.session import Session as Session
+    from sandstream.memory.session import SessionABC as SessionABC
+    from sandstream.memory.session import SessionInputCallback as SessionInputCallback
+    from sandstream.memory.session_settings import SessionSettings as SessionSettings
+    from sandstream.memory.sqlite_session import SQLiteSession as SQLiteSession
     from sandstream.model_settings import ModelSettings as ModelSettings
     from sandstream.models.defaults import set_default_openai_api as set_default_openai_api
     from sandstream.models.defaults import set_default_openai_client as set_default_openai_client
@@ -160,6 +169,15 @@ _MODULES = {
         "ToolCallOutputItem",
         "TResponseInputItem",
     ),
+    "sandstream.memory.bus_session": ("BusSession",),
+    "sandstream.memory.openai_conversations_session": ("OpenAIConversationsSession",),
+    "sandstream.memory.session": (
+        "Session",
+        "SessionABC",
+        "SessionInputCallback",
+    ),
+    "sandstream.memory.session_settings": ("SessionSettings",),
+    "sandstream.memory.sqlite_session": ("SQLiteSession",),
     "sandstream.model_settings": ("ModelSettings",),
     "sandstream.models.defaults": (
         "set_default_openai_api",
