@@ -1,0 +1,88 @@
+"""The events of an agent as a tool, passed to its ``on_stream`` while the agent runs."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from sandstream.exceptions import AgentsException
+from sandstream.hosting.stopping import stop
+from sandstream.stream_events import AgentUpdatedStreamEvent, StreamEvent
+
+if TYPE_CHECKING:
+    from sandstream.agent import Agent
+
+__all__ = ["AgentToolStreamEvent", "OnStream", "StreamOverflow", "feed"]
+
+logger = logging.getLogger(__name__)
+
+
+class AgentToolStreamEvent(TypedDict):
+    """The argument of ``on_stream``: an event, whose it is, and which call the run answers."""
+
+    event: StreamEvent
+    agent: Agent[Any]
+    tool_call: Any | None
+
+
+OnStream = Callable[[AgentToolStreamEvent], Awaitable[None] | None]
+
+
+class StreamOverflow(AgentsException):
+    """``on_stream`` is slower than the agent, and more events wait for it than it allows."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"more than {limit} events wait for on_stream: make it faster, or raise "
+            "on_stream_max_pending_events (None: no limit)"
+        )
+
+
+async def feed(
+    on_stream: OnStream,
+    limit: int | None,
+    events: AsyncIterator[StreamEvent],
+    agent: Agent[Any],
+    tool_call: Any | None,
+) -> None:
+    """Call ``on_stream`` with each event, in order. It does not hold up the agent: up to ``limit``
+    events wait for it.
+
+    Raises:
+        StreamOverflow: if more of them would have to wait. What waits is dropped.
+    """
+    queue: asyncio.Queue[AgentToolStreamEvent | None] = asyncio.Queue()
+    consumer = asyncio.ensure_future(_consume(on_stream, queue))
+    try:
+        try:
+            async for event in events:
+                if isinstance(event, AgentUpdatedStreamEvent):
+                    agent = event.new_agent
+                if limit is not None and queue.qsize() >= limit:
+                    await asyncio.sleep(0)  # events may come in a burst: let the callback catch up
+                    if queue.qsize() >= limit:
+                        raise StreamOverflow(limit)
+                queue.put_nowait({"event": event, "agent": agent, "tool_call": tool_call})
+        except (StreamOverflow, asyncio.CancelledError):
+            raise
+        except Exception:
+            queue.put_nowait(None)
+            await consumer  # what came before the failure is seen
+            raise
+        queue.put_nowait(None)
+        await consumer
+    finally:
+        await stop([consumer])
+
+
+async def _consume(on_stream: OnStream, queue: asyncio.Queue[AgentToolStreamEvent | None]) -> None:
+    while (payload := await queue.get()) is not None:
+        try:
+            handled = on_stream(payload)
+            if inspect.isawaitable(handled):
+                await handled
+        except Exception:
+            logger.exception("on_stream failed", extra={"agent": payload["agent"].name})
