@@ -165,6 +165,7 @@ class Client:
         return await self.bus.presence.is_served(f"harness-{pool}")
 
     async def _end(self, run: RunId, reason: str) -> None:
+        from sandstream_actors.harness.children import Children
         from sandstream_actors.harness.ends import cancelled
         from sandstream_actors.run_state import RunState
 
@@ -172,16 +173,19 @@ class Client:
             state = RunState.of(run, await self.bus.log.read(run))
             if state.done is not None:
                 return
+            done = cancelled(state).done
             try:
-                await self.bus.log.append(
+                sequence = await self.bus.log.append(
                     run,
                     self.bus.subjects.done(run),
-                    cancelled(state).done,
+                    done,
                     after=state.last_seq,
                     msg_id=f"{run}:done{state.dones}",
                 )
             except Conflict:
                 continue
+            state.apply(sequence, done)
+            await Children(self.bus).close_tree(state)
             return
 
     # --- parked messages -----------------------------------------------------------------------

@@ -455,7 +455,7 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
         )
         crashpoint("parking.before_end")
         try:
-            await bus.log.append(
+            sequence = await bus.log.append(
                 run,
                 bus.subjects.done(run),
                 done,
@@ -465,6 +465,8 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
         except Conflict:
             continue
         crashpoint("parking.after_end")
+        state.apply(sequence, done)
+        await Children(bus).close_tree(state)
         return
 
 

@@ -97,6 +97,7 @@ class Children:
                 children=started.graph.children,
             ),
             input=input,
+            is_text=child.input == "plain",
             options=msgspec.structs.replace(
                 options,
                 stream=options.stream or child.watch,
@@ -158,6 +159,11 @@ class Children:
             failed,
             msg_id=f"{state.run}:{call.call}:nochild",
         )
+
+    async def close_tree(self, state: RunState) -> None:
+        """What follows in the tree from the end of a run."""
+        await self.cancel_open(state)
+        await self.report_end(state)
 
     async def cancel_open(self, state: RunState) -> None:
         """The run is over: what it has started and waits for no longer is in vain."""
