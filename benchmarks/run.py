@@ -18,6 +18,7 @@ from typing import Any
 import cold_start
 import concurrent_runs
 import first_token
+import handoff_chain
 import hop_cost
 import parked_runs
 import peer
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Measure] = {
     "parked_runs": parked_runs.measure,
     "cold_start": cold_start.measure,
     "hop_cost": hop_cost.measure,
+    "handoff_chain": handoff_chain.measure,
     "sandbox_exec": sandbox_exec.measure,
     "sandbox_turns": sandbox_turns.measure,
     "sandbox_manifest": sandbox_manifest.measure,
