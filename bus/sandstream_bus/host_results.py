@@ -20,6 +20,8 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: Raw = NO_JSON
     source: str = ""
     target: str = ""
+    in_input: bool = False
+    """The rewritten input has it word for word: it must not be sent twice."""
 
 
 class Rewrite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,6 +32,8 @@ class Rewrite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the run has produced, for its result."""
     model_items: list[Raw]
     """What the next agent's model sees after ``input``."""
+    is_text: bool = False
+    """``input`` is one plain text."""
 
 
 class GuardrailRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,9 +89,11 @@ class HandedOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChildInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The outcome of a ``child_input`` call."""
+    """The outcome of a ``child_input`` call. With an ``error`` beside it there can be no run."""
 
     input: list[Raw]
+    is_text: bool = False
+    """``input`` is one plain text."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,3 +103,5 @@ class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     history: list[Raw] = []
     input: list[Raw] | None = None
+    kept: list[Raw] | None = None
+    """Set where what is new does not simply follow the history: ``history`` is then all of it."""

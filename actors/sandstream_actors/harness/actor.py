@@ -147,6 +147,7 @@ class Harness:
     async def _advance(self, run: RunId, delivery: Delivery) -> None:
         """Do what the run needs, step by step, until it has to wait for somebody else."""
         state = await self._state(run, delivery)
+        await self._begin(state, delivery)
         while state.started is not None and state.pool == self.pool:
             step = next_step(state)
             match step:
@@ -163,8 +164,6 @@ class Harness:
                         return  # the trigger's own delivery takes the turn
                     if step.beside:
                         await self._ask(state, step.beside, [], delivery)
-                    if state.turn == 0:
-                        await self._alarms.arm_deadline(state)
                     await self._take_turn(state, delivery)
                 case OpenConversation():
                     if not await self._open_conversation(state, delivery):
@@ -192,6 +191,18 @@ class Harness:
                 case _:
                     assert_never(step)
         self._states.drop(run)  # another pool's run: a cancel goes to all pools
+
+    async def _begin(self, state: RunState, delivery: Delivery) -> None:
+        """What the message needs before any decision: the first one of a run arms its alarm; one
+        that somebody had before may have been left after calls were written and before their child
+        runs were started.
+        """
+        if state.started is None or state.pool != self.pool or state.done is not None:
+            return
+        if self._bus.subjects.parse_run(delivery.subject).kind == "start":
+            await self._alarms.arm_deadline(state)
+        if not delivery.fresh:
+            await self._children.start(state, state.open_children())
 
     async def _rest(self, state: RunState, delivery: Delivery) -> None:
         """Nothing to do. What must have followed the last decision may not have been sent."""
@@ -361,8 +372,9 @@ class Harness:
                 for approval in approvals
             ),
             *(self._alarms.arm_expiry(state, approval) for approval in approvals),
-            *(self._children.start(state, call, len(children)) for call in children),
         )
+        # their results count only after the calls: a child may be quick
+        await self._children.start(state, children)
         crashpoint("harness.after_dispatch")
         if approvals:  # nobody else may wake the run: it must see by itself that it waits
             state.fold(await self._bus.log.read(state.run, after=state.last_seq))
@@ -445,6 +457,7 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
             if ended is not None:
                 return
         if state.done is not None:
+            await Children(bus).close_tree(state)
             return
         done = RunDone(
             status="failed",

@@ -17,10 +17,14 @@ class Alarms:
         self._bus = bus
 
     async def arm_deadline(self, state: RunState) -> None:
-        """Stop the run when its time is over. Its children end with it."""
+        """Stop the run when its time is over. Its children end with it; they need an alarm only if
+        they have less time.
+        """
         budget = state.options.budget
         assert state.started is not None
-        if budget is None or budget.deadline is None or state.started.parent is not None:
+        if budget is None or budget.deadline is None:
+            return
+        if budget.seconds is None and state.started.parent is not None:
             return
         seconds = "" if budget.seconds is None else f": {budget.seconds:g} s"
         await self._bus.timers.arm(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Raw
@@ -24,13 +25,14 @@ from sandstream_bus.messages import (
     ErrorInfo,
     Message,
     ParentLink,
+    RunDone,
     RunMoved,
     RunStarted,
 )
 from sandstream_bus.specs import NO_JSON, AgentSpec, ChildGraph, ChildSpec, GraphSpec
 from sandstream_bus.subjects import RunId
 
-from sandstream_actors.budgets import smaller
+from sandstream_actors.budgets import smaller, with_deadline
 from sandstream_actors.harness.tool_steps import plain_input
 from sandstream_actors.harness.tree_budget import share_of
 from sandstream_actors.output_items import user_message
@@ -47,19 +49,28 @@ class Children:
 
     # --- downwards ---------------------------------------------------------------------------
 
-    async def start(self, state: RunState, call: CallRequested, count: int) -> None:
-        """Start the child of a call, which is one of ``count`` that start together."""
+    async def start(self, state: RunState, calls: Sequence[CallRequested]) -> None:
+        """Start the children of calls that are in the log."""
+        if not calls:
+            return
+        await asyncio.gather(*(self._start_one(state, call) for call in calls))
+        state.fold(await self._bus.log.read(state.run, after=state.last_seq))
+        if state.done is not None:  # ended meanwhile, by somebody who did not see these calls
+            await self.cancel_open(state)
+
+    async def _start_one(self, state: RunState, call: CallRequested) -> None:
         tool = state.tool(call.name)
         assert state.started is not None and tool is not None and tool.child is not None
         graph = state.started.graph.children.get(tool.child.graph)
         if graph is None:
-            await self._fail(state, call, f"the agent of {call.name} is not part of this run")
+            message = f"the agent of the tool {call.name} is not part of this run"
+            await self._fail(state, call, ErrorInfo(code="unknown_agent", message=message))
             return
         input = _input(state, call, tool.child)
-        if input is None:
-            await self._fail(state, call, f"the arguments of {call.name} have no text 'input'")
+        if isinstance(input, ErrorInfo):
+            await self._fail(state, call, input)
             return
-        started = self._started(state, call, tool.child, graph, input, count)
+        started = self._started(state, call, tool.child, graph, input)
         run = RunId(call.child)
         crashpoint("harness.before_child")
         try:
@@ -82,12 +93,12 @@ class Children:
         call: CallRequested,
         child: ChildSpec,
         graph: ChildGraph,
-        input: list[Raw],
-        count: int,
+        input: ChildInput,
     ) -> RunStarted:
         started = state.started
         assert started is not None
         options = child.options
+        own = with_deadline(options.budget) if options.budget else None
         first = graph.agents[graph.start]
         parent = started.parent
         return RunStarted(
@@ -96,12 +107,12 @@ class Children:
                 agents={key: _placed(state, agent) for key, agent in graph.agents.items()},
                 children=started.graph.children,
             ),
-            input=input,
-            is_text=child.input == "plain",
+            input=input.input,
+            is_text=input.is_text,
             options=msgspec.structs.replace(
                 options,
                 stream=options.stream or child.watch,
-                budget=smaller(options.budget, share_of(state, count)),
+                budget=smaller(own, share_of(state)),
             ),
             pool=first.pool or state.places.pool,
             context=started.context,
@@ -146,14 +157,9 @@ class Children:
                 await self.report_waiting(child)
             return
 
-    async def _fail(self, state: RunState, call: CallRequested, message: str) -> None:
+    async def _fail(self, state: RunState, call: CallRequested, error: ErrorInfo) -> None:
         """There can be no child: the call's outcome says why."""
-        failed = CallFinished(
-            call=call.call,
-            kind="child",
-            turn=call.turn,
-            error=ErrorInfo(code="model_behavior", message=message),
-        )
+        failed = CallFinished(call=call.call, kind="child", turn=call.turn, error=error)
         await self._bus.work_log.send(
             self._bus.subjects.result(state.run, state.pool),
             failed,
@@ -217,11 +223,15 @@ class Children:
         )
 
 
-def _input(state: RunState, call: CallRequested, child: ChildSpec) -> list[Raw] | None:
+def _input(state: RunState, call: CallRequested, child: ChildSpec) -> ChildInput | ErrorInfo:
     if child.input == "host":
-        return _child_input(state.results[f"{call.call}-input"].output).input
+        made = state.results[f"{call.call}-input"]
+        return made.error or _child_input(made.output)
     text = plain_input(call.arguments)
-    return None if text is None else [user_message(text)]
+    if text is None:
+        message = f"Invalid JSON input for tool {call.name}: it needs a text 'input'"
+        return ErrorInfo(code="model_behavior", message=message)
+    return ChildInput(input=[user_message(text)], is_text=True)
 
 
 def _placed(state: RunState, agent: AgentSpec) -> AgentSpec:
@@ -237,10 +247,56 @@ def _outcome(state: RunState) -> CallFinished:
         call=parent.call,
         kind="child",
         turn=parent.turn,
-        output=(done.output or Raw(b'""')) if done.status == "completed" else NO_JSON,
-        error=None if done.status == "completed" else done.error,
+        output=_output(state, done) if done.status == "completed" else NO_JSON,
+        error=None if done.status == "completed" else _error(done),
         usage=state.usage,
         turns=state.tree_turns,
         tool_calls=state.tool_calls_made,
         child=state.run,
     )
+
+
+def _error(done: RunDone) -> ErrorInfo:
+    """Why a child run failed. That it was cancelled does not cancel its parent."""
+    error = done.error or ErrorInfo(code=done.status, message=f"the run ended: {done.status}")
+    if error.code != "cancelled":
+        return error
+    return msgspec.structs.replace(error, code="child_cancelled")
+
+
+def _output(state: RunState, done: RunDone) -> Raw:
+    """The final output; in place of an empty one that nobody has checked the last thing said."""
+    if done.output not in (NO_JSON, b'""', b"null") or state.agent.checks_output:
+        return done.output or Raw(b'""')
+    for item in reversed(state.said):
+        text = _text_of(item)
+        if text:
+            return Raw(msgspec.json.encode(text))
+    return Raw(b'""')
+
+
+class _Part(msgspec.Struct):
+    text: str = ""
+
+
+class _Said(msgspec.Struct):
+    """A message of the model, or the output of a tool; other items have no text."""
+
+    role: str = ""
+    content: str | list[_Part] | None = None
+    output: str = ""
+
+
+_said = msgspec.json.Decoder(_Said).decode
+
+
+def _text_of(item: Raw) -> str:
+    try:
+        said = _said(item)
+    except msgspec.DecodeError:  # content parts of a tool, or an item of some other kind
+        return ""
+    if said.role == "user":  # more input that came meanwhile
+        return ""
+    if isinstance(said.content, list):
+        return "".join(part.text for part in said.content)
+    return said.content or said.output

@@ -34,22 +34,30 @@ def exceeded_by_calls(state: RunState, new: int) -> ErrorInfo | None:
     return None
 
 
-def share_of(state: RunState, children: int) -> Budget | None:
-    """What each of so many children that start now may use: an equal part of what is left."""
+def share_of(state: RunState) -> Budget | None:
+    """What a child that starts now may use: an equal part of what is left, for it and for all
+    other children of this answer that have not ended.
+
+    As nobody gets more than that, those that start later get at least as much, and all together
+    stay within the budget. The deadline is the same for all; the run's own alarm keeps it.
+    """
     budget = state.options.budget
     if budget is None:
         return None
-    waiting = max(1, children)
+    open_calls = state.open_tool_calls()
+    tools = [state.tool(call.name) for call in open_calls]
+    children = sum(tool is not None and tool.child is not None for tool in tools)
     return msgspec.structs.replace(
         budget,
-        turns=_part(budget.turns, state.tree_turns, waiting),
-        tokens=_part(budget.tokens, state.usage.total_tokens, waiting),
-        tool_calls=_part(budget.tool_calls, state.tool_calls_made, waiting),
+        turns=_part(budget.turns, state.tree_turns, children),
+        tokens=_part(budget.tokens, state.usage.total_tokens, children),
+        tool_calls=_part(budget.tool_calls, state.tool_calls_made + len(open_calls), children),
+        seconds=None,
     )
 
 
 def _part(limit: int | None, used: int, children: int) -> int | None:
-    return None if limit is None else max(0, limit - used) // children
+    return None if limit is None else max(0, limit - used) // max(1, children)
 
 
 def _over(name: str, limit: str) -> ErrorInfo:
