@@ -17,11 +17,13 @@ from typing import Any
 
 import cold_start
 import concurrent_runs
+import fan_out
 import first_token
 import handoff_chain
 import hop_cost
 import parked_runs
 import peer
+import replicas
 import sandbox_exec
 import sandbox_manifest
 import sandbox_memory
@@ -39,7 +41,9 @@ BENCHMARKS: dict[str, Measure] = {
     "parked_runs": parked_runs.measure,
     "cold_start": cold_start.measure,
     "hop_cost": hop_cost.measure,
+    "fan_out": fan_out.measure,
     "handoff_chain": handoff_chain.measure,
+    "replicas": replicas.measure,
     "sandbox_exec": sandbox_exec.measure,
     "sandbox_turns": sandbox_turns.measure,
     "sandbox_manifest": sandbox_manifest.measure,
