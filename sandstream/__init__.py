@@ -36,15 +36,35 @@ if TYPE_CHECKING:
     from sandstream.error_handlers import RunErrorHandlerResult as RunErrorHandlerResult
     from sandstream.error_handlers import RunErrorHandlers as RunErrorHandlers
     from sandstream.exceptions import AgentsException as AgentsException
+    from sandstream.exceptions import GuardrailTimeout as GuardrailTimeout
+    from sandstream.exceptions import (
+        InputGuardrailTripwireTriggered as InputGuardrailTripwireTriggered,
+    )
     from sandstream.exceptions import MaxTurnsExceeded as MaxTurnsExceeded
     from sandstream.exceptions import ModelBehaviorError as ModelBehaviorError
     from sandstream.exceptions import ModelRefusalError as ModelRefusalError
     from sandstream.exceptions import ModelTimeoutError as ModelTimeoutError
+    from sandstream.exceptions import (
+        OutputGuardrailTripwireTriggered as OutputGuardrailTripwireTriggered,
+    )
     from sandstream.exceptions import RunCancelled as RunCancelled
     from sandstream.exceptions import RunErrorDetails as RunErrorDetails
     from sandstream.exceptions import RunFailed as RunFailed
+    from sandstream.exceptions import (
+        ToolInputGuardrailTripwireTriggered as ToolInputGuardrailTripwireTriggered,
+    )
+    from sandstream.exceptions import (
+        ToolOutputGuardrailTripwireTriggered as ToolOutputGuardrailTripwireTriggered,
+    )
     from sandstream.exceptions import ToolTimeoutError as ToolTimeoutError
     from sandstream.exceptions import UserError as UserError
+    from sandstream.guardrail import GuardrailFunctionOutput as GuardrailFunctionOutput
+    from sandstream.guardrail import InputGuardrail as InputGuardrail
+    from sandstream.guardrail import InputGuardrailResult as InputGuardrailResult
+    from sandstream.guardrail import OutputGuardrail as OutputGuardrail
+    from sandstream.guardrail import OutputGuardrailResult as OutputGuardrailResult
+    from sandstream.guardrail import input_guardrail as input_guardrail
+    from sandstream.guardrail import output_guardrail as output_guardrail
     from sandstream.items import ItemHelpers as ItemHelpers
     from sandstream.items import MessageOutputItem as MessageOutputItem
     from sandstream.items import ModelResponse as ModelResponse
@@ -53,6 +73,9 @@ if TYPE_CHECKING:
     from sandstream.items import ToolCallItem as ToolCallItem
     from sandstream.items import ToolCallOutputItem as ToolCallOutputItem
     from sandstream.items import TResponseInputItem as TResponseInputItem
+    from sandstream.lifecycle import AgentHooks as AgentHooks
+    from sandstream.lifecycle import RunHooks as RunHooks
+    from sandstream.mcp.errors import MCPToolCancellationError as MCPToolCancellationError
     from sandstream.memory.bus_session import BusSession as BusSession
     from sandstream.memory.openai_conversations_session import (
         OpenAIConversationsSession as OpenAIConversationsSession,
@@ -96,6 +119,7 @@ if TYPE_CHECKING:
     from sandstream.run_config import ToolExecutionConfig as ToolExecutionConfig
     from sandstream.run_config import ToolNameCollisionPolicy as ToolNameCollisionPolicy
     from sandstream.run_config import ToolNotFoundBehavior as ToolNotFoundBehavior
+    from sandstream.run_context import AgentHookContext as AgentHookContext
     from sandstream.run_context import RunContextWrapper as RunContextWrapper
     from sandstream.run_context import TContext as TContext
     from sandstream.runner import Runner as Runner
@@ -117,6 +141,17 @@ if TYPE_CHECKING:
     from sandstream.tool import default_tool_error_function as default_tool_error_function
     from sandstream.tool import function_tool as function_tool
     from sandstream.tool_context import ToolContext as ToolContext
+    from sandstream.tool_guardrails import (
+        ToolGuardrailFunctionOutput as ToolGuardrailFunctionOutput,
+    )
+    from sandstream.tool_guardrails import ToolInputGuardrail as ToolInputGuardrail
+    from sandstream.tool_guardrails import ToolInputGuardrailData as ToolInputGuardrailData
+    from sandstream.tool_guardrails import ToolInputGuardrailResult as ToolInputGuardrailResult
+    from sandstream.tool_guardrails import ToolOutputGuardrail as ToolOutputGuardrail
+    from sandstream.tool_guardrails import ToolOutputGuardrailData as ToolOutputGuardrailData
+    from sandstream.tool_guardrails import ToolOutputGuardrailResult as ToolOutputGuardrailResult
+    from sandstream.tool_guardrails import tool_input_guardrail as tool_input_guardrail
+    from sandstream.tool_guardrails import tool_output_guardrail as tool_output_guardrail
     from sandstream.usage import Usage as Usage
 
 _MODULES = {
@@ -149,15 +184,29 @@ _MODULES = {
     ),
     "sandstream.exceptions": (
         "AgentsException",
+        "GuardrailTimeout",
+        "InputGuardrailTripwireTriggered",
         "MaxTurnsExceeded",
         "ModelBehaviorError",
         "ModelRefusalError",
         "ModelTimeoutError",
+        "OutputGuardrailTripwireTriggered",
         "RunCancelled",
         "RunErrorDetails",
         "RunFailed",
+        "ToolInputGuardrailTripwireTriggered",
+        "ToolOutputGuardrailTripwireTriggered",
         "ToolTimeoutError",
         "UserError",
+    ),
+    "sandstream.guardrail": (
+        "GuardrailFunctionOutput",
+        "InputGuardrail",
+        "InputGuardrailResult",
+        "OutputGuardrail",
+        "OutputGuardrailResult",
+        "input_guardrail",
+        "output_guardrail",
     ),
     "sandstream.items": (
         "ItemHelpers",
@@ -169,6 +218,11 @@ _MODULES = {
         "ToolCallOutputItem",
         "TResponseInputItem",
     ),
+    "sandstream.lifecycle": (
+        "AgentHooks",
+        "RunHooks",
+    ),
+    "sandstream.mcp.errors": ("MCPToolCancellationError",),
     "sandstream.memory.bus_session": ("BusSession",),
     "sandstream.memory.openai_conversations_session": ("OpenAIConversationsSession",),
     "sandstream.memory.session": (
@@ -223,6 +277,7 @@ _MODULES = {
         "ToolNotFoundBehavior",
     ),
     "sandstream.run_context": (
+        "AgentHookContext",
         "RunContextWrapper",
         "TContext",
     ),
@@ -249,6 +304,17 @@ _MODULES = {
         "function_tool",
     ),
     "sandstream.tool_context": ("ToolContext",),
+    "sandstream.tool_guardrails": (
+        "ToolGuardrailFunctionOutput",
+        "ToolInputGuardrail",
+        "ToolInputGuardrailData",
+        "ToolInputGuardrailResult",
+        "ToolOutputGuardrail",
+        "ToolOutputGuardrailData",
+        "ToolOutputGuardrailResult",
+        "tool_input_guardrail",
+        "tool_output_guardrail",
+    ),
     "sandstream.usage": ("Usage",),
     "sandstream_bus.runtime": ("Actor",),
 }

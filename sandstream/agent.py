@@ -12,6 +12,7 @@ from sandstream.agent_output import AgentOutputSchemaBase
 from sandstream.custom_tool import CustomTool
 from sandstream.guardrail import InputGuardrail, OutputGuardrail
 from sandstream.handoffs.handoff import Handoff
+from sandstream.lifecycle import AgentHooksBase
 from sandstream.model_settings import ModelSettings
 from sandstream.models.default_models import get_default_model_settings
 from sandstream.models.interface import Model
@@ -136,6 +137,8 @@ class Agent(Generic[TContext]):
             self.instructions
         ):
             raise TypeError(f"{where} instructions must be a string or a function")
+        if not (self.hooks is None or isinstance(self.hooks, AgentHooksBase)):
+            raise TypeError(f"{where} hooks must be AgentHooks, not {type(self.hooks).__name__}")
         if not (self.model is None or isinstance(self.model, str | Model)):
             raise TypeError(f"{where} model must be a name or a Model object, not {self.model!r}")
         behavior = self.tool_use_behavior

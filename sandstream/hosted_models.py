@@ -20,9 +20,10 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.messages import CallRequested, ModelAnswered, TokenUsage
 from sandstream_bus.specs import NO_JSON
 
-from sandstream.agent import Agent
+from sandstream.agent import Agent, Tool
 from sandstream.exceptions import ModelBehaviorError, ModelTimeoutError
-from sandstream.graph import output_schema_of, settings_of, tools_of
+from sandstream.graph import handoffs_of, output_schema_of, settings_of
+from sandstream.handoffs.handoff import Handoff
 from sandstream.hosted_retries import with_policy
 from sandstream.hosting.hosted_run import HostedRun
 from sandstream.items import ModelResponse
@@ -64,7 +65,6 @@ class HostedModels:
 
     async def ask(self, hosted: HostedRun, state: RunState, call: CallRequested) -> ModelAnswered:
         agent = hosted.agent(call.agent)
-        working = hosted.working_agent(call.agent)
         model = self._find(agent, hosted.config)
         request = build_request(state)
         disabled = set(state.prepared.disabled_tools) if state.prepared else set()
@@ -79,11 +79,9 @@ class HostedModels:
             "system_instructions": request.instructions,
             "input": [msgspec.json.decode(item) for item in request.input],
             "model_settings": settings,
-            "tools": [
-                tool for tool in tools_of(working, hosted.config) if tool.name not in disabled
-            ],
+            "tools": _tools(hosted, call.agent, disabled),
             "output_schema": output_schema_of(agent),
-            "handoffs": [],
+            "handoffs": _handoffs(hosted, call.agent, disabled),
             "tracing": ModelTracing.DISABLED,
             "previous_response_id": request.previous_response_id,
             "conversation_id": request.conversation_id,
@@ -115,6 +113,7 @@ class HostedModels:
             agent=call.agent,
             output=[Raw(msgspec.json.encode(item)) for item in response.to_input_items()],
             disabled_tools=sorted(disabled),
+            listed_tools=state.prepared.tools if state.prepared else [],
             usage=_tokens(response.usage).plus(TokenUsage(requests=failures)),
             response_id=response.response_id,
             request_id=response.request_id,
@@ -123,6 +122,18 @@ class HostedModels:
             else NO_JSON,
             duration_ms=round((time.monotonic() - began) * 1000),
         )
+
+
+def _handoffs(hosted: HostedRun, key: str, disabled: set[str]) -> list[Handoff[Any, Any]]:
+    every = handoffs_of(hosted.working_agent(key))
+    return [item for item in every if item.tool_name not in disabled]
+
+
+def _tools(hosted: HostedRun, key: str, disabled: set[str]) -> list[Tool]:
+    """What the model may call; a handoff goes before a tool of its name."""
+    taken = {item.tool_name for item in _handoffs(hosted, key, disabled)}
+    tools = {tool.name: tool for tool in hosted.tools(key)}
+    return [tool for name, tool in tools.items() if name not in disabled and name not in taken]
 
 
 class _Asking:

@@ -216,6 +216,7 @@ class RunCall:
             options=started_now(self._options),
             pool=pool,
             key=self._config.run_key,
+            is_text=isinstance(self._input, str),
         )
         subject = process.bus.subjects.start(self.run_id, pool)
         crashpoint("runner.before_start")

@@ -123,6 +123,7 @@ def hosted_child(parent: HostedRun, link: ParentLink, run: str, bind: Binder) ->
         hooks=tool.run_hooks,
         session=tool.session,
         bound=bound,
+        connect=parent.connect,
     )
 
 

@@ -335,6 +335,12 @@ class _Invoker:
             raise _bad_arguments(what, error) from None
 
 
+def schema_of(tool: FunctionTool) -> FuncSchema | None:
+    """What a decorated function takes; None for a tool with code of another kind."""
+    invoke = tool.on_invoke_tool
+    return invoke._schema if isinstance(invoke, _Invoker) else None
+
+
 def _bad_arguments(what: str, error: Exception) -> ModelBehaviorError:
     return ModelBehaviorError(f"{what}: {error}" if _shows_tool_data() else what)
 

@@ -26,13 +26,14 @@ from sandstream.exceptions import UserError
 from sandstream.hosted_models import HostedModels
 from sandstream.hosting.hosted_run import HostedRun
 from sandstream.hosting.user_code import UserCode
-from sandstream.reach import Circle
+from sandstream.reach import Circle, Reach
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.run_context import RunContextWrapper
 from sandstream.run_options import compile_options
 from sandstream.run_plan import RunPlan, bound_agents, hosted_child
 
 if TYPE_CHECKING:
+    from sandstream.mcp.hosting import ConnectedServers
     from sandstream.sandbox.binding import BoundAgent
     from sandstream.sandbox.sandbox_agent import SandboxAgent
 
@@ -104,6 +105,7 @@ class AgentWorker:
         self._hosted_models = HostedModels(bus)
         user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._host = ToolHost(bus, user_code, pool=self.pool, max_in_flight=max_in_flight)
+        self._servers = _servers_of([plan.found for plan in self._plans.values()])
 
     async def start(self) -> None:
         """Host first, then offer, so that no call comes before somebody listens."""
@@ -115,6 +117,8 @@ class AgentWorker:
             )
             for agent in self.agents.values()
         ]
+        if self._servers is not None:
+            await self._servers.start()
         await self._host.start()
         instance = uuid.uuid4().hex
         crashpoint("worker.before_register")
@@ -140,6 +144,8 @@ class AgentWorker:
     async def stop(self) -> None:
         await self._host.stop()
         await self._hosted_models.aclose()
+        if self._servers is not None:
+            await self._servers.stop()
 
     async def _find_run(self, run: RunId, states: StateCache) -> HostedRun:
         hosted = self._runs.get(run)
@@ -172,4 +178,17 @@ class AgentWorker:
             working={key: it.working for key, it in bound.items()},
             found=found,
             bound=bound,
+            connect=self._servers.ensure if self._servers else None,
         )
+
+
+def _servers_of(reached: list[Reach]) -> ConnectedServers | None:
+    """The MCP servers of all agents, those of child runs included."""
+    circles = [circle for it in reached for circle in (it.own, *it.children.values())]
+    agents = [agent for circle in circles for agent in circle.agents.values()]
+    servers = dict.fromkeys(server for agent in agents for server in agent.mcp_servers)
+    if not servers:
+        return None
+    from sandstream.mcp.hosting import ConnectedServers
+
+    return ConnectedServers(servers)

@@ -119,6 +119,8 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started"):
     context: Raw = NO_JSON
     key: str | None = None
     parent: ParentLink | None = None
+    is_text: bool = False
+    """``input`` is one plain text of the caller's."""
 
 
 class PastEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -126,6 +128,8 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     subject: str
     body: Raw
+    sequence: int = 0
+    """Its place in that log."""
 
 
 class RunRestored(Message, frozen=True, kw_only=True, tag="run.restored"):
@@ -242,11 +246,11 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     ``tool_use_behavior``; ``output``: validate the final answer; ``error``: an error handler;
     ``guard``: input guardrails (``name``: blocking or parallel); ``review``: the model answered
     (hook), which calls need a person; ``reject``: the text for a call that a person refused;
-    ``handoff``: callback, hook and filter of a handoff; ``finish``: hook and output guardrails for
-    the final output (``value``); ``hook``: a tool hook (``name``) around a call that another actor
-    does; ``child_input``, ``child_output``, ``watch``: an agent as a tool, before, after and during
-    its run (``child``); ``history``, ``save``: the user's session. All but ``tool`` read the run's
-    log for the rest.
+    ``handoff``: callback, hook and filter of a handoff; ``finish``: the output guardrails, or the
+    hook (``name``: agent_end), for the final output (``value``); ``hook``: a tool hook (``name``)
+    around a call that another actor does; ``child_input``, ``child_output``, ``watch``: an agent as
+    a tool, before, after and during its run (``child``); ``history``, ``save``: the user's session.
+    All but ``tool`` read the run's log for the rest.
     """
 
     call: str
@@ -271,6 +275,8 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     """The child run that it is about."""
     value: Raw = NO_JSON
     """The final output that is to be checked."""
+    again: bool = False
+    """Somebody may have begun it before. For whoever takes the message to note; never sent."""
 
 
 class CallStarted(Message, frozen=True, kw_only=True, tag="call.started"):

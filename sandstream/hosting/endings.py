@@ -1,4 +1,6 @@
-"""The end of a run: does a tool's result end it, does the output fit, what does a handler say."""
+"""The end of a run: does a tool's result end it, does the output fit, what does a handler say, what
+do hooks and guardrails say to it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,17 @@ from sandstream_bus.messages import (
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorData, RunErrorHandlerInput, as_result
 from sandstream.exceptions import ModelBehaviorError, UserError
-from sandstream.graph import output_schema_of, tools_of
+from sandstream.graph import output_schema_of
+from sandstream.guardrail import OutputGuardrailResult
+from sandstream.hosting import hooks
+from sandstream.hosting.guard_records import records_of
+from sandstream.hosting.guards import run_output_guardrails
 from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.outcomes import encode
+from sandstream.hosting.outcomes import CallFailed, Outcome, encode
 from sandstream.hosting.values import as_json, final_value, resolved
 from sandstream.items import ToolCallOutputItem
 from sandstream.outcomes import exception_of
+from sandstream.run_view import usage_of
 from sandstream.tool import (
     FunctionTool,
     FunctionToolResult,
@@ -36,15 +43,14 @@ async def decide_stop(
     """A callable ``tool_use_behavior``."""
     agent = hosted.agent(call.agent)
     behavior = agent.tool_use_behavior
-    assert callable(behavior) and state.answer is not None
-    working = hosted.working_agent(call.agent)
-    tools = {tool.name: tool for tool in tools_of(working, hosted.config)}
+    assert callable(behavior)
     results: list[FunctionToolResult] = []
-    for tool_call in state.answer.tool_calls:
-        tool = tools.get(tool_call.name)
-        if not isinstance(tool, FunctionTool):
+    for tool_call in state.tool_calls:
+        tool = hosted.tool(call.agent, tool_call.name)
+        settled = state.settled(tool_call)
+        if not isinstance(tool, FunctionTool) or settled is None:
             continue
-        wire = msgspec.json.decode(state.results[tool_call.id].output)
+        wire = msgspec.json.decode(settled.output)
         value = hosted.values.get(tool_call.id, wire)
         raw = {"call_id": tool_call.call_id, "output": wire, "type": "function_call_output"}
         item = ToolCallOutputItem(agent, raw, value)
@@ -137,5 +143,47 @@ def _checked_final(agent: Agent[Any], value: Any) -> Raw:
 
 async def finish(
     hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
-) -> Any:
-    raise NotImplementedError
+) -> Outcome:
+    """The run has its final output: the hook (``agent_end``), or the output guardrails.
+
+    Raises:
+        CallFailed: if a guardrail trips, raises or takes too long.
+    """
+    agent = hosted.agent(call.agent)
+    hosted.context.usage = usage_of(call.usage)
+    output = _final_output(hosted, state, call)
+    if call.name == "agent_end":
+        await hooks.agent_end(hosted.hooks, agent.hooks, hosted.context, agent, output)
+        return Outcome(None)
+    results: list[OutputGuardrailResult] = []
+    hosted.guardrails[call.call] = results
+    try:
+        await run_output_guardrails(
+            [*agent.output_guardrails, *(hosted.config.output_guardrails or [])],
+            hosted.context,
+            agent,
+            output,
+            hosted.config.guardrail_timeout,
+            results=results,
+        )
+    except Exception as error:
+        raise CallFailed(error, guardrails=records_of(results, call.agent)) from error
+    return Outcome(None, {"guardrails": records_of(results, call.agent)})
+
+
+def _final_output(hosted: HostedRun, state: RunState, call: CallRequested) -> Any:
+    """The final output as an object: as this process had it, or from its form on the bus."""
+    if "final" in hosted.values:
+        return hosted.values["final"]
+    agent = hosted.agent(call.agent)
+    for tool_call in state.tool_calls:
+        if tool_call.id in hosted.values:
+            value = final_value(agent, hosted.values[tool_call.id])
+            if as_json(value) == call.value:
+                return value
+    schema = output_schema_of(agent)
+    text = state.answer.text if state.answer else None
+    if schema is not None and text and not state.tool_calls:
+        return schema.validate_json(text)
+    value = msgspec.json.decode(call.value)
+    return value if schema is not None or isinstance(value, str) else bytes(call.value).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from sandstream.run_config import RunConfig
 from sandstream.run_context import RunContextWrapper
 
 if TYPE_CHECKING:
+    from sandstream.mcp import MCPServer
     from sandstream.run_view import RunView
     from sandstream.sandbox.binding import BoundAgent
 
@@ -47,6 +49,8 @@ class HostedRun:
     """Tools of MCP servers as they were listed last, by the agent's key."""
     bound: dict[str, BoundAgent] = field(default_factory=dict)
     """The sandbox agents of the run."""
+    connect: Callable[[Sequence[MCPServer]], Awaitable[None]] | None = None
+    """Makes sure that MCP servers are connected; None: their owner does."""
 
     def working_agent(self, name: str) -> Agent[Any]:
         """The agent whose tools and instructions count."""

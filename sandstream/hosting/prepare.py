@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
-from sandstream_bus.messages import (
-    CallRequested,
-    Prepared,
-)
+from sandstream_bus.messages import CallRequested, Prepared
 from sandstream_bus.specs import NO_JSON
 
-from sandstream.agent import is_tool_enabled
+from sandstream.agent import Agent, Tool, is_tool_enabled
 from sandstream.exceptions import UserError
-from sandstream.graph import tools_of
+from sandstream.graph import handoffs_of, tool_spec, tools_of
+from sandstream.hosting import hooks
 from sandstream.hosting.hosted_run import HostedRun
+from sandstream.hosting.mcp_tools import is_handoff_enabled, list_for
 from sandstream.hosting.outcomes import encode
 from sandstream.hosting.values import resolved
+from sandstream.items import TResponseInputItem
 from sandstream.run_config import CallModelData, ModelInputData
 from sandstream.run_view import usage_of
+
+logger = logging.getLogger(__name__)
 
 
 async def prepare(
     hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
 ) -> Prepared:
-    """Instructions, prompt, enabled tools and filtered input of the turn that is due."""
+    """Hooks, instructions, prompt, tools, handoffs and filtered input of the turn that is due."""
     agent = hosted.agent(call.agent)
     working = hosted.working_agent(call.agent)
     context = hosted.context
     context.usage = usage_of(call.usage)
-    items = [msgspec.json.decode(item) for item in state.conversation()]
-    context.turn_input = items
+    context.turn_input = _decoded([*(state.history or []), *state.input])
+    if state.agent_is_new:
+        await hooks.agent_start(hosted.hooks, agent.hooks, context, agent)
     instructions = await working.get_system_prompt(context)
     prompt = await agent.get_prompt(context)
-    disabled = [
-        tool.name
-        for tool in tools_of(working, hosted.config)
-        if not await is_tool_enabled(tool, context, agent)
-    ]
+    disabled = await _disabled(hosted, working, agent)
+    listed = await _listed(hosted, call.agent, disabled) if agent.mcp_servers else []
+    items: list[TResponseInputItem] = _decoded(state.conversation())
     filtered: list[Raw] | None = None
     if hosted.config.call_model_input_filter is not None:
         data: CallModelData[Any] = CallModelData(
@@ -51,11 +53,52 @@ async def prepare(
             raise UserError(
                 f"call_model_input_filter must return ModelInputData, not {type(changed).__name__}"
             )
-        filtered = [encode(item) for item in changed.input]
-        instructions = changed.instructions
+        items, instructions = changed.input, changed.instructions
+        filtered = [encode(item) for item in items]
+    await hooks.llm_start(hosted.hooks, agent.hooks, context, agent, instructions, items)
     return Prepared(
         instructions=instructions,
         prompt=encode(prompt) if prompt else NO_JSON,
         disabled_tools=disabled,
         input=filtered,
+        tools=[tool_spec(tool) for tool in listed],
     )
+
+
+def _decoded(items: list[Raw]) -> list[Any]:
+    return [msgspec.json.decode(item) for item in items]
+
+
+async def _disabled(hosted: HostedRun, working: Agent[Any], agent: Agent[Any]) -> list[str]:
+    """The names of tools and handoffs that the model does not see in this turn."""
+    context = hosted.context
+    tools = {
+        tool.name: await is_tool_enabled(tool, context, agent)
+        for tool in tools_of(working, hosted.config)
+    }
+    handoffs = {
+        item.tool_name: await is_handoff_enabled(item, context, agent)
+        for item in handoffs_of(working)
+    }
+    return [name for name, enabled in {**tools, **handoffs}.items() if not enabled]
+
+
+async def _listed(hosted: HostedRun, key: str, disabled: list[str]) -> list[Tool]:
+    """The tools of the agent's MCP servers, without those whose name is taken."""
+    working = hosted.working_agent(key)
+    taken = {tool.name for tool in tools_of(working, hosted.config)}
+    taken |= {item.tool_name for item in handoffs_of(working)}
+    taken -= set(disabled)
+    free: list[Tool] = []
+    for tool in await list_for(hosted, key):
+        if tool.name not in taken:
+            free.append(tool)
+            continue
+        problem = f"Agent {working.name!r} and one of its MCP servers both have {tool.name!r}"
+        if hosted.config.tool_name_collision_policy == "error":
+            raise UserError(
+                f"{problem}: set mcp_config={{'include_server_in_tool_names': True}}, or rename "
+                "the agent's own"
+            )
+        logger.warning("%s; the agent's own is used", problem)
+    return free

@@ -1,28 +1,29 @@
-"""Calls of function tools and custom tools."""
+"""Calls of function tools and custom tools, with the user's guardrails and hooks around them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Raw
 from sandstream_actors.state_cache import StateCache
-from sandstream_bus.messages import (
-    CallFinished,
-    CallRequested,
-    ErrorInfo,
-)
+from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, GuardrailRecord
 from sandstream_bus.specs import NO_JSON
 from sandstream_bus.subjects import RunId
 
 from sandstream.agent import Tool
 from sandstream.custom_tool import CustomTool, CustomToolCustomDataContext
-from sandstream.graph import tools_of
+from sandstream.exceptions import AgentsException, UserError
+from sandstream.hosting import hooks
+from sandstream.hosting.guard_records import AnyResult, records_of
+from sandstream.hosting.guards import guard_tool_input, guard_tool_output
 from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.outcomes import encode, finished
+from sandstream.hosting.mcp_tools import listed_tool
+from sandstream.hosting.outcomes import CallFailed, encode, finished
+from sandstream.hosting.tool_calls import tool_context
+from sandstream.hosting.tool_texts import formatted
 from sandstream.hosting.values import as_json, final_value, resolved
 from sandstream.outcomes import error_info
-from sandstream.run_config import ToolErrorFormatterArgs
-from sandstream.run_view import usage_of
 from sandstream.tool import (
     FunctionTool,
     FunctionToolCustomDataContext,
@@ -30,53 +31,94 @@ from sandstream.tool import (
     tool_output_to_wire,
 )
 from sandstream.tool_context import ToolContext
+from sandstream.tool_guardrails import (
+    ToolInputGuardrailData,
+    ToolInputGuardrailResult,
+    ToolOutputGuardrailData,
+    ToolOutputGuardrailResult,
+)
 
 
 async def call_tool(
     hosted: HostedRun, call: CallRequested, run: RunId, states: StateCache
 ) -> CallFinished:
-    agent = hosted.agent(call.agent)
-    tools = tools_of(hosted.working_agent(call.agent), hosted.config)
-    tool = next((tool for tool in tools if tool.name == call.name), None)
+    tool = await listed_tool(hosted, call.agent, call.name)
     if tool is None or not await _was_offered(tool, run, states):
         text = await _not_found(hosted, call)
         return finished(
-            call,
-            output=encode(text),
-            error=ErrorInfo(code="tool_not_found", message=text),
+            call, output=encode(text), error=ErrorInfo(code="tool_not_found", message=text)
         )
     if isinstance(tool, CustomTool):
         return await _call_custom_tool(hosted, call, tool)
-    function_call = {
-        "type": "function_call",
-        "call_id": call.call_id,
-        "name": call.name,
-        "arguments": call.arguments,
-    }
-    context = _tool_context(hosted, call, function_call)
-
-    async def format_error(ctx: Any, error: Exception, default: str) -> str | None:
-        return await _format_error(hosted, call, "tool_exception", default, error)
-
-    formatter = format_error if hosted.config.tool_error_formatter else None
-    value = await invoke_function_tool(tool, context, call.arguments, error_formatter=formatter)
+    verdicts = _Verdicts()
+    try:
+        value, custom_data = await _guarded(hosted, call, tool, verdicts)
+    except Exception as error:
+        raise CallFailed(error, guardrails=verdicts.told(hosted, call)) from error
     hosted.values[call.call] = value
+    agent = hosted.agent(call.agent)
+    may_end = agent.tool_use_behavior != "run_llm_again"
     return finished(
         call,
         output=encode(tool_output_to_wire(value)),
-        value=as_json(final_value(agent, value))
-        if agent.tool_use_behavior != "run_llm_again"
-        else NO_JSON,
-        custom_data=await _custom_data(tool, context, value),
+        value=as_json(final_value(agent, value)) if may_end else NO_JSON,
+        custom_data=custom_data,
+        guardrails=verdicts.told(hosted, call),
     )
+
+
+@dataclass
+class _Verdicts:
+    """What the guardrails of one call said."""
+
+    before: list[ToolInputGuardrailResult] = field(default_factory=list)
+    after: list[ToolOutputGuardrailResult] = field(default_factory=list)
+
+    def told(self, hosted: HostedRun, call: CallRequested) -> list[GuardrailRecord]:
+        """As data; the objects stay with the run."""
+        results: list[AnyResult] = [*self.before, *self.after]
+        hosted.guardrails[call.call] = results
+        return records_of(results, call.agent)
+
+
+async def _guarded(
+    hosted: HostedRun, call: CallRequested, tool: FunctionTool, verdicts: _Verdicts
+) -> tuple[Any, Raw]:
+    """The call with all that is around it: what the model gets, and the application's data."""
+    agent = hosted.agent(call.agent)
+    context = tool_context(hosted, call)
+    limit_s = hosted.config.guardrail_timeout
+    before = ToolInputGuardrailData(context, agent)
+    _, refusal = await guard_tool_input(tool, before, limit_s, results=verdicts.before)
+    if refusal is not None:
+        return refusal, NO_JSON  # as if it had not been called: no hook hears of it
+    await hooks.tool_start(hosted.hooks, agent.hooks, context, agent, tool)
+    value = await _invoked(hosted, call, tool, context)
+    after = ToolOutputGuardrailData(context, agent, value)
+    _, value = await guard_tool_output(tool, after, limit_s, results=verdicts.after)
+    custom_data = await _custom_data(tool, context, value)
+    await hooks.tool_end(hosted.hooks, agent.hooks, context, agent, tool, value)
+    return value, custom_data
+
+
+async def _invoked(
+    hosted: HostedRun, call: CallRequested, tool: FunctionTool, context: ToolContext[Any]
+) -> Any:
+    async def format_error(ctx: Any, error: Exception, default: str) -> str | None:
+        return await formatted(hosted, call, "tool_exception", default, error)
+
+    formatter = format_error if hosted.config.tool_error_formatter else None
+    return await invoke_function_tool(tool, context, call.arguments, error_formatter=formatter)
 
 
 async def _call_custom_tool(
     hosted: HostedRun, call: CallRequested, tool: CustomTool
 ) -> CallFinished:
     """The model gets a text, whatever happens: what the tool raises is told to it, too."""
-    context = _tool_context(hosted, call, None)
+    agent = hosted.agent(call.agent)
+    context = tool_context(hosted, call, is_custom=True)
     failed: ErrorInfo | None = None
+    await hooks.tool_start(hosted.hooks, agent.hooks, context, agent, tool)
     try:
         value = await resolved(tool.on_invoke_tool(context, call.arguments))
         text = value if isinstance(value, str) else str(value)
@@ -88,22 +130,8 @@ async def _call_custom_tool(
         raw = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": text}
         data = CustomToolCustomDataContext(context, tool, call.arguments, text, raw)
         custom_data = as_json(await resolved(tool.custom_data_extractor(data)))
+    await hooks.tool_end(hosted.hooks, agent.hooks, context, agent, tool, text)
     return finished(call, output=encode(text), error=failed, custom_data=custom_data)
-
-
-def _tool_context(
-    hosted: HostedRun, call: CallRequested, tool_call: dict[str, str] | None
-) -> ToolContext[Any]:
-    return ToolContext(
-        hosted.context.context,
-        usage_of(call.usage),
-        call.name,
-        call.call_id,
-        call.arguments,
-        tool_call,
-        agent=hosted.agent(call.agent),
-        run_config=hosted.config,
-    )
 
 
 async def _was_offered(tool: Tool, run: RunId, states: StateCache) -> bool:
@@ -115,29 +143,7 @@ async def _was_offered(tool: Tool, run: RunId, states: StateCache) -> bool:
 
 async def _not_found(hosted: HostedRun, call: CallRequested) -> str:
     default = f"Tool '{call.name}' not found."
-    formatted = await _format_error(hosted, call, "tool_not_found", default, None)
-    return formatted or default
-
-
-async def _format_error(
-    hosted: HostedRun, call: CallRequested, kind: Any, default: str, error: Exception | None
-) -> str | None:
-    if hosted.config.tool_error_formatter is None:
-        return None
-    text = await resolved(
-        hosted.config.tool_error_formatter(
-            ToolErrorFormatterArgs(
-                kind=kind,
-                tool_type="function",
-                tool_name=call.name,
-                call_id=call.call_id,
-                default_message=default,
-                run_context=hosted.context,
-                error=error,
-            )
-        )
-    )
-    return text if isinstance(text, str) else None
+    return await formatted(hosted, call, "tool_not_found", default, None) or default
 
 
 async def _custom_data(tool: FunctionTool, context: ToolContext[Any], value: Any) -> Raw:
@@ -149,4 +155,9 @@ async def _custom_data(tool: FunctionTool, context: ToolContext[Any], value: Any
         "type": "function_call_output",
     }
     data = FunctionToolCustomDataContext(context, tool, value, raw)
-    return as_json(await resolved(tool.custom_data_extractor(data)))
+    try:
+        return as_json(await resolved(tool.custom_data_extractor(data)))
+    except AgentsException:
+        raise
+    except Exception as error:
+        raise UserError(f"Error running tool {tool.name}: {error}") from error

@@ -88,11 +88,15 @@ def _before_end(state: RunState, end: Finish) -> Step:
     """What must happen before a run is complete."""
     if state.staged:
         return _before_model(state)  # somebody has said more meanwhile
+    turn, output = state.turn, end.done.output
+    if "agent_end" in state.agent.hooks and f"t{turn}-end" not in state.results:
+        return _host_call(
+            state, "finish", turn, call=f"t{turn}-end", name="agent_end", value=output
+        )
     if _guards_missing(state):
         return Wait()
-    is_checked = state.agent.checks_output or "agent_end" in state.agent.hooks
-    if is_checked and f"t{state.turn}-finish" not in state.results:
-        return _host_call(state, "finish", state.turn, value=end.done.output)
+    if state.agent.checks_output and f"t{turn}-finish" not in state.results:
+        return _host_call(state, "finish", turn, value=output)
     return _save(state) or end
 
 

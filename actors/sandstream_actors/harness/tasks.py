@@ -53,6 +53,7 @@ class TaskIntake:
             pool=registered.pool,
             context=task.context,
             key=delivery.headers.get(MSG_ID),
+            is_text=isinstance(task.input, str),
         )
         run = run_of_task(delivery)
         crashpoint("harness.before_start")
