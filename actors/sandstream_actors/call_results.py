@@ -64,10 +64,11 @@ def checked(event: CallFinished, kind: CallKind) -> CallFinished:
     return event
 
 
-def history_of(output: Raw, input: list[Raw]) -> tuple[list[Raw], list[Raw]]:
-    """A session's history, and the run's input as the session has it."""
+def history_of(output: Raw, input: list[Raw]) -> tuple[list[Raw], list[Raw], list[Raw]]:
+    """What a model reads before the run's input, that input, and what the session keeps of it."""
     found = _history(output)
-    return found.history, input if found.input is None else found.input
+    own = input if found.input is None else found.input
+    return found.history, own, own if found.kept is None else found.kept
 
 
 def rejected_result(state: AnswerCalls, call: ToolCall) -> CallFinished | None:

@@ -7,6 +7,7 @@ that event takes the turn.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -87,8 +88,13 @@ class RunState(AnswerCalls):
         self._rewritten = 0
         self.staged: list[tuple[int, list[Raw]]] = []
         """Input that came meanwhile and that no answer has taken into account."""
-        self.saved = 0
-        """How many turns the user's session has stored; -1: not even the input."""
+        self.input_saved = False
+        """The user's session has the run's input."""
+        self.session_has = 0
+        """How many items of ``said`` it has."""
+        self.saving: dict[str, int] = {}
+        """How many it has after a write that was asked for."""
+        self._saves: Counter[int] = Counter()
         self.server_knows = 0
         """How many of ``items`` a server-managed conversation has seen."""
         self.usage = TokenUsage()
@@ -185,6 +191,13 @@ class RunState(AnswerCalls):
         """All that the run has added, whatever a handoff's filter made of it for the next agent."""
         return self._said_before + self.items[self._rewritten :]
 
+    def next_save(self) -> str | None:
+        """The call that gives the user's session what it does not have; None: it has all."""
+        if self.input_saved and self.session_has == len(self.said):
+            return None
+        again = self._saves[self.turn]
+        return f"t{self.turn}-save{again or ''}"
+
     # --- the fold ------------------------------------------------------------------------------
 
     def apply(self, sequence: int, event: RunEvent, subject: str = "") -> None:
@@ -226,6 +239,8 @@ class RunState(AnswerCalls):
                     self.usage = self.usage.plus(TokenUsage(requests=1))
             case CallRequested():
                 self.asked[event.call] = event
+                if event.kind == "save":
+                    self.saving[event.call] = len(self.said)
             case CallStarted():
                 pass
             case CallFinished():
@@ -255,15 +270,15 @@ class RunState(AnswerCalls):
         self.places.begin(event)
         self.agent_name = event.graph.start
         self.input = self.own_input = event.input
-        session = event.options.session
-        self.saved = -1 if session is not None and session.kind == "host" else 0
         self.response_id = event.options.previous_response_id
         self.trigger = sequence
 
     def _restored(self, sequence: int, event: RunRestored) -> None:
         """The events of a log that is not here, then this one's place."""
-        for subject, past in past_events(event):
-            self.apply(sequence, past, subject)
+        for stored, (subject, past) in zip(event.events, past_events(event), strict=True):
+            self.apply(stored.sequence or sequence, past, subject)
+        self.last_seq = sequence
+        self.staged = [(sequence, items) for _, items in self.staged]  # in this log's order
         self.places.move(RunMoved(pool=event.pool, host=event.host))
         self._ask_again()
         self.trigger = sequence
@@ -354,10 +369,11 @@ class RunState(AnswerCalls):
         elif event.kind == "review" and event.output:
             self.reviewed = _reviewed(event.output)
         elif event.kind == "history" and event.output:
-            self.history, self.input = history_of(event.output, self.input)
-            self.own_input = self.input
+            self.history, self.input, self.own_input = history_of(event.output, self.input)
         elif event.kind == "save":
-            self.saved += 1
+            self.input_saved = True
+            self.session_has = self.saving.pop(event.call)
+            self._saves[asked.turn] += 1
         elif event.kind == "child":
             self.child_waits.pop(event.call, None)
             self.usage = self.usage.plus(event.usage)

@@ -108,6 +108,7 @@ class ToolHost:
         await self._callables.admit(run, self._states)
         if not delivery.fresh and await self._is_settled(run, call):
             return
+        call = msgspec.structs.replace(call, again=not delivery.fresh)
         outcome: Message | None
         if call.at_most_once and not await self._claim(run, call, delivery):
             outcome = _finished(call, output=UNKNOWN_OUTCOME, code="outcome_unknown")

@@ -43,10 +43,12 @@ class ConversationLeft(Message, frozen=True, kw_only=True, tag="conversation.lef
 
 
 class ConversationAdded(Message, frozen=True, kw_only=True, tag="conversation.added"):
-    """Items that no run made."""
+    """Items that join the history while no run does."""
 
     items: list[Raw]
     by: str = ""
+    run: str = ""
+    """Where a run did make them: one that had left, and had more to say after all."""
 
 
 class ConversationPopped(Message, frozen=True, kw_only=True, tag="conversation.popped"):
@@ -78,6 +80,8 @@ class ConversationCompacted(Message, frozen=True, kw_only=True, tag="conversatio
     waiting: list[WaitingRun] = []
     left: list[str] = []
     """The last runs that left, so that a repeated call of one is known as such."""
+    left_items: dict[str, int] = {}
+    """How many items each of them has added, if any."""
 
 
 ConversationEvent = (

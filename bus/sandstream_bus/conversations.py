@@ -84,8 +84,11 @@ class Conversation:
         self.history: list[Raw] = list(snapshot.history) if snapshot else []
         self.waiting: list[WaitingRun] = list(snapshot.waiting) if snapshot else []
         """Runs that have joined and not left, in order; the first has the conversation."""
-        self.left: dict[str, None] = dict.fromkeys(snapshot.left if snapshot else ())
-        """Runs that have left, in order."""
+        counts = snapshot.left_items if snapshot else {}
+        self.left: dict[str, int] = {
+            run: counts.get(run, 0) for run in (snapshot.left if snapshot else ())
+        }
+        """Runs that have left, in order, and how many items each has added."""
         self.events = 0
         """How many came after the snapshot."""
 
@@ -116,6 +119,8 @@ class Conversation:
                 self._leave(event.run, event.items)
             case ConversationAdded():
                 self.history.extend(event.items)
+                if event.run in self.left:
+                    self.left[event.run] += len(event.items)
             case ConversationPopped():
                 del self.history[-1:]
             case ConversationCleared():
@@ -139,15 +144,17 @@ class Conversation:
         if run in self.left:
             return
         self.waiting = [waiting for waiting in self.waiting if waiting.run != run]
-        self.left[run] = None
+        self.left[run] = len(items)
         self.history.extend(items)
 
     def snapshot(self) -> ConversationCompacted:
+        left = dict(list(self.left.items())[-LEFT_REMEMBERED:])
         return ConversationCompacted(
             through=self.last_sequence,
             history=self.history,
             waiting=self.waiting,
-            left=list(self.left)[-LEFT_REMEMBERED:],
+            left=list(left),
+            left_items={run: count for run, count in left.items() if count},
         )
 
 
@@ -212,16 +219,20 @@ class Conversations:
     async def leave(
         self, session: str, run: str, items: Sequence[Raw] = (), status: str = ""
     ) -> Conversation:
-        """Let go, with the items that the run adds to the history; again does nothing.
+        """Let go, with all items that the run adds to the history; again does nothing.
 
-        The run that has the conversation now is the ``holder`` of what is returned: it waits for
-        somebody to tell it. A run that leaves before its turn has no items.
+        A run that has left and went on after all (somebody said more in that moment, or it was
+        reopened) leaves again, with all of its items: those that are not in the history are added
+        to it, whoever has it now. The run that has the conversation now is the ``holder`` of what
+        is returned: it waits for somebody to tell it. A run that leaves before its turn has no
+        items.
         """
         kept = checked_items(items)
 
         def decide(conversation: Conversation) -> ConversationEvent | None:
             if run in conversation.left:
-                return None
+                more = kept[conversation.left[run] :]
+                return ConversationAdded(items=more, run=run) if more else None
             if kept and conversation.holder is not None and not conversation.is_held_by(run):
                 raise ConversationBusy(
                     session, conversation.holder.run, f"run {run} cannot add to it out of turn"

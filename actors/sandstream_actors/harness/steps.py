@@ -65,9 +65,16 @@ def next_step(state: RunState) -> Step:
     step = _decide(state)
     if isinstance(step, Finish) and step.done.status == "completed":
         step = _before_end(state, step)
+    elif isinstance(step, Finish) and _refuses_input(step) and not state.input_saved:
+        step = _save(state) or step
     if isinstance(step, Finish) and state.cancel is None and state.to_close():
         return close_sandboxes(state)
     return step
+
+
+def _refuses_input(end: Finish) -> bool:
+    """A guardrail's refusal is part of a conversation, as what was refused is."""
+    return end.done.error is not None and end.done.error.code == "input_guardrail"
 
 
 def _decide(state: RunState) -> Step:
@@ -104,6 +111,9 @@ def _before_end(state: RunState, end: Finish) -> Step:
 
 
 def _before_model(state: RunState) -> Step:
+    saving = _save(state) if state.turn > 0 else None
+    if saving is not None:
+        return saving
     if state.cancel is not None:
         return cancelled(state)
     turn = state.turn + 1
@@ -128,9 +138,9 @@ def _before_model(state: RunState) -> Step:
         step = before_sandbox_turn(state, agent.sandbox, turn)
         if step is not None:
             return step
-    step = _save(state)
-    if step is not None:
-        return step
+    saving = _save(state)
+    if saving is not None:
+        return saving
     beside = _parallel_guards(state, agent)
     if agent.hosted_model:
         return _with(beside, _host_call(state, "model", turn))
@@ -152,11 +162,14 @@ def _conversation(state: RunState) -> Step | None:
 
 
 def _save(state: RunState) -> Ask | Wait | None:
-    """The user's session gets the input, and then each turn."""
+    """The user's session gets the input, and then each turn; before people are asked also the part
+    of it that there is.
+    """
     session = state.options.session
-    if session is None or session.kind != "host" or state.saved >= state.turn:
+    call = state.next_save()
+    if session is None or session.kind != "host" or call is None:
         return None
-    return _host_call(state, "save", state.saved + 1)
+    return _host_call(state, "save", state.turn, call=call)
 
 
 def _parallel_guards(state: RunState, agent: AgentSpec) -> list[CallRequested]:
@@ -242,6 +255,9 @@ def _pause(state: RunState) -> Step:
     """Everybody waits for people: let go of the sandboxes, then say so."""
     if _guards_missing(state):
         return Wait()
+    saving = _save(state)
+    if saving is not None:
+        return saving
     if state.to_close():
         return close_sandboxes(state)
     approvals = state.open_approvals()
