@@ -65,13 +65,34 @@ if TYPE_CHECKING:
     from sandstream.guardrail import OutputGuardrailResult as OutputGuardrailResult
     from sandstream.guardrail import input_guardrail as input_guardrail
     from sandstream.guardrail import output_guardrail as output_guardrail
+    from sandstream.handoffs import Handoff as Handoff
+    from sandstream.handoffs import HandoffInputData as HandoffInputData
+    from sandstream.handoffs import HandoffInputFilter as HandoffInputFilter
+    from sandstream.handoffs import default_handoff_history_mapper as default_handoff_history_mapper
+    from sandstream.handoffs import (
+        get_conversation_history_wrappers as get_conversation_history_wrappers,
+    )
+    from sandstream.handoffs import handoff as handoff
+    from sandstream.handoffs import nest_handoff_history as nest_handoff_history
+    from sandstream.handoffs import (
+        reset_conversation_history_wrappers as reset_conversation_history_wrappers,
+    )
+    from sandstream.handoffs import (
+        set_conversation_history_wrappers as set_conversation_history_wrappers,
+    )
+    from sandstream.items import HandoffCallItem as HandoffCallItem
+    from sandstream.items import HandoffOutputItem as HandoffOutputItem
+    from sandstream.items import InputItem as InputItem
     from sandstream.items import ItemHelpers as ItemHelpers
     from sandstream.items import MessageOutputItem as MessageOutputItem
     from sandstream.items import ModelResponse as ModelResponse
     from sandstream.items import ReasoningItem as ReasoningItem
     from sandstream.items import RunItem as RunItem
+    from sandstream.items import ToolApprovalItem as ToolApprovalItem
     from sandstream.items import ToolCallItem as ToolCallItem
     from sandstream.items import ToolCallOutputItem as ToolCallOutputItem
+    from sandstream.items import ToolOrigin as ToolOrigin
+    from sandstream.items import ToolOriginType as ToolOriginType
     from sandstream.items import TResponseInputItem as TResponseInputItem
     from sandstream.lifecycle import AgentHooks as AgentHooks
     from sandstream.lifecycle import RunHooks as RunHooks
@@ -98,6 +119,7 @@ if TYPE_CHECKING:
     )
     from sandstream.models.openai_provider import OpenAIProvider as OpenAIProvider
     from sandstream.models.openai_provider import OpenAIResponsesModel as OpenAIResponsesModel
+    from sandstream.result import AgentToolInvocation as AgentToolInvocation
     from sandstream.result import RunResult as RunResult
     from sandstream.result import RunResultStreaming as RunResultStreaming
     from sandstream.retry import ModelRetryAdvice as ModelRetryAdvice
@@ -208,15 +230,32 @@ _MODULES = {
         "input_guardrail",
         "output_guardrail",
     ),
+    "sandstream.handoffs": (
+        "Handoff",
+        "HandoffInputData",
+        "HandoffInputFilter",
+        "default_handoff_history_mapper",
+        "get_conversation_history_wrappers",
+        "handoff",
+        "nest_handoff_history",
+        "reset_conversation_history_wrappers",
+        "set_conversation_history_wrappers",
+    ),
     "sandstream.items": (
+        "HandoffCallItem",
+        "HandoffOutputItem",
+        "InputItem",
         "ItemHelpers",
         "MessageOutputItem",
         "ModelResponse",
         "ReasoningItem",
         "RunItem",
+        "TResponseInputItem",
+        "ToolApprovalItem",
         "ToolCallItem",
         "ToolCallOutputItem",
-        "TResponseInputItem",
+        "ToolOrigin",
+        "ToolOriginType",
     ),
     "sandstream.lifecycle": (
         "AgentHooks",
@@ -250,6 +289,7 @@ _MODULES = {
         "OpenAIResponsesModel",
     ),
     "sandstream.result": (
+        "AgentToolInvocation",
         "RunResult",
         "RunResultStreaming",
     ),

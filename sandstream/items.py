@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -37,32 +38,65 @@ class ToolOrigin:
     agent_tool_name: str | None = None
 
 
+class AgentRef:
+    """An agent that is kept alive until it is released, and is still found while others have it."""
+
+    def __init__(self, agent: Agent[Any]) -> None:
+        self._strong: Agent[Any] | None = agent
+        self._weak = weakref.ref(agent)
+
+    def get(self) -> Agent[Any]:
+        return self._strong or self._weak()  # type: ignore[return-value]  # gone: as documented
+
+    def release(self) -> None:
+        self._strong = None
+
+
 class RunItemBase:
     """Base of all items. ``raw_item`` is made of the vendor's types on first access."""
 
     type: ClassVar[str] = ""
 
     def __init__(self, agent: Agent[Any], raw_item: Any) -> None:
-        self.agent = agent
+        self._agent = AgentRef(agent)
         self._raw = raw_item
+
+    @property
+    def agent(self) -> Agent[Any]:
+        """Whose item it is; None if it was released and is gone."""
+        return self._agent.get()
 
     @cached_property
     def raw_item(self) -> Any:
         return typed_item(self._raw)
 
-    def to_input_item(self) -> TResponseInputItem:
-        """The item as input of another model call."""
+    def plain_item(self) -> dict[str, Any]:
+        """The raw item as JSON."""
         item = plain(self._raw)
         if not isinstance(item, dict):
             raise TypeError(f"a {self.type} of type {type(item).__name__} cannot be an input item")
         return item
 
+    def to_input_item(self) -> TResponseInputItem:
+        """The item as input of another model call."""
+        return self.plain_item()
+
     def release_agent(self) -> None:
-        """Forget the agent object."""
-        self.__dict__["agent"] = None
+        """Do not keep the agent object alive any longer."""
+        self._agent.release()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._raw!r})"
+
+
+class InputItem(RunItemBase):
+    """Input that came while the run was under way. ``agent`` is the one that read it first."""
+
+    type = "input_item"
+
+    @cached_property
+    def raw_item(self) -> Any:
+        return self._raw
 
 
 class MessageOutputItem(RunItemBase):
@@ -147,13 +181,21 @@ class HandoffOutputItem(RunItemBase):
         target_agent: Agent[Any],
     ) -> None:
         super().__init__(agent, raw_item)
-        self.source_agent = source_agent
-        self.target_agent = target_agent
+        self._source = AgentRef(source_agent)
+        self._target = AgentRef(target_agent)
+
+    @property
+    def source_agent(self) -> Agent[Any]:
+        return self._source.get()
+
+    @property
+    def target_agent(self) -> Agent[Any]:
+        return self._target.get()
 
     def release_agent(self) -> None:
         super().release_agent()
-        self.__dict__["source_agent"] = None
-        self.__dict__["target_agent"] = None
+        self._source.release()
+        self._target.release()
 
 
 class ToolApprovalItem(RunItemBase):
@@ -209,7 +251,8 @@ class ToolApprovalItem(RunItemBase):
 
 
 RunItem = (
-    MessageOutputItem
+    InputItem
+    | MessageOutputItem
     | ReasoningItem
     | ToolCallItem
     | ToolCallOutputItem

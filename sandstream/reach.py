@@ -64,7 +64,7 @@ def reach(agent: Agent[Any], config: RunConfig) -> Reach:
             if any(it.tool is tool and it.config is wanted for it in known):
                 continue
             child = _circle(tool.agent, wanted, tool)
-            found.children[_free(tool.name, found.children)] = child
+            found.children[free_key(tool.name, found.children)] = child
             todo.append(child)
     return found
 
@@ -72,7 +72,7 @@ def reach(agent: Agent[Any], config: RunConfig) -> Reach:
 def agent_tools(circle: Circle) -> Iterator[AgentTool]:
     for agent in circle.agents.values():
         for tool in agent.tools:
-            if isinstance(tool, AgentTool):
+            if isinstance(tool, AgentTool) and tool.starts_runs:
                 yield tool
 
 
@@ -83,7 +83,7 @@ def _circle(agent: Agent[Any], config: RunConfig, tool: AgentTool | None = None)
         current = todo.pop(0)
         if any(known is current for known in agents.values()):
             continue
-        agents[_free(current.name, agents)] = current
+        agents[free_key(current.name, agents)] = current
         for item in current.handoffs:
             target = item.agent if isinstance(item, Handoff) else item
             if target is not None:
@@ -91,7 +91,7 @@ def _circle(agent: Agent[Any], config: RunConfig, tool: AgentTool | None = None)
     return Circle(agent.name, agents, config, tool)
 
 
-def _free(name: str, taken: dict[str, Any]) -> str:
+def free_key(name: str, taken: dict[str, Any]) -> str:
     key, number = name, 1
     while key in taken:
         number += 1

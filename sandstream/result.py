@@ -4,18 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from sandstream.exceptions import RunErrorDetails
-from sandstream.items import ItemHelpers, ModelResponse, RunItem, TResponseInputItem
+from sandstream.exceptions import AgentsException, RunErrorDetails
+from sandstream.item_records import input_of
+from sandstream.items import (
+    AgentRef,
+    ItemHelpers,
+    ModelResponse,
+    RunItem,
+    ToolApprovalItem,
+    TResponseInputItem,
+)
 from sandstream.run_context import RunContextWrapper
 from sandstream.stream_events import StreamEvent
+from sandstream.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from sandstream.agent import Agent
+    from sandstream.guardrail import InputGuardrailResult, OutputGuardrailResult
+    from sandstream.run_state import RunState
     from sandstream.run_view import RunView
+    from sandstream.tool_guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class AgentToolInvocation:
+    """The call that an agent as a tool answered with its run."""
+
+    tool_name: str
+    tool_call_id: str
+    tool_arguments: str
 
 
 class RunResultBase:
@@ -38,29 +60,62 @@ class RunResultBase:
         self.new_items: list[RunItem] = []
         self.raw_responses: list[ModelResponse] = []
         self.final_output: Any = None
-        self.interruptions: list[Any] = []
-        self.input_guardrail_results: list[Any] = []
-        self.output_guardrail_results: list[Any] = []
-        self.tool_input_guardrail_results: list[Any] = []
-        self.tool_output_guardrail_results: list[Any] = []
+        self.interruptions: list[ToolApprovalItem] = []
+        """Calls that wait for a person: the run is paused, see :meth:`to_state`."""
+        self.input_guardrail_results: list[InputGuardrailResult] = []
+        self.output_guardrail_results: list[OutputGuardrailResult] = []
+        self.tool_input_guardrail_results: list[ToolInputGuardrailResult] = []
+        self.tool_output_guardrail_results: list[ToolOutputGuardrailResult] = []
         self.sandbox_states: dict[str, Any] = {}
         """For each sandbox agent the state from which a later run can resume its workspace:
         ``SandboxRunConfig(session_state=...)``.
         """
-        self._last_agent = starting_agent
+        self._starting_agent = AgentRef(starting_agent)
+        self._last_agent = AgentRef(starting_agent)
+        self._model_items: list[RunItem] = []
+        self._items_in_input: list[RunItem] = []
         self._omit_reasoning_ids = omit_reasoning_ids
 
     def take(self, view: RunView) -> None:
         """Show the state of a view."""
         self.new_items = view.items
+        self._model_items = view.model_items
+        self._items_in_input = view.items_in_input
         self.raw_responses = view.responses
         self.context_wrapper.usage = view.usage
+        self.interruptions = view.interruptions
+        for name, results in vars(view.guardrails).items():
+            setattr(self, name, results)
+        if view.new_input is not None:
+            self.input = view.new_input
         if view.agent is not None:
-            self._last_agent = view.agent
+            self._last_agent = AgentRef(view.agent)
+
+    @property
+    def starting_agent(self) -> Agent[Any]:
+        """The agent that the run began with; None if it was released and is gone."""
+        return self._starting_agent.get()
 
     @property
     def last_agent(self) -> Agent[Any]:
-        return self._last_agent
+        agent: Agent[Any] | None = self._last_agent.get()
+        if agent is None:
+            raise AgentsException("the last agent was released, and nobody else has it any more")
+        return agent
+
+    @property
+    def agent_tool_invocation(self) -> AgentToolInvocation | None:
+        """The call that this run answers, if it is that of an agent as a tool."""
+        context = self.context_wrapper
+        if not isinstance(context, ToolContext):
+            return None
+        return AgentToolInvocation(context.tool_name, context.tool_call_id, context.tool_arguments)
+
+    def to_state(self) -> RunState[Any]:
+        """Where the run stands, to decide about its ``interruptions`` and go on with it."""
+        from sandstream.run_state import RunState
+
+        return RunState.of_result(self)
 
     @property
     def last_response_id(self) -> str | None:
@@ -73,23 +128,32 @@ class RunResultBase:
         return cast(T, self.final_output)
 
     def to_input_list(
-        self, mode: Literal["preserve_all", "normalized"] = "preserve_all"
+        self, *, mode: Literal["preserve_all", "normalized"] = "preserve_all"
     ) -> list[TResponseInputItem]:
-        """The whole conversation as input of another run."""
+        """The whole conversation as input of another run.
+
+        ``normalized``: as the last agent's model saw it, where a handoff took something away.
+        """
         if mode not in ("preserve_all", "normalized"):
             raise ValueError(f"unknown mode {mode!r}: use 'preserve_all' or 'normalized'")
-        given = ItemHelpers.input_to_new_input_list(self.input)
-        new = [item.to_input_item() for item in self.new_items]
+        items = self._model_items
+        if mode == "preserve_all":
+            already = {id(item) for item in self._items_in_input}
+            items = [item for item in self.new_items if id(item) not in already]
+        new = input_of(items)
         if self._omit_reasoning_ids:
             new = [_without_id(item) if item.get("type") == "reasoning" else item for item in new]
-        return given + new
+        return ItemHelpers.input_to_new_input_list(self.input) + new
 
-    def release_agents(self, release_new_items: bool = True) -> None:
-        """Drop references to agents, for results that are kept for long."""
+    def release_agents(self, *, release_new_items: bool = True) -> None:
+        """Let go of the agents, for results that are kept for long. An agent that nobody else has
+        is gone then.
+        """
         if release_new_items:
             for item in self.new_items:
                 item.release_agent()
-        self.__dict__["_last_agent"] = None
+        self._starting_agent.release()
+        self._last_agent.release()
 
     def details(self) -> RunErrorDetails:
         """The run up to now, for exceptions."""
@@ -97,10 +161,12 @@ class RunResultBase:
             input=self.input,
             new_items=self.new_items,
             raw_responses=self.raw_responses,
-            last_agent=self._last_agent,
+            last_agent=self.last_agent,
             context_wrapper=self.context_wrapper,
-            input_guardrail_results=[],
-            output_guardrail_results=[],
+            input_guardrail_results=self.input_guardrail_results,
+            output_guardrail_results=self.output_guardrail_results,
+            tool_input_guardrail_results=self.tool_input_guardrail_results,
+            tool_output_guardrail_results=self.tool_output_guardrail_results,
         )
 
 
@@ -114,7 +180,7 @@ class RunResult(RunResultBase):
     def __str__(self) -> str:
         count = len(self.new_items)
         return (
-            f"RunResult: last agent {self._last_agent.name!r}, {count} new items, "
+            f"RunResult: last agent {self.last_agent.name!r}, {count} new items, "
             f"{len(self.raw_responses)} model responses, final output: {self.final_output!r}"
         )
 
@@ -135,7 +201,7 @@ class RunResultStreaming(RunResultBase):
 
     @property
     def current_agent(self) -> Agent[Any]:
-        return self._last_agent
+        return self.last_agent
 
     def take(self, view: RunView) -> None:
         super().take(view)
@@ -184,6 +250,6 @@ class RunResultStreaming(RunResultBase):
     def __str__(self) -> str:
         state = "complete" if self.is_complete else "in progress"
         return (
-            f"RunResultStreaming ({state}): agent {self._last_agent.name!r}, turn "
+            f"RunResultStreaming ({state}): agent {self.last_agent.name!r}, turn "
             f"{self.current_turn}, final output: {self.final_output!r}"
         )

@@ -1,44 +1,59 @@
-"""A run as its caller sees it: items, responses, usage, stream events, read off the log."""
+"""A run as its caller sees it: items, responses, usage, stream events, read off the log.
+
+The harness's own state of the run decides what counts; here it is only shown with the objects of
+this process.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_actors.output_items import ToolCall, assistant_message, read_answer
-from sandstream_actors.run_places import Places, past_events
+from sandstream_actors.output_items import assistant_message, handoff_outputs
+from sandstream_actors.run_places import past_events
+from sandstream_actors.run_state import RunState
+from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import (
+    ApprovalDecided,
     CallFinished,
-    CallRequested,
+    ConversationOpened,
     ModelAnswered,
+    ModelDeferred,
+    Rewrite,
     RunDone,
     RunEvent,
     RunMoved,
     RunRestored,
     RunStarted,
+    RunWaiting,
     StopDecision,
     TokenUsage,
+    TurnRequested,
 )
+from sandstream_bus.subjects import RunId
 
 from sandstream.agent import Agent
+from sandstream.guardrail import InputGuardrailResult, OutputGuardrailResult
+from sandstream.hosting.guard_records import GuardrailResults, results_of
 from sandstream.hosting.hosted_run import HostedRun
+from sandstream.item_making import ItemMaker
+from sandstream.item_records import items_of_input, items_of_records
 from sandstream.items import (
-    HandoffCallItem,
     HandoffOutputItem,
+    InputItem,
     ItemHelpers,
     MessageOutputItem,
     ModelResponse,
-    ReasoningItem,
     RunItem,
     ToolApprovalItem,
-    ToolCallItem,
     ToolCallOutputItem,
+    TResponseInputItem,
 )
-from sandstream.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent, StreamEvent
-from sandstream.tool_output import ToolOutputImage
+from sandstream.stream_events import AgentUpdatedStreamEvent, StreamEvent, event_of
+from sandstream.tool_guardrails import ToolInputGuardrailResult
 from sandstream.usage import InputTokensDetails, OutputTokensDetails, Usage
 
 _stop = msgspec.json.Decoder(StopDecision).decode
@@ -66,125 +81,73 @@ def _with_entry(usage: Usage) -> Usage:
     return dataclasses.replace(usage, request_usage_entries=answered.entries())
 
 
-def _value_of(wire: Any) -> Any:
-    """What a tool of another process gave, from its form on the wire: an image is an object."""
-    if isinstance(wire, list) and len(wire) == 1 and wire[0].get("type") == "input_image":
-        fields = {name: wire[0].get(name) for name in ("image_url", "file_id", "detail")}
-        return ToolOutputImage(**fields)
-    return wire
-
-
 class RunView:
-    """Grows with each event it is fed. ``values`` are return values of tools that ran in this
-    process; ``working`` are agents as the model sees them, where these have more tools.
-    """
+    """Grows with each event it is fed."""
 
     def __init__(self, hosted: HostedRun) -> None:
         self._hosted = hosted
-        self._agents = hosted.agents
-        self._values = hosted.values
-        self._calls: list[ToolCall] = []
-        self._results: dict[str, CallFinished] = {}
-        self._outputs: dict[str, ToolCallOutputItem] = {}
-        self._seen_calls: dict[str, str] = {}
-        self._asked: dict[str, CallRequested] = {}
-        self.input: list[Any] = []
+        self.state = RunState(RunId(""))
+        self._make = ItemMaker(hosted, self.state)
+        self._outputs: dict[str, ToolCallOutputItem | None] = {}
+        self._approvals: dict[str, ToolApprovalItem] = {}
+        self._answer_at = (0, 0)
+        """Where the items of the last answer begin, in ``items`` and in ``model_items``."""
         self.items: list[RunItem] = []
+        """What the run has produced, for its result."""
+        self.model_items: list[RunItem] = []
+        """What the model sees of that: a handoff may have taken something away."""
+        self.items_in_input: list[RunItem] = []
+        """Items that a handoff has put into the run's input as they are."""
+        self.new_input: str | list[TResponseInputItem] | None = None
+        """The run's input where it is not only the caller's: after a session's history, or as a
+        handoff has left it.
+        """
         self.responses: list[ModelResponse] = []
         self.usage = Usage()
-        self.turn = 0
-        self.key = ""
-        self.agent: Agent[Any] | None = None
-        self.done: RunDone | None = None
-        self._places = Places()
+        self.guardrails = GuardrailResults()
 
-    def feed(self, event: RunEvent, subject: str = "") -> list[StreamEvent]:
-        """Take in the next event of the log; the stream events that follow from it."""
-        if self._places.is_elsewhere(subject, event):
-            return []  # the harness does not count it either
-        match event:
-            case RunMoved():
-                self._places.move(event)
-                return []
-            case RunRestored():
-                for past_subject, past in past_events(event):
-                    self.feed(past, past_subject)
-                self._places.move(RunMoved(pool=event.pool, host=event.host))
-                return []
-            case RunStarted():
-                self._places.begin(event)
-                self.input = [msgspec.json.decode(item) for item in event.input]
-                return self._became(event.graph.start)
-            case ModelAnswered() if event.turn == self.turn + 1:
-                return self._answered(event)
-            case CallRequested():
-                self._asked[event.call] = event
-                return []
-            case CallFinished():
-                return self._finished(event)
-            case RunDone():
-                self.done = event
-                return []
-            case _:
-                return []
+    # --- what callers ask for ------------------------------------------------------------------
 
-    def _became(self, name: str) -> list[StreamEvent]:
-        self.key = name
-        self.agent = self._agents[name]
-        return [AgentUpdatedStreamEvent(self.agent)]
+    @property
+    def input(self) -> list[TResponseInputItem]:
+        return [msgspec.json.decode(item) for item in self._raw_input]
 
-    def _answered(self, event: ModelAnswered) -> list[StreamEvent]:
-        assert self.agent is not None
-        self.turn = event.turn
-        usage = usage_of(event.usage)
-        self.usage.add(_with_entry(usage))
-        output = [msgspec.json.decode(item) for item in event.output]
-        raw_usage = msgspec.json.decode(event.raw_usage) if event.raw_usage else None
-        self.responses.append(
-            ModelResponse(output, usage, event.response_id, event.request_id, raw_usage)
-        )
-        self._calls = read_answer(event, self._seen_calls).tool_calls
-        self._seen_calls |= {call.call_id: call.fingerprint for call in self._calls}
-        self._results = {}
-        return [self._add(self._item(self.agent, raw)) for raw in output]
+    @property
+    def given_input(self) -> str | list[TResponseInputItem]:
+        """The run's input in the form in which it was given: a text, or items."""
+        if self.new_input is not None:
+            return self.new_input
+        items = self.input
+        is_text = self.state.started is not None and self.state.started.is_text
+        return str(items[0]["content"]) if is_text else items
 
-    def _item(self, agent: Agent[Any], raw: dict[str, Any]) -> RunItem:
-        match raw.get("type", "message"):
-            case "message":
-                return MessageOutputItem(agent, raw)
-            case "reasoning":
-                return ReasoningItem(agent, raw)
-            case _:
-                name = raw.get("name") if raw.get("type") == "function_call" else None
-                tool = self._hosted.tool(self.key, name) if name else None
-                return ToolCallItem(agent, raw, tool.description if tool else None)
+    @property
+    def turn(self) -> int:
+        return self.state.turn
 
-    def _finished(self, event: CallFinished) -> list[StreamEvent]:
-        if event.call in self._results or event.turn not in (self.turn, self.turn + 1):
+    @property
+    def key(self) -> str:
+        return self.state.agent_name
+
+    @property
+    def agent(self) -> Agent[Any] | None:
+        return self._make.agent(self.key) if self.key else None
+
+    @property
+    def done(self) -> RunDone | None:
+        return self.state.done
+
+    @property
+    def interruptions(self) -> list[ToolApprovalItem]:
+        """Calls that wait for a person, those of child runs included."""
+        if self.done is not None:
             return []
-        if event.kind in ("error", "output") and event.output:
-            return self._handled(event)
-        if event.kind != "tool":
-            return []
-        self._results[event.call] = event
-        if any(call.id not in self._results for call in self._calls):
-            return []
-        self._outputs = {
-            call.id: self._output_item(call)
-            for call in self._calls
-            if self._results[call.id].output
-        }
-        return [self._add(item) for item in self._outputs.values()]
-
-    def _output_item(self, call: ToolCall) -> ToolCallOutputItem:
-        assert self.agent is not None
-        result = self._results[call.id]
-        wire = msgspec.json.decode(result.output)
-        kind = "custom_tool_call_output" if call.is_custom else "function_call_output"
-        raw = {"call_id": call.call_id, "output": wire, "type": kind}
-        custom = msgspec.json.decode(result.custom_data) if result.custom_data else None
-        value = self._values[call.id] if call.id in self._values else _value_of(wire)
-        return ToolCallOutputItem(self.agent, raw, value, custom)
+        own = self._approvals
+        return [
+            self._make.nested_approval(it) if it.run and it.run != self.state.run else own[it.call]
+            for it in self.state.open_approvals()
+            if it.call in own or it.run
+        ]
 
     @property
     def last_text(self) -> str:
@@ -195,33 +158,202 @@ class RunView:
     def final_tool_output(self, behavior: Any) -> ToolCallOutputItem | None:
         """The item whose output ended the run, if its tool ran in this process."""
         names = behavior["stop_at_tool_names"] if isinstance(behavior, Mapping) else None
-        for call in self._calls:
+        for call in self.state.tool_calls:
             if not call.is_custom and (names is None or call.name in names):
-                return self._outputs.get(call.id) if call.id in self._values else None
+                return self._outputs.get(call.id) if call.id in self._hosted.values else None
         return None
 
-    def _handled(self, event: CallFinished) -> list[StreamEvent]:
-        assert self.agent is not None
-        decision = _stop(event.output)
+    @property
+    def items_before_answer(self) -> tuple[list[RunItem], list[RunItem]]:
+        """What was there before the last answer: for the result, and for the model."""
+        return self.items[: self._answer_at[0]], self.model_items[: self._answer_at[1]]
+
+    @property
+    def items_since_answer(self) -> list[RunItem]:
+        return self.items[self._answer_at[0] :]
+
+    def handoff_items(self, target: Agent[Any]) -> list[RunItem]:
+        """The outputs of the last answer's handoffs, if the first one leads to ``target``."""
+        agent = self._make.agent(self.key)
+        outputs = handoff_outputs(self.state.handoff_calls, target.name)
+        *ignored, taken = [msgspec.json.decode(output) for output in outputs]
+        return [
+            *(ToolCallOutputItem(agent, raw, raw["output"]) for raw in ignored),
+            HandoffOutputItem(agent, taken, agent, target),
+        ]
+
+    # --- the fold ------------------------------------------------------------------------------
+
+    def read(self, events: Iterable[LogEvent]) -> None:
+        for event in events:
+            self.feed(event.event, event.subject, event.sequence)
+
+    def feed(self, event: RunEvent, subject: str = "", sequence: int = 0) -> list[StreamEvent]:
+        """Take in the next event of the log; the stream events that follow from it."""
+        state = self.state
+        sequence = sequence or state.last_seq + 1
+        if subject and not state.run:
+            state.run = RunId(subject.partition(".run.")[2].partition(".")[0])
+        if isinstance(event, RunRestored):
+            return self._restored(event, sequence)
+        if state.places.is_elsewhere(subject, event):
+            return []  # the harness does not count it either
+        match event:
+            case ModelAnswered() if event.turn == state.turn + 1:
+                return self._answered(event, subject, sequence)
+            case CallFinished():
+                return self._finished(event, subject, sequence)
+            case TurnRequested(reason="handoff") if event.turn == state.turn + 1:
+                return self._handed_over(event, subject, sequence)
+            case ModelDeferred() if event.turn == state.turn + 1:
+                self.usage.requests += 1
+        is_new = state.started is None
+        state.apply(sequence, event, subject)
+        match event:
+            case RunStarted() if is_new:
+                return [AgentUpdatedStreamEvent(self._make.agent(self.key))]
+            case ConversationOpened():
+                self.new_input = self.input
+            case ApprovalDecided():
+                return self._outcomes()
+            case RunWaiting():
+                return self._outcomes(paused=True)
+        return []
+
+    @property
+    def _raw_input(self) -> list[Raw]:
+        return [*(self.state.history or []), *self.state.input]
+
+    def _restored(self, event: RunRestored, sequence: int) -> list[StreamEvent]:
+        for stored, (subject, past) in zip(event.events, past_events(event), strict=True):
+            self.feed(past, subject, stored.sequence or sequence)
+        self.state.staged = [(sequence, items) for _, items in self.state.staged]
+        self.state.apply(sequence, RunMoved(pool=event.pool, host=event.host))
+        return [AgentUpdatedStreamEvent(self._make.agent(self.key))] if self.key else []
+
+    def _answered(self, event: ModelAnswered, subject: str, sequence: int) -> list[StreamEvent]:
+        agent = self._make.agent(self.key)
+        staged = list(self.state.staged)
+        self.state.apply(sequence, event, subject)
+        later = {since for since, _ in self.state.staged}
+        for since, items in staged:
+            if since not in later:
+                self._add([InputItem(agent, msgspec.json.decode(item)) for item in items])
+        usage = usage_of(event.usage)
+        self.usage.add(_with_entry(usage))
+        output = [msgspec.json.decode(item) for item in event.output]
+        raw_usage = msgspec.json.decode(event.raw_usage) if event.raw_usage else None
+        self.responses.append(
+            ModelResponse(output, usage, event.response_id, event.request_id, raw_usage)
+        )
+        self._answer_at = (len(self.items), len(self.model_items))
+        self._outputs = {}
+        self._approvals = {}
+        events = self._add([self._make.of_answer(raw) for raw in output])
+        return events + self._outcomes()
+
+    def _finished(self, event: CallFinished, subject: str, sequence: int) -> list[StreamEvent]:
+        was_known = event.call in self.state.results
+        self.state.apply(sequence, event, subject)
+        result = self.state.results.get(event.call)
+        if result is None or was_known:
+            return []
+        self._take_guardrails(result)
+        if result.kind == "child":
+            self.usage.add(usage_of(result.usage))
+        elif result.kind == "history":
+            self.new_input = self.input
+        elif result.kind in ("error", "output") and result.output:
+            return self._handled(_stop(result.output))
+        return self._outcomes()
+
+    def _outcomes(self, *, paused: bool = False) -> list[StreamEvent]:
+        """What the calls of the last answer have come to: shown when all have, or when only
+        people can go on.
+        """
+        if self.state.open_tool_calls() and not paused:
+            return []
+        new: list[RunItem] = []
+        for call in self.state.tool_calls:
+            if call.id in self._outputs:
+                continue
+            result = self.state.settled(call)
+            if result is not None:
+                item = self._make.of_outcome(call, result) if result.output else None
+                self._outputs[call.id] = item
+                new.extend([item] if item else [])
+            elif call.id in self.state.requested and call.id not in self._approvals:
+                self._approvals[call.id] = self._make.approval(call)
+                new.append(self._approvals[call.id])
+        return self._add(new)
+
+    def _handled(self, decision: StopDecision) -> list[StreamEvent]:
         if not (decision.final and decision.include_in_history and decision.value):
             return []
         raw = msgspec.json.decode(assistant_message(Raw(decision.value)))
-        return [self._add(MessageOutputItem(self.agent, raw))]
+        return self._add([MessageOutputItem(self._make.agent(self.key), raw)])
 
-    def _add(self, item: RunItem) -> RunItemStreamEvent:
-        self.items.append(item)
-        match item:
-            case MessageOutputItem():
-                return RunItemStreamEvent("message_output_created", item)
-            case ReasoningItem():
-                return RunItemStreamEvent("reasoning_item_created", item)
-            case ToolCallItem():
-                return RunItemStreamEvent("tool_called", item)
-            case ToolCallOutputItem():
-                return RunItemStreamEvent("tool_output", item)
-            case HandoffCallItem():
-                return RunItemStreamEvent("handoff_requested", item)
-            case HandoffOutputItem():
-                return RunItemStreamEvent("handoff_occured", item)
-            case ToolApprovalItem():
-                raise TypeError("an approval is no stream event")
+    def _take_guardrails(self, result: CallFinished) -> None:
+        """What guardrails said: as they said it, if they were asked in this process."""
+        if not result.guardrails:
+            return
+        here = self._hosted.guardrails.get(result.call)
+        if here is not None:
+            for each in here:
+                self._guardrail_list(each).append(each)
+            return
+        asked = self.state.asked[result.call]
+        found = results_of(
+            result.guardrails,
+            self._hosted.agents,
+            config=self._hosted.config,
+            agent_output=msgspec.json.decode(asked.value) if asked.value else None,
+        )
+        for name, results in vars(found).items():
+            getattr(self.guardrails, name).extend(results)
+
+    def _guardrail_list(self, result: Any) -> list[Any]:
+        match result:
+            case InputGuardrailResult():
+                return self.guardrails.input_guardrail_results
+            case OutputGuardrailResult():
+                return self.guardrails.output_guardrail_results
+            case ToolInputGuardrailResult():
+                return self.guardrails.tool_input_guardrail_results
+            case _:
+                return self.guardrails.tool_output_guardrail_results
+
+    # --- handoffs ------------------------------------------------------------------------------
+
+    def _handed_over(self, event: TurnRequested, subject: str, sequence: int) -> list[StreamEvent]:
+        spec = event.agents.get(event.agent) or self.state.agents.get(event.agent)
+        target = self._make.agent(event.agent, spec)
+        new = self.handoff_items(target)
+        self.state.apply(sequence, event, subject)
+        if event.rewrite is None:
+            events = self._add(new)
+        else:
+            events = self._rewritten(event.rewrite, new)
+        return [*events, AgentUpdatedStreamEvent(target)]
+
+    def _rewritten(self, rewrite: Rewrite, new: list[RunItem]) -> list[StreamEvent]:
+        """A filter decided what stays. Whoever follows the run is told what is new to him."""
+        seen = {id(item) for item in self.items}
+        known = [*self.items, *new, *self.model_items]
+        self.items = items_of_records(rewrite.items, known, self._make.agent)
+        agent = self._make.agent(self.key)
+        self.model_items = items_of_input(rewrite.model_items, [*self.items, *known], agent)
+        self.items_in_input = [
+            item for item, record in zip(self.items, rewrite.items, strict=True) if record.in_input
+        ]
+        items = self.input
+        self.new_input = str(items[0]["content"]) if rewrite.is_text else items
+        return [event for item in self.items if id(item) not in seen for event in event_of(item)]
+
+    def _add(self, items: Iterable[RunItem]) -> list[StreamEvent]:
+        events: list[StreamEvent] = []
+        for item in items:
+            self.items.append(item)
+            self.model_items.append(item)
+            events.extend(event_of(item))
+        return events

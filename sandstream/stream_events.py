@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 from sandstream_actors.model.vendor_types import typed_event
 
-from sandstream.items import RunItem
+from sandstream.items import (
+    HandoffCallItem,
+    HandoffOutputItem,
+    MessageOutputItem,
+    ReasoningItem,
+    RunItem,
+    ToolCallItem,
+    ToolCallOutputItem,
+)
 
 if TYPE_CHECKING:
     from sandstream.agent import Agent
@@ -67,6 +75,22 @@ class AgentUpdatedStreamEvent:
 
     def __repr__(self) -> str:
         return f"AgentUpdatedStreamEvent(new_agent={self.new_agent.name!r})"
+
+
+_NAMES: dict[type[RunItem], RunItemEventName] = {
+    MessageOutputItem: "message_output_created",
+    ReasoningItem: "reasoning_item_created",
+    ToolCallItem: "tool_called",
+    ToolCallOutputItem: "tool_output",
+    HandoffCallItem: "handoff_requested",
+    HandoffOutputItem: "handoff_occured",
+}
+
+
+def event_of(item: RunItem) -> list[RunItemStreamEvent]:
+    """The event that tells of an item; input and what waits for a person have none."""
+    name = _NAMES.get(type(item))
+    return [RunItemStreamEvent(name, item)] if name else []
 
 
 StreamEvent = RawResponsesStreamEvent | RunItemStreamEvent | AgentUpdatedStreamEvent

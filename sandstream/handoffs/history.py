@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
+from sandstream_actors.model.vendor_types import plain
+
 from sandstream.handoffs.handoff import HandoffHistoryMapper, HandoffInputData
 from sandstream.handoffs.transcript import (
     Markers,
@@ -89,15 +91,16 @@ def _with_verdict(
     """Each item as input, and whether the next agent gets it word for word."""
     for item in items:
         if not isinstance(item, ToolApprovalItem):
-            plain = _as_input(item)
-            yield plain, _stays_verbatim(plain, of_this_turn=of_this_turn)
+            as_input = _as_input(item)
+            yield as_input, _stays_verbatim(as_input, of_this_turn=of_this_turn)
 
 
 def _as_input(item: RunItem) -> TResponseInputItem:
-    plain = without_metadata(deepcopy(item.to_input_item()))
-    if plain.get("status") is None:
-        plain.pop("status", None)
-    return plain
+    # by way of the vendor's type, so that its fields have the vendor's order in a summary
+    result = without_metadata(deepcopy(plain(item.raw_item)))
+    if result.get("status") is None:
+        result.pop("status", None)
+    return result
 
 
 def _stays_verbatim(item: TResponseInputItem, *, of_this_turn: bool) -> bool:

@@ -1,0 +1,135 @@
+"""Items of a run as data, and back: how a handoff's filter leaves them in the log.
+
+An item that the reader of a log has already is found again rather than made anew: so it keeps what
+data cannot say, such as the value that a tool returned in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.messages import ItemRecord
+from sandstream_bus.specs import NO_JSON
+
+from sandstream.agent import Agent
+from sandstream.items import (
+    HandoffCallItem,
+    HandoffOutputItem,
+    InputItem,
+    MessageOutputItem,
+    ReasoningItem,
+    RunItem,
+    ToolApprovalItem,
+    ToolCallItem,
+    ToolCallOutputItem,
+    TResponseInputItem,
+)
+from sandstream.json_values import as_json
+
+FindAgent = Callable[[str], Agent[Any]]
+"""From an agent's key in the run to the object."""
+
+_encode = msgspec.json.encode
+
+
+def input_of(items: Iterable[RunItem]) -> list[TResponseInputItem]:
+    """Items as input of a model; what waits for a person is not part of it."""
+    return [item.to_input_item() for item in items if not isinstance(item, ToolApprovalItem)]
+
+
+def record_of(
+    item: RunItem, key_of: Callable[[Agent[Any]], str], *, in_input: bool = False
+) -> ItemRecord:
+    """An item as data. ``key_of`` tells an agent's key in the run."""
+    is_output = isinstance(item, ToolCallOutputItem)
+    is_handoff = isinstance(item, HandoffOutputItem)
+    return ItemRecord(
+        kind=item.type,
+        agent=key_of(item.agent),
+        raw=Raw(_encode(item.plain_item())),
+        output=as_json(item.output) if is_output else NO_JSON,
+        source=key_of(item.source_agent) if is_handoff else "",
+        target=key_of(item.target_agent) if is_handoff else "",
+        in_input=in_input,
+    )
+
+
+def items_of_records(
+    records: Sequence[ItemRecord], known: Iterable[RunItem], find: FindAgent
+) -> list[RunItem]:
+    """Records as items, those that are known among them."""
+    stock = _Stock(known)
+    return [
+        stock.take(record.kind, msgspec.json.decode(record.raw)) or _made(record, find)
+        for record in records
+    ]
+
+
+def items_of_input(
+    items: Sequence[Raw], known: Iterable[RunItem], agent: Agent[Any]
+) -> list[RunItem]:
+    """Input of a model as the items that it was made of; what is not known becomes ``agent``'s."""
+    stock = _Stock(known)
+    found: list[RunItem] = []
+    for item in items:
+        raw = msgspec.json.decode(item)
+        found.append(stock.take("", raw) or _of_input(raw, agent))
+    return found
+
+
+class _Stock:
+    """Items that can be taken, each once."""
+
+    def __init__(self, items: Iterable[RunItem]) -> None:
+        distinct = {id(item): item for item in items}.values()
+        self._left = [(item, item.plain_item()) for item in distinct]
+
+    def take(self, kind: str, raw: Any) -> RunItem | None:
+        for place, (item, known) in enumerate(self._left):
+            wanted = item.type == kind if kind else not isinstance(item, ToolApprovalItem)
+            if wanted and known == raw:
+                del self._left[place]
+                return item
+        return None
+
+
+def _made(record: ItemRecord, find: FindAgent) -> RunItem:
+    raw = msgspec.json.decode(record.raw)
+    agent = find(record.agent)
+    match record.kind:
+        case "tool_call_output_item":
+            output = msgspec.json.decode(record.output) if record.output else raw.get("output")
+            return ToolCallOutputItem(agent, raw, output)
+        case "handoff_output_item":
+            return HandoffOutputItem(agent, raw, find(record.source), find(record.target))
+        case kind:
+            return _PLAIN.get(kind, InputItem)(agent, raw)
+
+
+_PLAIN: dict[str, Callable[[Agent[Any], Any], RunItem]] = {
+    item.type: item
+    for item in (
+        InputItem,
+        MessageOutputItem,
+        ReasoningItem,
+        ToolCallItem,
+        HandoffCallItem,
+        ToolApprovalItem,
+    )
+}
+
+
+def _of_input(raw: Any, agent: Agent[Any]) -> RunItem:
+    kind = str(raw.get("type", ""))
+    if kind.endswith("_output"):
+        return ToolCallOutputItem(agent, raw, raw.get("output"))
+    if kind.endswith("_call"):
+        return ToolCallItem(agent, raw)
+    if kind == "reasoning":
+        return ReasoningItem(agent, raw)
+    if kind == "message" and raw.get("role") == "assistant":
+        return MessageOutputItem(agent, raw)
+    return InputItem(agent, raw)
