@@ -30,7 +30,7 @@ _SHOWN_CHOICES = 5
 
 
 class AgentAsToolInput(BaseModel):
-    """The arguments of an agent as a tool that has no ``parameters`` of its own."""
+    """The input of an agent that is used as a tool."""
 
     input: str
 

@@ -206,7 +206,7 @@ def _handoff_spec(circle: Circle, item: Handoff[Any, Any], points: Sequence[str]
 
 
 def _child(found: Reach, circle: Circle, tool: Tool) -> ChildSpec | None:
-    if not isinstance(tool, AgentTool):
+    if not isinstance(tool, AgentTool) or not tool.starts_runs:
         return None
     key = found.child_key(tool, circle.config)
     config = found.children[key].config
@@ -218,6 +218,8 @@ def _child(found: Reach, circle: Circle, tool: Tool) -> ChildSpec | None:
         conversation_id=tool.conversation_id,
         session=session,
     )
+    if tool.run_config is None:  # the caller's budget, of which it gets a share
+        options = msgspec.structs.replace(options, budget=None)
     structured = output_schema_of(tool.agent) is not None
     on_failure = tool.on_failure
     failure: Literal["tell", "raise", "host"] = "host"
@@ -229,7 +231,7 @@ def _child(found: Reach, circle: Circle, tool: Tool) -> ChildSpec | None:
         graph=key,
         options=options,
         input="host" if tool.makes_input else "plain",
-        output="host" if tool.custom_output_extractor is not None or structured else "plain",
+        output="host" if tool.makes_output or structured else "plain",
         failure=failure,
         watch=tool.on_stream is not None,
     )

@@ -23,7 +23,7 @@ from sandstream_bus.subjects import RunId
 
 from sandstream.connect import OpenBus, open_bus
 from sandstream.hosted_models import HostedModels
-from sandstream.hosting.hosted_run import HostedRun
+from sandstream.hosting.hosted_run import Host, HostedRun
 from sandstream.hosting.user_code import UserCode
 from sandstream.models.defaults import DefaultModels
 from sandstream.run_plan import bind_here, hosted_child
@@ -159,6 +159,7 @@ class Process:
     # --- the runs of this process --------------------------------------------------------------
 
     def add_run(self, run: RunId, hosted: HostedRun) -> None:
+        hosted.host = Host(self.bus, self._find_run)
         self._runs.setdefault(run, []).append(hosted)
 
     def remove_run(self, run: RunId, hosted: HostedRun) -> None:

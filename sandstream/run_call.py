@@ -13,8 +13,6 @@ import uuid
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeGuard, TypeVar
 
-import msgspec
-from msgspec import Raw
 from sandstream_actors.deployed import resolved
 from sandstream_actors.model import preload
 from sandstream_actors.run_state import RunState
@@ -23,17 +21,16 @@ from sandstream_bus.direct import Stored
 from sandstream_bus.errors import BusError, StoreFull
 from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
-from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunMoved, RunStarted
+from sandstream_bus.messages import CancelRequested, LiveEvent, RunMoved, RunStarted
 from sandstream_bus.sandboxes import OWN_NODE
 from sandstream_bus.subjects import run_id_of_key
 
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers
 from sandstream.exceptions import UserError
-from sandstream.graph import output_schema_of
+from sandstream.hosting.final_output import final_output
 from sandstream.hosting.hooks import check_run_hooks
 from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.values import final_value
 from sandstream.ids import new_run_id
 from sandstream.items import TResponseInputItem
 from sandstream.memory.session import Session
@@ -97,7 +94,8 @@ class RunCall:
             session=session,
             **conversation,
         )
-        self._context = RunContextWrapper(context=context)
+        given = isinstance(context, RunContextWrapper)
+        self._context = context if given else RunContextWrapper(context=context)
         self._hosted = HostedRun(
             self._plan.found.own.agents,
             self._context,
@@ -338,23 +336,7 @@ class RunCall:
             message = view.done.error.message if view.done.error else ""
             original = self._hosted.exceptions.get(message)
             raise attach_details(original or error, result.details())
-        result.final_output = self._final_output(view, view.done)
-
-    def _final_output(self, view: RunView, done: RunDone) -> Any:
-        if "final" in self._hosted.values:
-            return self._hosted.values["final"]
-        agent = view.agent or self._agent
-        schema = output_schema_of(agent)
-        if done.output_from == "model" and schema is not None:
-            return schema.validate_json(view.last_text)
-        if done.output_from == "tool":
-            item = view.final_tool_output(agent.tool_use_behavior)
-            if item is not None:
-                return final_value(agent, item.output)
-        value = msgspec.json.decode(done.output) if done.output else None
-        if schema is None:
-            return value if isinstance(value, str) else _text(done.output)
-        return value
+        result.final_output = final_output(self._hosted, view, view.done)
 
     async def _abandon(self, process: Process) -> None:
         """The caller stopped waiting. A run without a key has nobody else who wants it."""
@@ -400,7 +382,3 @@ class RunCall:
 
 def _is_list(input: object) -> TypeGuard[list[Any]]:
     return isinstance(input, list)
-
-
-def _text(raw: Raw) -> str:
-    return bytes(raw).decode()

@@ -17,7 +17,6 @@ from sandstream.graph import Workplaces, compile_graph
 from sandstream.hosting.hosted_run import HostedRun
 from sandstream.reach import Circle, Reach, reach
 from sandstream.run_config import RunConfig
-from sandstream.run_context import RunContextWrapper
 
 if TYPE_CHECKING:
     from sandstream.sandbox.binding import BoundAgent
@@ -113,17 +112,18 @@ def hosted_child(parent: HostedRun, link: ParentLink, run: str, bind: Binder) ->
         raise UserError(f"agent {link.agent!r} has no agent tool {link.tool!r} here")
     circle = parent.found.children[parent.found.child_key(tool, parent.config)]
     bound = bound_agents(circle, run, bind)
-    context = RunContextWrapper(context=parent.context.context)
     return HostedRun(
         circle.agents,
-        context,
+        tool.context_of(parent.context, link.call_id, link.arguments, parent.agent(link.agent)),
         circle.config,
+        exceptions=parent.exceptions,
         working={key: it.working for key, it in bound.items()},
         found=Reach(circle, parent.found.children),
         hooks=tool.run_hooks,
         session=tool.session,
         bound=bound,
         connect=parent.connect,
+        host=parent.host,
     )
 
 

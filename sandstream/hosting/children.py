@@ -1,27 +1,182 @@
-"""Agents as tools: the input, the output and the events of a child run."""
+"""Agents as tools: the input, the output and the events of a child run.
+
+The harness starts the run and takes its end; these are the parts of it that only the user's code
+can do. What that code raises is the tool's failure, which the tool's own handler turns into a text.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import AsyncIterator
 
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
-from sandstream_bus.messages import CallRequested
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import (
+    CallRequested,
+    CancelRequested,
+    ChildInput,
+    ErrorInfo,
+    LiveEvent,
+    RunDone,
+)
+from sandstream_bus.specs import NO_JSON
+from sandstream_bus.subjects import RunId
 
-from sandstream.hosting.hosted_run import HostedRun
+from sandstream.agent_tool import AgentTool
+from sandstream.agent_tool_stream import StreamOverflow, feed
+from sandstream.exceptions import AgentsException, UserError
+from sandstream.hosting.final_output import final_output
+from sandstream.hosting.hosted_run import Host, HostedRun
+from sandstream.hosting.outcomes import Outcome
+from sandstream.hosting.tool_calls import tool_context
+from sandstream.hosting.values import as_json, final_value, resolved
+from sandstream.outcomes import error_info, exception_of_error
+from sandstream.result import RunResult
+from sandstream.run_options import compile_input
+from sandstream.run_view import usage_of
+from sandstream.stream_events import RawResponsesStreamEvent, StreamEvent
+from sandstream.tool import FunctionToolCustomDataContext, tool_output_to_wire
 
 
 async def child_input(
     hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
-) -> Any:
-    raise NotImplementedError
+) -> Outcome:
+    """The input of a run, from structured arguments. If there can be none, the error is the
+    outcome of the tool, as if the run had failed.
+    """
+    tool = _tool(hosted, call)
+    try:
+        made = await tool.input_of(tool.parsed(call.arguments))
+        items = compile_input(made)
+    except Exception as error:  # noqa: BLE001  what user code raises is the tool's failure
+        return Outcome(ChildInput(input=[]), {"error": _kept(hosted, error)})
+    return Outcome(ChildInput(input=items, is_text=isinstance(made, str)))
 
 
 async def child_output(
     hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
-) -> Any:
-    raise NotImplementedError
+) -> Outcome:
+    """The tool's output, from the end of its run."""
+    tool = _tool(hosted, call)
+    context = tool_context(hosted, call)
+    tool_call = call.call.removesuffix("-output")
+    ended = state.results[tool_call]
+    failed: ErrorInfo | None = None
+    try:
+        if ended.error is not None:
+            original = hosted.exceptions.get(ended.error.message)
+            raise original or exception_of_error(ended.error, call.child)
+        value = await tool.output_of(await _result(hosted, call, states))
+    except Exception as error:
+        if tool.on_failure is None:
+            raise _raised(tool, error) from error
+        failed = _kept(hosted, error)
+        value = await resolved(tool.on_failure(context, error))
+    agent = hosted.agent(call.agent)
+    may_end = agent.tool_use_behavior != "run_llm_again"
+    wire = tool_output_to_wire(value)
+    hosted.values[tool_call] = value
+    custom_data = NO_JSON
+    if tool.custom_data_extractor is not None:
+        raw = {"call_id": call.call_id, "output": wire, "type": "function_call_output"}
+        data = FunctionToolCustomDataContext(context, tool, value, raw)
+        custom_data = as_json(await resolved(tool.custom_data_extractor(data)))
+    more = {
+        "value": as_json(final_value(agent, value)) if may_end else NO_JSON,
+        "custom_data": custom_data,
+        "error": failed,
+    }
+    return Outcome(wire, more)
 
 
-async def watch(hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache) -> Any:
-    raise NotImplementedError
+async def watch(
+    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+) -> None:
+    """Show the run's events to ``on_stream`` while it runs; too many of them end it."""
+    tool = _tool(hosted, call)
+    assert tool.on_stream is not None
+    made = state.results.get(call.call.removesuffix("-watch") + "-input")
+    if made is not None and made.error is not None:
+        return  # there is no run
+    host = _host(hosted)
+    run = RunId(call.child)
+    events = _events(host, run, states)
+    item = tool_context(hosted, call).tool_call
+    limit = tool.on_stream_max_pending_events
+    try:
+        await feed(tool.on_stream, limit, events, tool.agent, item)
+    except StreamOverflow as error:
+        _kept(hosted, error)
+        await host.bus.work_log.send(
+            host.bus.subjects.cancel(run),
+            CancelRequested(reason=str(error)),
+            msg_id=f"{run}:cancel:overflow",
+        )
+        raise
+
+
+async def _events(host: Host, run: RunId, states: StateCache) -> AsyncIterator[StreamEvent]:
+    """The stream events of a run that is about to start, up to its end."""
+    view = None
+    following = host.bus.follow.run(run, deltas=True)
+    try:
+        async for event in following:
+            if isinstance(event, LiveEvent):
+                yield RawResponsesStreamEvent(bytes(event.event))
+            elif isinstance(event, LogEvent):
+                if view is None:
+                    view = (await host.find_run(run, states)).view()
+                for shown in view.feed(event.event, event.subject, event.sequence):
+                    yield shown
+    finally:
+        if inspect.isasyncgen(following):
+            await following.aclose()
+
+
+async def _result(hosted: HostedRun, call: CallRequested, states: StateCache) -> RunResult:
+    """The result of a run that completed."""
+    run = RunId(call.child)
+    child = await _host(hosted).find_run(run, states)
+    view = child.view()
+    view.read(await states.log.read(run))
+    done, agent, started = view.done, view.agent, view.state.started
+    assert isinstance(done, RunDone) and agent is not None and started is not None
+    result = RunResult(
+        input=view.given_input,
+        context_wrapper=child.context,
+        starting_agent=child.agent(started.graph.start),
+        max_turns=started.options.max_turns,
+        run_id=run,
+        omit_reasoning_ids=started.options.reasoning_ids == "omit",
+    )
+    result.take(view)
+    result.final_output = final_output(child, view, done)
+    child.context.usage = usage_of(call.usage)  # its caller's, of which its own is part
+    return result
+
+
+def _tool(hosted: HostedRun, call: CallRequested) -> AgentTool:
+    tool = hosted.tool(call.agent, call.name)
+    if not isinstance(tool, AgentTool):
+        raise UserError(f"agent {call.agent!r} has no agent tool {call.name!r} here")
+    return tool
+
+
+def _host(hosted: HostedRun) -> Host:
+    if hosted.host is None:
+        raise UserError("agents as tools need a tool host on the bus")
+    return hosted.host
+
+
+def _kept(hosted: HostedRun, error: Exception) -> ErrorInfo:
+    """The error as data; whoever gets it back in this process finds the original."""
+    info = error_info(error)
+    hosted.exceptions[info.message] = error
+    return info
+
+
+def _raised(tool: AgentTool, error: Exception) -> Exception:
+    if isinstance(error, AgentsException):
+        return error
+    return UserError(f"Error running tool {tool.name}: {error}")

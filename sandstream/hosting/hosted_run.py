@@ -16,9 +16,21 @@ from sandstream.run_config import RunConfig
 from sandstream.run_context import RunContextWrapper
 
 if TYPE_CHECKING:
+    from sandstream_actors.state_cache import StateCache
+    from sandstream_bus.bus import Bus
+    from sandstream_bus.subjects import RunId
+
     from sandstream.mcp import MCPServer
     from sandstream.run_view import RunView
     from sandstream.sandbox.binding import BoundAgent
+
+
+@dataclass(frozen=True)
+class Host:
+    """The tool host that has a run: its bus, and how it finds the objects of other runs."""
+
+    bus: Bus
+    find_run: Callable[[RunId, StateCache], Awaitable[HostedRun]]
 
 
 @dataclass
@@ -51,6 +63,8 @@ class HostedRun:
     """The sandbox agents of the run."""
     connect: Callable[[Sequence[MCPServer]], Awaitable[None]] | None = None
     """Makes sure that MCP servers are connected; None: their owner does."""
+    host: Host | None = None
+    """None while no tool host has the run."""
 
     def working_agent(self, name: str) -> Agent[Any]:
         """The agent whose tools and instructions count."""

@@ -163,7 +163,7 @@ class Children:
         await self._bus.work_log.send(
             self._bus.subjects.result(state.run, state.pool),
             failed,
-            msg_id=f"{state.run}:{call.call}:nochild",
+            msg_id=f"{state.run}:{call.call}:nochild:{state.pool}",
         )
 
     async def close_tree(self, state: RunState) -> None:
@@ -266,7 +266,7 @@ def _error(done: RunDone) -> ErrorInfo:
 
 def _output(state: RunState, done: RunDone) -> Raw:
     """The final output; in place of an empty one that nobody has checked the last thing said."""
-    if done.output not in (NO_JSON, b'""', b"null") or state.agent.checks_output:
+    if bytes(done.output) not in (b"", b'""', b"null") or state.agent.checks_output:
         return done.output or Raw(b'""')
     for item in reversed(state.said):
         text = _text_of(item)
