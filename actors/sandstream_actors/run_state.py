@@ -78,6 +78,8 @@ class RunState(AnswerCalls):
         """The sequence of the event that made the next turn due; 0 while nothing is due."""
         self.history: list[Raw] | None = None
         """What was said in the conversation before; None until it is read."""
+        self.has_conversation = False
+        """It is the run's turn in its conversation on the bus."""
         self.input: list[Raw] = []
         """The run's own input; a handoff's filter may rewrite it."""
         self.items: list[Raw] = []
@@ -210,10 +212,14 @@ class RunState(AnswerCalls):
                 self._started(sequence, event)
             case RunRestored():
                 self._restored(sequence, event)
+            case TurnRequested(reason="session"):
+                if not self.has_conversation:
+                    self.trigger = sequence
             case TurnRequested():
                 if event.turn == self.turn + 1:
                     self._next_turn(sequence, event)
             case ConversationOpened():
+                self.has_conversation = True
                 if self.history is None:
                     self.history = event.history
             case InputStaged():
@@ -226,6 +232,7 @@ class RunState(AnswerCalls):
                 self.trigger = sequence
             case RunMoved():
                 self.places.move(event)
+                self._set_stream(event.stream)
                 self.moves += 1
                 self._ask_again()
                 self.trigger = sequence
@@ -282,6 +289,11 @@ class RunState(AnswerCalls):
         self.places.move(RunMoved(pool=event.pool, host=event.host))
         self._ask_again()
         self.trigger = sequence
+
+    def _set_stream(self, stream: bool | None) -> None:
+        if stream is not None and self.started is not None:
+            options = msgspec.structs.replace(self.options, stream=stream)
+            self.started = msgspec.structs.replace(self.started, options=options)
 
     def _next_turn(self, sequence: int, event: TurnRequested) -> None:
         self.deferred = None

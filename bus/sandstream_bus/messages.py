@@ -182,6 +182,8 @@ class RunMoved(Message, frozen=True, kw_only=True, tag="run.moved"):
     host: str
     parent_pool: str = ""
     """For a child run: the pool that waits for its outcome from here."""
+    stream: bool | None = None
+    """Whether its caller wants to see the model's stream events from here; None: as before."""
 
 
 class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
