@@ -112,6 +112,28 @@ class Follower:
                     assert isinstance(event, RunDone)
                     return event
 
+    async def rest(
+        self, run: RunId, *, begin: Begin, is_at_rest: Callable[[Sequence[LogEvent]], bool]
+    ) -> None:
+        """Wait until the run ends or waits for people. ``begin`` as in :meth:`run`; what it returns
+        may show that the run rests already. The caller reads the log then: the run may be on its
+        way again.
+        """
+        subjects = [self._subjects.done(run), self._subjects.waiting(run)]
+        live = [self._subjects.live(kind, run) for kind in ("done", "waiting")]
+        async with self._subscribed(*live, settle=False) as inbox:
+            known = await begin()
+            if is_at_rest(known):
+                return
+            last = known[-1].sequence if known else 0
+            while True:
+                message = await _next(inbox)
+                if message is not None:
+                    if int((message.headers or {})[h.SEQUENCE]) > last:
+                        return
+                elif any(it.sequence > last for it in await self._log.last_each(subjects)):
+                    return
+
     async def all(self) -> AsyncIterator[LogEvent | None]:
         """Every stored event of every run from now on; None after a doubt, when some may be
         missing.
@@ -146,7 +168,7 @@ class Follower:
 
     @asynccontextmanager
     async def _subscribed(
-        self, subject: str, *, settle: bool = True
+        self, *subjects: str, settle: bool = True
     ) -> AsyncIterator[asyncio.Queue[Msg | None]]:
         """Listen. ``settle``: wait until the server knows; not needed before a publish of our own,
         which comes after the subscription on the same connection.
@@ -163,7 +185,7 @@ class Follower:
                 inbox.put_nowait(None)
             inbox.put_nowait(message)
 
-        subscription = await self._connection.subscribe(subject, receive)
+        subscriptions = [await self._connection.subscribe(it, receive) for it in subjects]
         # the server must know of the subscription before the log is read, or an event falls between
         if settle:
             await self._connection.flush()
@@ -176,7 +198,8 @@ class Follower:
             yield inbox
         finally:
             forget()
-            await subscription.close()
+            for subscription in subscriptions:
+                await subscription.close()
 
 
 def _is_stored(message: Msg) -> bool:
