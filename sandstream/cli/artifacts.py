@@ -14,7 +14,7 @@ from sandstream_workspaces.errors import NoSuchPath
 from sandstream_workspaces.store import Difference, WorkspaceStore
 
 from sandstream.cli.artifact_files import Saved, escaped, save_tar, save_tree, write_bytes
-from sandstream.cli.event_lines import output_text
+from sandstream.cli.event_texts import output_text
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.finding import FoundSandbox, sandbox_named
 from sandstream.cli.render import Screen, clean, out, size

@@ -26,11 +26,11 @@ async def _cancel(arguments: argparse.Namespace) -> int:
         put_json(after)
     else:
         out().line(after.status)
-    if before.status != "running":
+    if before.is_over:
         say(f"run {after.run_id} had ended before: {after.status.replace('_', ' ')}")
-    elif after.status == "running" and arguments.after_turn:
+    elif not after.is_over and arguments.after_turn:
         say("it stops when its current turn is over")
-    elif after.status == "running":
+    elif not after.is_over:
         say("it was asked to stop and has not answered yet; see `sandstream doctor`")
         return Exit.TIMEOUT
     return Exit.OK

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
 import msgspec
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import (
+    ApprovalDecided,
+    ApprovalRequested,
     CallFinished,
     CallRequested,
     CallStarted,
     CancelRequested,
-    ErrorInfo,
+    ChildWaiting,
+    ConversationOpened,
+    InputStaged,
     ModelAnswered,
     ModelDeferred,
     RunDone,
     RunEvent,
     RunMoved,
     RunReopened,
+    RunRestored,
     RunStarted,
-    TokenUsage,
+    RunWaiting,
     TurnRequested,
 )
 
+from sandstream.cli.approval_texts import asked_text as question_text
+from sandstream.cli.approval_texts import decided_text, hint_texts, open_text
+from sandstream.cli.event_texts import (
+    STATUS_STYLES,
+    call_text,
+    error_text,
+    guardrail_text,
+    item_text,
+    numbered,
+    output_text,
+    usage_text,
+    value_text,
+)
 from sandstream.cli.render import (
     Screen,
     clock,
@@ -37,15 +55,8 @@ from sandstream.cli.sandbox_lines import LIFE, asked_text, life_text, result_tex
 
 LABEL_WIDTH = 7
 _INDENT = 8 + 2 + LABEL_WIDTH + 2
-STATUS_STYLES = {
-    "running": "cyan",
-    "completed": "green",
-    "failed": "red",
-    "cancelled": "yellow",
-    "max_turns": "red",
-    "guardrail": "yellow",
-    "budget": "yellow",
-}
+_STEP = 2
+"""How much further to the right the events of a child run are."""
 
 
 class EventRecord(msgspec.Struct, kw_only=True):
@@ -78,13 +89,29 @@ class Line(NamedTuple):
 
 
 class EventLines:
-    """Tells one run. Feed it every event in order: results are named by their calls."""
+    """Tells one run. Feed it every event in order: results are named by their calls.
 
-    def __init__(self, screen: Screen) -> None:
+    ``depth`` and ``name``: it is a child run, told among the events of the runs above it.
+    ``hinted``: the calls (by run) for which the reader knows how to answer; shared by a tree.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        *,
+        depth: int = 0,
+        name: str = "",
+        hinted: set[tuple[str, str]] | None = None,
+    ) -> None:
         self._screen = screen
+        self._margin = " " * (_STEP * depth)
+        self._who = name
+        self._hinted: set[tuple[str, str]] = set() if hinted is None else hinted
         self._names: dict[str, str] = {}
         self._in_sandbox: set[str] = set()
         """Calls of built-in tools of sandbox agents."""
+        self._decided: set[tuple[str, str]] = set()
+        self._agent = ""
         self._started_at = ""
         self._said = ""
 
@@ -104,12 +131,15 @@ class EventLines:
         return lines
 
     def _formatted(self, time: str, line: Line) -> str:
-        text = shorten(one_line(line.text), max(20, self._screen.width - _INDENT))
+        who = f"{self._who}  " if self._who else ""
+        room = self._screen.width - _INDENT - len(self._margin) - len(who)
+        text = shorten(one_line(line.text), max(20, room))
         return "  ".join(
             [
                 self._screen.paint(pad(time, 8), "dim"),
-                self._screen.paint(pad(line.label, LABEL_WIDTH), line.style),
-                self._screen.paint(text, "dim" if line.is_quiet else ""),
+                self._margin + self._screen.paint(pad(line.label, LABEL_WIDTH), line.style),
+                self._screen.paint(who, "dim")
+                + self._screen.paint(text, "dim" if line.is_quiet else ""),
             ]
         )
 
@@ -118,7 +148,17 @@ class EventLines:
         match event:
             case RunStarted():
                 self._started_at = logged.stored.time
-                return self._started(event)
+                self._agent = event.graph.start
+                return self._started(event, _run_of(logged))
+            case RunRestored():
+                past = numbered(len(event.events), "event")
+                return [Line("restore", f"goes on from a saved state of {past}", "yellow")]
+            case ConversationOpened():
+                text = f"{numbered(len(event.history), 'item')} of its conversation"
+                return [Line("history", text, "dim", True)]
+            case InputStaged():
+                said = event.input if isinstance(event.input, str) else _last_text(event.input)
+                return [Line("input", f"{said}{_from(event.by)}", "blue")]
             case ModelAnswered():
                 lines = _answered(event)
                 self._said = next((line.text for line in lines if line.label == "says"), "")
@@ -127,21 +167,27 @@ class EventLines:
                 text = f"{event.error.message}; again in {duration(event.delay_s)}"
                 return [Line("wait", f"{text} (attempt {event.attempt})", "yellow")]
             case CallRequested():
-                self._names[event.call] = event.name or event.kind
-                if event.kind in LIFE:
-                    return [Line("sandbox", asked_text(event.kind, event.sandbox), "dim", True)]
-                if event.sandbox:
-                    self._in_sandbox.add(event.call)
-                if event.kind == "tool":
-                    return [Line("call", call_text(event.name, event.arguments), "magenta")]
-                return [Line("ask", f"{event.kind} for turn {event.turn}", "dim", True)]
+                return self._requested(event)
             case CallStarted():
                 return [Line("begin", f"{self._name(event.call)}, at most once", "dim", True)]
             case CallFinished():
-                return self._finished(event, logged.subject, is_output_shown)
+                objections = [text for it in event.guardrails if (text := guardrail_text(it))]
+                return [
+                    *(Line("guard", text, "bold yellow") for text in objections),
+                    *self._finished(event, _run_of(logged), is_output_shown),
+                ]
             case TurnRequested():
-                why = "after the wait" if event.reason == "waited" else "handed over"
-                return [Line("turn", f"{event.turn}: {event.agent} ({why})", "blue")]
+                return self._turn(event)
+            case ApprovalRequested():
+                self._names[event.call] = self._names[event.call_id] = event.name
+                return [Line("asks", question_text(event), "yellow")]
+            case ApprovalDecided():
+                return self._answer(event)
+            case RunWaiting():
+                return self._waiting(event, _run_of(logged))
+            case ChildWaiting():
+                text = f"{self._name(event.call)}: {open_text(event.approvals)}"
+                return [Line("waits", text, "yellow", True)]
             case CancelRequested():
                 when = "now" if event.mode == "immediate" else "after this turn"
                 return [Line("cancel", f"{when}{_because(event.reason)}", "yellow")]
@@ -154,22 +200,39 @@ class EventLines:
             case _:
                 assert_never(event)
 
-    def _started(self, event: RunStarted) -> list[Line]:
+    def _started(self, event: RunStarted, run: str) -> list[Line]:
         agent = event.graph.agents.get(event.graph.start)
         text = f"{event.graph.start} on {agent.model}" if agent else event.graph.start
+        if event.parent is not None:
+            text += f" · run {run}"
         lines = [Line("start", text, "bold")]
         for raw in event.input[-1:]:
             lines.append(Line("user", item_text(msgspec.json.decode(raw)), "blue"))
         return lines
 
-    def _finished(self, event: CallFinished, subject: str, is_output_shown: bool) -> list[Line]:
+    def _requested(self, event: CallRequested) -> list[Line]:
+        self._names[event.call] = event.name or event.kind
+        if event.kind in LIFE:
+            return [Line("sandbox", asked_text(event.kind, event.sandbox), "dim", True)]
+        if event.sandbox:
+            self._in_sandbox.add(event.call)
+        if event.kind == "child":
+            return [Line("agent", call_text(event.name, event.arguments), "magenta")]
+        if event.kind == "tool":
+            return [Line("call", call_text(event.name, event.arguments), "magenta")]
+        what = f"{event.kind} {event.name}".strip()
+        return [Line("ask", f"{what} for turn {event.turn}", "dim", True)]
+
+    def _finished(self, event: CallFinished, run: str, is_output_shown: bool) -> list[Line]:
         name = self._name(event.call)
         took = f" · {duration(event.duration_ms / 1000)}" if event.duration_ms else ""
         if event.kind in LIFE and event.error is None:
             return [Line("sandbox", f"{life_text(event)}{took}", "cyan")]
-        if event.kind != "tool":
+        if event.kind not in ("tool", "child"):
             failed = f": {event.error.message}" if event.error else ""
             return [Line("answer", f"{name}{took}{failed}", "red" if failed else "dim", not failed)]
+        if event.kind == "child":
+            took = f" · {numbered(event.turns, 'turn')}, {count(event.usage.total_tokens)} tokens"
         if event.error is not None:
             told = " (told to the model)" if event.output else ""
             return [Line("error", f"{name}: {event.error.message}{told}{took}", "red")]
@@ -177,14 +240,39 @@ class EventLines:
         if event.call in self._in_sandbox:
             text = result_text(text, is_output_shown=is_output_shown)
         lines = [Line("result", f"{name} → {text}{took}", "magenta")]
-        run = subject.partition(".run.")[2].partition(".")[0]
         if whole := whole_text(event, run):
             lines.append(Line("", whole, "", True))
         return lines
 
+    def _turn(self, event: TurnRequested) -> list[Line]:
+        match event.reason:
+            case "handoff":
+                before, self._agent = self._agent, event.agent
+                return [Line("handoff", f"{before} → {event.agent}", "bold blue")]
+            case "session":
+                return [Line("turn", "its conversation is free", "blue")]
+            case "waited":
+                return [Line("turn", f"{event.turn}: {event.agent} (after the wait)", "blue")]
+
+    # --- people --------------------------------------------------------------------------------
+
+    def _answer(self, event: ApprovalDecided) -> list[Line]:
+        label, style = ("approve", "green") if event.approve else ("reject", "red")
+        text = decided_text(self._name(event.call), event)
+        if (event.run, event.call) in self._decided:
+            return [Line(label, f"{text} (too late: it was decided)", style, True)]
+        self._decided.add((event.run, event.call))
+        return [Line(label, text, style)]
+
+    def _waiting(self, event: RunWaiting, run: str) -> list[Line]:
+        lines = [Line("waits", open_text(event.approvals), "bold yellow")]
+        new = [it for it in event.approvals if (it.run or run, it.call) not in self._hinted]
+        self._hinted.update((it.run or run, it.call) for it in new)
+        return [*lines, *(Line("", text, "", True) for text in hint_texts(new, run))]
+
     def _done(self, event: RunDone, time: str) -> list[Line]:
         took = seconds_between(self._started_at, time) if self._started_at else None
-        facts = [event.status.replace("_", " "), _number(event.turns, "turn")]
+        facts = [event.status.replace("_", " "), numbered(event.turns, "turn")]
         if event.usage.total_tokens:
             facts.append(f"{count(event.usage.total_tokens)} tokens")
         if took is not None:
@@ -220,73 +308,25 @@ def _answered(event: ModelAnswered) -> list[Line]:
         else:
             lines.append(Line("uses", kind.removesuffix("_call"), "magenta"))
     if calls:
-        facts.append(_number(calls, "call"))
+        facts.append(numbered(calls, "call"))
     return [Line("model", " · ".join(facts), "cyan"), *lines]
 
 
-# --- the parts ------------------------------------------------------------------------------------
+def _run_of(event: LogEvent) -> str:
+    return event.subject.partition(".run.")[2].partition(".")[0]
 
 
-def usage_text(usage: TokenUsage) -> str:
-    return f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
-
-
-def error_text(error: ErrorInfo) -> str:
-    return f"{error.code}: {error.message}"
-
-
-def call_text(name: str, arguments: str) -> str:
-    """A call as Python would write it."""
-    try:
-        decoded = msgspec.json.decode(arguments or "{}")
-    except msgspec.DecodeError:
-        return f"{name}({arguments})"
-    if not isinstance(decoded, dict):
-        return f"{name}({arguments})"
-    pairs = [f"{key}={msgspec.json.encode(value).decode()}" for key, value in decoded.items()]
-    return f"{name}({', '.join(pairs)})"
-
-
-def output_text(raw: msgspec.Raw) -> str:
-    """A JSON output as text: strings as they are, the rest as JSON."""
-    try:
-        value = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        return bytes(raw).decode("utf-8", "replace")
-    return value_text(value)
-
-
-def value_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(isinstance(part, dict) for part in value):
-        texts = [_part_text(part) for part in value]
-        if all(texts):
-            return " ".join(texts)
-    return msgspec.json.encode(value).decode()
-
-
-def item_text(item: Any) -> str:
-    """What a message or reasoning item says."""
-    if not isinstance(item, dict):
-        return value_text(item)
-    content = item.get("content") or item.get("summary") or ""
-    if isinstance(content, str):
-        return content
-    return "\n".join(_part_text(part) for part in content if isinstance(part, dict))
-
-
-def _part_text(part: dict[str, Any]) -> str:
-    text = part.get("text") or part.get("refusal")
-    if isinstance(text, str):
-        return text
-    kind = str(part.get("type", ""))
-    return f"[{kind.removeprefix('input_')}]" if kind else ""
+def _last_text(items: list[msgspec.Raw]) -> str:
+    """The last of the items, and how many there are."""
+    if not items:
+        return ""
+    text = item_text(msgspec.json.decode(items[-1])) or value_text(msgspec.json.decode(items[-1]))
+    return text if len(items) == 1 else f"{text} (the last of {len(items)} items)"
 
 
 def _because(reason: str) -> str:
     return f": {reason}" if reason else ""
 
 
-def _number(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _from(who: str) -> str:
+    return f" (from {who})" if who else ""

@@ -14,16 +14,18 @@ class Exit(IntEnum):
     NOT_FOUND = 3
     UNREACHABLE = 4
     TIMEOUT = 5
+    WAITING = 6
     INTERRUPTED = 130
 
 
 MEANINGS = {
     Exit.OK: "ok",
-    Exit.FAILED: "the run failed or did not complete; doctor: there is a problem",
+    Exit.FAILED: "the run failed or did not complete; somebody else had decided; doctor: a problem",
     Exit.USAGE: "bad usage or bad input",
-    Exit.NOT_FOUND: "no such run, agent, sandbox, file or parked message",
+    Exit.NOT_FOUND: "no such run, call, agent, conversation, sandbox, file or parked message",
     Exit.UNREACHABLE: "the bus cannot be reached",
     Exit.TIMEOUT: "timeout",
+    Exit.WAITING: "the run waits for a person, and there is nobody to ask here",
     Exit.INTERRUPTED: "interrupted",
 }
 

@@ -1,13 +1,14 @@
 """``sandstream watch`` without a run: all runs, live. A table on a terminal, else a line a change.
 
 Starts from the list of newest runs and folds every event that comes. After a doubt (a reconnect, a
-long silence) the runs that are shown as running are read again.
+long silence) the runs that are shown as under way are read again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -16,7 +17,7 @@ from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import RunStarted
 from sandstream_bus.subjects import RunId
 
-from sandstream.cli.event_lines import STATUS_STYLES
+from sandstream.cli.event_texts import STATUS_STYLES
 from sandstream.cli.render import (
     Cell,
     Column,
@@ -30,7 +31,7 @@ from sandstream.cli.render import (
     seconds_between,
     table,
 )
-from sandstream.cli.runs import ending
+from sandstream.cli.runs import ending, in_tree_order
 from sandstream.cli.session import connected, put_json
 from sandstream.client import Client
 from sandstream.summaries import RunSummary, summary_of_state
@@ -70,7 +71,7 @@ class RunBoard:
         for summary in reversed(await self._client.list(limit=_FIRST_RUNS)):
             run = RunId(summary.run_id)
             known = self._shown.get(run)
-            if summary.status == "running":
+            if not summary.is_over:
                 await self._read(run)
             elif known is None or known.state is not None:
                 ended_s = seconds_between(summary.ended_at, "") or 0.0
@@ -115,22 +116,20 @@ class RunBoard:
         if known is None or known.summary != shown.summary:
             self._on_change(shown.summary)
 
-    def rows(self, limit: int) -> tuple[list[Row], int, int]:
-        """Running runs, oldest first, then ended ones, newest first; how many there are of each."""
+    def rows(self, limit: int) -> tuple[list[Row], Counter[str]]:
+        """Runs under way, oldest first, with those below them; then ended ones, newest first, but
+        not those below others. And how many there are in each of these states.
+        """
         now = time.monotonic()
         for run in [run for run, shown in self._shown.items() if 0 < shown.gone_at < now]:
             del self._shown[run]
         summaries = [shown.summary for shown in self._shown.values()]
-        running = sorted(
-            (one for one in summaries if one.status == "running"), key=lambda one: one.started_at
-        )
-        ended = sorted(
-            (one for one in summaries if one.status != "running"),
-            key=lambda one: one.ended_at,
-            reverse=True,
-        )
-        rows = [_row(summary) for summary in [*running, *ended][: max(0, limit)]]
-        return rows, len(running), len(ended)
+        running = sorted((it for it in summaries if not it.is_over), key=lambda it: it.started_at)
+        ended = [it for it in summaries if it.is_over and not it.parent]
+        ended.sort(key=lambda it: it.ended_at, reverse=True)
+        shown = [*in_tree_order(running), *((it, "") for it in ended)]
+        rows = [_row(summary, prefix) for summary, prefix in shown[: max(0, limit)]]
+        return rows, Counter("ended" if it.is_over else it.status for it, _ in shown)
 
 
 async def watch_all(*, as_json: bool) -> int:
@@ -198,9 +197,11 @@ async def _draw(client: Client, screen: Screen) -> None:
 
 
 def _frame(screen: Screen, board: RunBoard) -> list[str]:
-    rows, running, ended = board.rows(screen.height - 5)
-    title = f"{running} running · {ended} ended lately"
-    hidden = running + ended - len(rows)
+    rows, counts = board.rows(screen.height - 5)
+    title = f"{counts['running']} running · {counts['ended']} ended lately"
+    if counts["waiting"]:
+        title += f" · {counts['waiting']} waiting for people: sandstream approvals"
+    hidden = counts.total() - len(rows)
     lines = [screen.paint(title, "bold"), ""]
     if rows:
         lines += table(screen, _COLUMNS, rows)
@@ -211,12 +212,12 @@ def _frame(screen: Screen, board: RunBoard) -> list[str]:
     return lines
 
 
-def _row(summary: RunSummary) -> Row:
-    is_running = summary.status == "running"
+def _row(summary: RunSummary, prefix: str) -> Row:
+    is_running = not summary.is_over
     past = "" if is_running else "dim"
     took = seconds_between(summary.started_at, summary.ended_at)
     return [
-        Cell(summary.run_id, past),
+        Cell(summary.run_id, past, prefix),
         Cell(summary.status.replace("_", " "), STATUS_STYLES.get(summary.status, "")),
         Cell(summary.agent, past),
         Cell(age(summary.started_at) if is_running else duration(took), past),

@@ -7,6 +7,7 @@ from typing import Any
 
 from sandstream.cli.exits import MEANINGS
 from sandstream.cli.grammar import Help, add_globals, command, port, positive, seconds, whole
+from sandstream.cli.parser_people import add_people
 from sandstream.cli.parser_sandboxes import add_sandboxes
 from sandstream.version import __version__
 
@@ -19,6 +20,7 @@ examples:
   sandstream up app.py                         serve the file's agents until Ctrl-C
   sandstream submit assistant "hi" --wait      give a served agent a task
   sandstream watch                             a live table of all runs
+  sandstream approvals                         what waits for a person's answer
   sandstream artifacts get RUN report.pdf      a file that a run made in its sandbox
 
 environment:
@@ -49,6 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
     _add_services(commands)
     _add_tasks(commands)
+    add_people(commands)
     _add_looking(commands)
     add_sandboxes(commands)
     _add_care(commands)
@@ -162,6 +165,7 @@ def _add_tasks(commands: Any) -> None:
         "publish a task for a served agent, and print the run's id",
         '  sandstream submit assistant "What is new?"\n'
         '  sandstream submit assistant "What is new?" --wait --timeout 60\n'
+        '  sandstream submit assistant "And then?" --session customer-17 --max-tokens 50000\n'
         "  sandstream watch $(sandstream submit assistant - < question.txt)",
         module="submit",
         json="the run as JSON",
@@ -171,12 +175,29 @@ def _add_tasks(commands: Any) -> None:
     submit.add_argument("--key", help="the same key is the same run, however often submitted")
     submit.add_argument("--context", metavar="JSON", help="an object for the agent's tools")
     submit.add_argument("--max-turns", type=positive, metavar="N", help="at most N model turns")
+    submit.add_argument("--session", metavar="ID", help="the conversation that it continues")
+    submit.add_argument(
+        "--if-busy",
+        choices=["queue", "refuse"],
+        metavar="queue|refuse",
+        help="with --session: while another run has the conversation (queue)",
+    )
+    budget = submit.add_argument_group("what the run and all runs below it may use")
+    budget.add_argument("--max-tokens", type=positive, metavar="N", help="tokens of models")
+    budget.add_argument("--max-seconds", type=seconds, metavar="S", help="time")
+    budget.add_argument("--max-tool-calls", type=whole, metavar="N", help="calls of tools")
+    submit.add_argument(
+        "--approval-expires",
+        type=seconds,
+        metavar="S",
+        help="a call that nobody approves within S s is refused",
+    )
     submit.add_argument("--wait", action="store_true", help="wait for the end, print the output")
     submit.add_argument("--timeout", type=seconds, metavar="S", help="with --wait: at most S s")
     cancel = command(
         commands,
         "cancel",
-        "stop a run",
+        "stop a run, and all runs that it has started",
         '  sandstream cancel RUN\n  sandstream cancel RUN --after-turn --reason "no longer needed"',
         module="cancel",
         json="the run as JSON",
@@ -193,7 +214,7 @@ def _add_looking(commands: Any) -> None:
     watch = command(
         commands,
         "watch",
-        "follow one run to its end, or all runs in a live table",
+        "follow one run and those below it to its end, or all runs in a live table",
         "  sandstream watch                   all runs; Ctrl-C ends\n"
         "  sandstream watch RUN               its events from the start; exit code by its end\n"
         "  sandstream watch RUN --after 120   only what came after sequence 120",
@@ -206,11 +227,14 @@ def _add_looking(commands: Any) -> None:
         commands,
         "runs",
         "list runs, newest first",
-        "  sandstream runs --limit 100\n  sandstream runs --status failed --json | jq -r .run_id",
+        "  sandstream runs --limit 100\n"
+        "  sandstream runs --tree               also the runs of agents that were called as tools\n"
+        "  sandstream runs --status failed --json | jq -r .run_id",
         module="runs",
         json="JSON lines",
     )
     runs.add_argument("--limit", type=positive, default=20, metavar="N", help="at most N (20)")
+    runs.add_argument("--tree", action="store_true", help="also runs that other runs started")
     runs.add_argument(
         "--status",
         choices=STATUSES,
@@ -220,10 +244,10 @@ def _add_looking(commands: Any) -> None:
     show = command(
         commands,
         "show",
-        "show a run: summary, conversation, events",
+        "show a run: summary, the runs below it, conversation, events",
         "  sandstream show RUN\n  sandstream show RUN --json | jq .events",
         module="show",
-        json="one object: summary, conversation, events",
+        json="one object: summary, tree, conversation, events",
     )
     show.add_argument("run", metavar="RUN", help="the run's id")
     replay = command(
@@ -275,4 +299,7 @@ def _add_care(commands: Any) -> None:
     )
 
 
-STATUSES = ["running", "completed", "failed", "cancelled", "max_turns", "guardrail", "budget"]
+STATUSES = [
+    *("running", "waiting", "completed", "failed"),
+    *("cancelled", "max_turns", "guardrail", "budget"),
+]

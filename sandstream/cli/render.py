@@ -195,6 +195,8 @@ class Column(NamedTuple):
 class Cell(NamedTuple):
     text: str
     style: str = ""
+    prefix: str = ""
+    """Ours, and drawn as it is: the branches of a tree."""
 
 
 Row = Sequence[Cell]
@@ -203,7 +205,7 @@ _GAP = "  "
 
 def table(screen: Screen, columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
     """The lines of a table that fits the screen, with a dim header."""
-    cells = [[one_line(cell.text) for cell in row] for row in rows]
+    cells = [[cell.prefix + one_line(cell.text) for cell in row] for row in rows]
     natural = [
         max([columns_of(column.title), *(columns_of(line[index]) for line in cells)])
         for index, column in enumerate(columns)

@@ -16,7 +16,8 @@ from sandstream_bus.messages import (
 from sandstream_bus.sandbox_messages import LiveOutput
 
 from sandstream.cli.command_output import LiveCommands
-from sandstream.cli.event_lines import LABEL_WIDTH, EventLines, output_text, record_of
+from sandstream.cli.event_lines import LABEL_WIDTH, EventLines, record_of
+from sandstream.cli.event_texts import output_text
 from sandstream.cli.render import clean, err, pad
 from sandstream.cli.sandbox_lines import LIFE, saved_tree
 from sandstream.cli.session import put_json

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from typing import Any
 
 import msgspec
@@ -18,15 +17,13 @@ from sandstream_bus.messages import (
 )
 from sandstream_bus.subjects import RunId
 
-from sandstream.cli.event_lines import (
+from sandstream.cli.approval_texts import hint_texts
+from sandstream.cli.conversation_blocks import ROLE_WIDTH, print_items
+from sandstream.cli.event_lines import EventRecord, record_of
+from sandstream.cli.event_texts import (
     STATUS_STYLES,
-    EventRecord,
-    call_text,
     error_text,
-    item_text,
-    record_of,
     usage_text,
-    value_text,
 )
 from sandstream.cli.exits import Exit
 from sandstream.cli.finding import sandboxes_of
@@ -42,17 +39,16 @@ from sandstream.cli.render import (
     pad,
     parse_time,
     seconds_between,
-    shorten,
     size,
     table,
 )
 from sandstream.cli.sandboxes import STATE_STYLES, SandboxSummary, summary_of
 from sandstream.cli.session import connected, events_of, put_json, run_async
+from sandstream.cli.tree_lines import tree_lines
+from sandstream.cli.trees import RunTree, open_approvals, read_logs, tree_of
 from sandstream.client import Client
 from sandstream.summaries import RunSummary, summarize
 
-_ROLE_WIDTH = 10
-_MOST_LINES = 40
 _EVENTS = [
     Column("SEQ", ">"),
     Column("TIME", drops=1),
@@ -70,6 +66,7 @@ class Shown(msgspec.Struct, kw_only=True):
     conversation: list[Any]
     events: list[EventRecord]
     sandboxes: list[SandboxSummary]
+    tree: RunTree
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -80,12 +77,21 @@ async def _show(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         events = await events_of(client, arguments.run)
         sandboxes = await _sandboxes(client, arguments.run, events)
+        tree = tree_of(arguments.run, await read_logs(client.bus, arguments.run, events))
     run = RunId(arguments.run)
     summary = summarize(run, events)
     items = _conversation(run, events)
     if arguments.json:
         records = [record_of(run, event) for event in events]
-        put_json(Shown(summary=summary, conversation=items, events=records, sandboxes=sandboxes))
+        put_json(
+            Shown(
+                summary=summary,
+                conversation=items,
+                events=records,
+                sandboxes=sandboxes,
+                tree=tree,
+            )
+        )
         return Exit.OK
     screen = out()
     _print_summary(screen, summary)
@@ -94,11 +100,16 @@ async def _show(arguments: argparse.Namespace) -> int:
         text = f"{sandbox.sandbox} {screen.paint(sandbox.state, style)}"
         if sandbox.checkpoints:
             text += f", {size(sandbox.size_bytes)} saved: sandstream artifacts ls {summary.run_id}"
-        screen.line(screen.paint(pad("sandbox", _ROLE_WIDTH), "dim") + text)
+        screen.line(screen.paint(pad("sandbox", ROLE_WIDTH), "dim") + text)
+    _print_hints(screen, tree)
+    if below := tree_lines(screen, tree):
+        screen.line()
+        for line in below:
+            screen.line(line)
     if items:
         screen.line()
         screen.line(screen.paint("CONVERSATION", "dim"))
-        _print_conversation(screen, items)
+        print_items(screen, items)
     screen.line()
     screen.line(screen.paint("EVENTS", "dim"))
     _print_events(screen, events)
@@ -116,7 +127,13 @@ def _conversation(run: RunId, events: list[LogEvent]) -> list[Any]:
     state = RunState.of(run, events)
     if state.started is None:
         return []
-    return [msgspec.json.decode(item) for item in state.started.input + state.items]
+    return [msgspec.json.decode(item) for item in state.own_input + state.said]
+
+
+def _print_hints(screen: Screen, tree: RunTree) -> None:
+    """How to answer what the run, or one below it, waits for."""
+    for text in hint_texts(open_approvals(tree), tree.summary.run_id):
+        screen.line(screen.paint(pad("answer", ROLE_WIDTH), "dim") + text)
 
 
 # --- summary --------------------------------------------------------------------------------------
@@ -126,8 +143,8 @@ def _print_summary(screen: Screen, summary: RunSummary) -> None:
     status = screen.paint(
         summary.status.replace("_", " "), f"bold {STATUS_STYLES.get(summary.status, '')}".strip()
     )
-    if summary.status == "running":
-        status += f" ({summary.step})"
+    if not summary.is_over:
+        status += f" ({clean(summary.step)})"
     took = duration(seconds_between(summary.started_at, summary.ended_at))
     start = parse_time(summary.started_at)
     when = start.astimezone().strftime("%Y-%m-%d %H:%M:%S") if start else "-"
@@ -135,66 +152,19 @@ def _print_summary(screen: Screen, summary: RunSummary) -> None:
         ("run", screen.paint(summary.run_id, "bold")),
         ("status", status),
         ("agent", clean(summary.agent)),
+        ("below", f"{summary.parent}, at the top {summary.root}" if summary.parent else ""),
+        ("session", clean(summary.session)),
         ("pool", summary.pool),
         ("key", clean(summary.key) if summary.key and summary.key != summary.run_id else ""),
         ("started", f"{when} ({age(summary.started_at)} ago), took {took}"),
         ("turns", str(summary.turns)),
+        ("children", str(summary.children) if summary.children else ""),
         ("tokens", usage_text(summary.usage)),
         ("error", screen.paint(clean(error_text(summary.error)), "red") if summary.error else ""),
     ]
     for name, value in facts:
         if value:
-            screen.line(screen.paint(pad(name, _ROLE_WIDTH), "dim") + value)
-
-
-# --- conversation ---------------------------------------------------------------------------------
-
-
-def _print_conversation(screen: Screen, items: list[Any]) -> None:
-    names: dict[str, str] = {}
-    for item in items:
-        if not isinstance(item, dict):
-            continue
-        match item.get("type", "message"):
-            case "message":
-                role = str(item.get("role", "assistant"))
-                style = {"user": "bold blue", "assistant": "bold green"}.get(role, "bold")
-                _print_block(screen, role, item_text(item), style)
-            case "custom_tool_call":
-                names[str(item.get("call_id"))] = str(item.get("name"))
-                text = f"{item.get('name')}:\n{item.get('input', '')}"
-                _print_block(screen, "call", text, "magenta")
-            case "function_call":
-                names[str(item.get("call_id"))] = str(item.get("name"))
-                text = call_text(str(item.get("name")), str(item.get("arguments", "")))
-                _print_block(screen, "call", text, "magenta")
-            case "function_call_output" | "custom_tool_call_output":
-                name = names.get(str(item.get("call_id")), "?")
-                _print_block(
-                    screen, "result", f"{name} → {value_text(item.get('output'))}", "magenta"
-                )
-            case "reasoning":
-                if text := item_text(item):
-                    _print_block(screen, "thinks", text, "dim")
-            case other:
-                _print_block(screen, str(other).removesuffix("_call"), value_text(item), "dim")
-
-
-def _print_block(screen: Screen, role: str, text: str, style: str) -> None:
-    """A role, and what it says beside it, wrapped to the screen."""
-    width = max(20, min(screen.width, 140) - _ROLE_WIDTH)
-    lines: list[str] = []
-    for paragraph in clean(text).expandtabs(4).splitlines() or [""]:
-        lines.extend(
-            textwrap.wrap(paragraph, width, replace_whitespace=False, drop_whitespace=True) or [""]
-        )
-    if len(lines) > _MOST_LINES:
-        hidden = len(lines) - _MOST_LINES
-        lines = [*lines[:_MOST_LINES], f"… {hidden} more lines (--json has all)"]
-    label = shorten(role, _ROLE_WIDTH - 1)
-    for line in lines:
-        screen.line((screen.paint(pad(label, _ROLE_WIDTH), style) + line).rstrip())
-        label = ""
+            screen.line(screen.paint(pad(name, ROLE_WIDTH), "dim") + value)
 
 
 # --- events ---------------------------------------------------------------------------------------

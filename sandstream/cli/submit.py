@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from sandstream.cli.event_lines import error_text, value_text
+from sandstream.cli.event_texts import error_text, value_text
 from sandstream.cli.exits import CliError, Exit, exit_of_status
 from sandstream.cli.render import clean, out
 from sandstream.cli.session import connected, put_json, read_input, run_async, say

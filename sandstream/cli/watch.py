@@ -1,4 +1,4 @@
-"""``sandstream watch``: one run's events to its end; without a run, all of them (live_table.py)."""
+"""``sandstream watch``: a run's tree to its end; without a run, all of them (live_table.py)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import argparse
 import contextlib
 
 from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallFinished, CallRequested, RunDone
+from sandstream_bus.messages import RunDone
 
-from sandstream.cli.command_output import LiveCommands, heard
-from sandstream.cli.event_lines import EventLines, record_of
+from sandstream.cli.event_lines import record_of
 from sandstream.cli.exits import Exit, exit_of_status
-from sandstream.cli.render import Screen, out
+from sandstream.cli.render import out
 from sandstream.cli.session import (
     connected,
     is_queued,
@@ -21,6 +20,8 @@ from sandstream.cli.session import (
     run_async,
     say,
 )
+from sandstream.cli.tree_follow import TreeFollower
+from sandstream.cli.tree_teller import TreeTeller
 from sandstream.client import Client
 
 
@@ -34,45 +35,33 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 async def _watch(arguments: argparse.Namespace) -> int:
+    run: str = arguments.run
     async with connected() as client:
-        earlier = await client.events(arguments.run)
+        earlier = await client.events(run)
         if not earlier:
-            if not await is_queued(client, arguments.run):
-                raise await not_found(client, arguments.run)
-            say(f"run {arguments.run} waits for a harness")
+            if not await is_queued(client, run):
+                raise await not_found(client, run)
+            say(f"run {run} waits for a harness")
         if earlier and earlier[-1].sequence <= arguments.after:
             last = earlier[-1].event
             if isinstance(last, RunDone):  # nothing will come after it
                 return exit_of_status(last.status)
-        return await _follow(client, arguments, earlier)
+        return await _follow(client, run, arguments.after, as_json=arguments.json)
 
 
-async def _follow(client: Client, arguments: argparse.Namespace, earlier: list[LogEvent]) -> int:
-    screen = out()
-    lines = EventLines(screen)
-    for known in earlier:
-        if known.sequence <= arguments.after:
-            lines.skip(known)
+async def _follow(client: Client, run: str, after: int, *, as_json: bool) -> int:
     code: int = Exit.OK
-    commands = LiveCommands(screen)
     async with contextlib.AsyncExitStack() as stack:
-        if not arguments.json:
-            await stack.enter_async_context(heard(client.bus, arguments.run, commands.take))
-        async for event in client.follow(arguments.run, after=arguments.after):
-            if not isinstance(event, LogEvent):
+        teller = TreeTeller(client.bus, out(), stack)
+        following = TreeFollower(client.bus, run).events()
+        async for told in await stack.enter_async_context(contextlib.aclosing(following)):
+            if not isinstance(told.event, LogEvent):
                 continue
-            if arguments.json:
-                put_json(record_of(arguments.run, event))
+            if as_json:
+                if told.event.sequence > after:
+                    put_json(record_of(told.member.run, told.event))
             else:
-                _print(screen, lines, commands, event)
-            if isinstance(event.event, RunDone):
-                code = exit_of_status(event.event.status)
+                await teller.tell(told, is_shown=told.event.sequence > after)
+            if told.member.run == run and isinstance(told.event.event, RunDone):
+                code = exit_of_status(told.event.event.status)
     return code
-
-
-def _print(screen: Screen, lines: EventLines, commands: LiveCommands, event: LogEvent) -> None:
-    was_shown = isinstance(event.event, CallFinished) and commands.finished(event.event)
-    for line in lines.render(event, is_output_shown=was_shown):
-        screen.line(line)
-    if isinstance(event.event, CallRequested):
-        commands.requested(event.event)

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from sandstream.cli import render
-from sandstream.cli.event_lines import call_text, value_text
+from sandstream.cli.event_texts import call_text, value_text
 from sandstream.cli.render import Cell, Column, Screen
 
 

@@ -1,0 +1,111 @@
+"""Finds the call that a person means, in a run or below it, and says clearly if there is none."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sandstream_bus.messages import ApprovalRequested
+
+from sandstream.cli.approval_texts import decided_text, wanted_text
+from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.render import age, clock, one_line, shorten
+from sandstream.cli.session import events_of
+from sandstream.cli.trees import Approval, ChildCall, RunTree, open_approvals, read_logs, tree_of
+from sandstream.client import Client
+
+_MOST_LISTED = 20
+
+
+class OpenCall(NamedTuple):
+    """A call that waits for a person."""
+
+    run: str
+    """The run that makes it, which may be far below the one that was named."""
+    asked: ApprovalRequested
+
+
+def decider(name: str | None) -> str:
+    """Who decides: as told, or whoever is logged in here."""
+    if name is not None:
+        if not name.strip():
+            raise CliError(Exit.USAGE, "--as needs a name")
+        return name.strip()
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user here, as in some containers
+        return ""
+
+
+async def open_call(client: Client, run: str, call: str | None) -> OpenCall:
+    """The call that waits in that run or below it; the one of that id, if there are several."""
+    events = await events_of(client, run)
+    tree = tree_of(run, await read_logs(client.bus, run, events))
+    waiting = [OpenCall(it.run, it) for it in open_approvals(tree)]
+    if call is not None:
+        waiting = _named(waiting, run, call)
+    if len(waiting) == 1:
+        return waiting[0]
+    if waiting:
+        raise CliError(Exit.USAGE, f"{_which(run, call)} several calls wait:\n{_listed(waiting)}")
+    raise _nothing(tree, run, call)
+
+
+def _named(waiting: list[OpenCall], run: str, call: str) -> list[OpenCall]:
+    """Those that the id can mean; the run's own before those of runs below it."""
+    found = [it for it in waiting if call in (it.asked.call, it.asked.call_id)]
+    return [it for it in found if it.run == run] or found
+
+
+def _which(run: str, call: str | None) -> str:
+    return f"in run {run} and below" if call is None else f"{call!r} is not enough: in run {run}"
+
+
+def _listed(waiting: list[OpenCall]) -> str:
+    lines = [
+        f"  {it.run} {it.asked.call}  {shorten(one_line(wanted_text(it.asked)), 60)}"
+        for it in waiting[:_MOST_LISTED]
+    ]
+    if len(waiting) > _MOST_LISTED:
+        lines.append(f"  … {len(waiting) - _MOST_LISTED} more: sandstream approvals")
+    return "\n".join([*lines, "name one: RUN CALL"])
+
+
+def _nothing(tree: RunTree, run: str, call: str | None) -> CliError:
+    """Why there is nothing to decide: it was decided, is gone, or was never asked."""
+    decided = [it for it in _approvals(tree) if it.decided is not None]
+    if call is not None:
+        decided = [it for it in decided if call in (it.asked.call, it.asked.call_id)]
+    if decided and (call is not None or len(decided) == 1):
+        return CliError(Exit.FAILED, _decision(decided[-1], run))
+    if tree.summary.is_over:
+        how = tree.summary.status.replace("_", " ")
+        return CliError(Exit.NOT_FOUND, f"run {run} is over ({how}): no call of it waits")
+    waiting = [OpenCall(it.run, it) for it in open_approvals(tree)]
+    if call is not None and waiting:
+        return CliError(
+            Exit.NOT_FOUND, f"no call {call!r} of run {run} waits; these do:\n{_listed(waiting)}"
+        )
+    what = f"no call {call!r}" if call is not None else "no call"
+    return CliError(
+        Exit.NOT_FOUND,
+        f"{what} of run {run} waits for a person; `sandstream approvals` lists what does",
+    )
+
+
+def _decision(it: Approval, run: str) -> str:
+    """Who decided what, and when."""
+    assert it.decided is not None
+    what = f"{it.asked.name} ({it.asked.call}) of run {run}"
+    who = decided_text("", it.decided).lstrip(" :,")
+    when = f"{clock(it.decided_at)}, {age(it.decided_at)} ago"
+    return one_line(f"{what} was {it.decision} already{f' {who}' if who else ''} ({when})")
+
+
+def _approvals(tree: RunTree) -> Iterator[Approval]:
+    for step in tree.steps:
+        if isinstance(step, Approval):
+            yield step
+        elif isinstance(step, ChildCall) and step.run is not None:
+            yield from _approvals(step.run)

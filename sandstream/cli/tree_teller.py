@@ -1,0 +1,54 @@
+"""Tells the runs of a tree as lines: each child's further right, and by its name."""
+
+from __future__ import annotations
+
+import contextlib
+
+from sandstream_bus.bus import Bus
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import CallFinished, CallRequested
+
+from sandstream.cli.command_output import LiveCommands, heard
+from sandstream.cli.event_lines import EventLines
+from sandstream.cli.render import Screen
+from sandstream.cli.tree_follow import Member, TreeEvent
+
+
+class _Told:
+    """What is told of one run."""
+
+    def __init__(self, lines: EventLines, commands: LiveCommands) -> None:
+        self.lines = lines
+        self.commands = commands
+
+
+class TreeTeller:
+    """Feed it every event of a tree. ``stack``: what it listens to is closed with it."""
+
+    def __init__(self, bus: Bus, screen: Screen, stack: contextlib.AsyncExitStack) -> None:
+        self._bus = bus
+        self._screen = screen
+        self._stack = stack
+        self._told: dict[str, _Told] = {}
+        self._hinted: set[tuple[str, str]] = set()
+
+    async def tell(self, told: TreeEvent, *, is_shown: bool) -> None:
+        """Write the lines of one event; those that are not shown are only taken in."""
+        event = told.event
+        assert isinstance(event, LogEvent)
+        known = self._told.get(told.member.run) or await self._meet(told.member)
+        if not is_shown:
+            known.lines.skip(event)
+            return
+        was_shown = isinstance(event.event, CallFinished) and known.commands.finished(event.event)
+        for line in known.lines.render(event, is_output_shown=was_shown):
+            self._screen.line(line)
+        if isinstance(event.event, CallRequested):
+            known.commands.requested(event.event)
+
+    async def _meet(self, member: Member) -> _Told:
+        lines = EventLines(self._screen, depth=member.depth, name=member.name, hinted=self._hinted)
+        known = _Told(lines, LiveCommands(self._screen))
+        self._told[member.run] = known
+        await self._stack.enter_async_context(heard(self._bus, member.run, known.commands.take))
+        return known
