@@ -74,8 +74,14 @@ class Client:
         stream: bool = False,
         group_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        session: str | None = None,
+        session_busy: Literal["queue", "refuse"] = "queue",
     ) -> RunId:
-        """Publish a task; the run's id. With the same ``key`` it is the same run, however often."""
+        """Publish a task; the run's id. With the same ``key`` it is the same run, however often.
+
+        ``session`` is the conversation on the bus that the run continues. While another run has it
+        this one waits for its turn, or is refused.
+        """
         if not agent:
             raise UserError("the agent's name must not be empty")
         run = run_id_of_key(key) if key else new_run_id()
@@ -86,6 +92,8 @@ class Client:
             stream=stream,
             group_id=group_id,
             metadata=dict(metadata or {}),
+            session=session,
+            session_busy=session_busy,
         )
         crashpoint("client.before_submit")
         await self.bus.connection.publish(
@@ -166,6 +174,7 @@ class Client:
 
     async def _end(self, run: RunId, reason: str) -> None:
         from sandstream_actors.harness.children import Children
+        from sandstream_actors.harness.conversation import let_go
         from sandstream_actors.harness.ends import cancelled
         from sandstream_actors.run_state import RunState
 
@@ -185,6 +194,7 @@ class Client:
             except Conflict:
                 continue
             state.apply(sequence, done)
+            await let_go(self.bus, state, done)
             await Children(self.bus).close_tree(state)
             return
 

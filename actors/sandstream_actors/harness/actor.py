@@ -38,7 +38,7 @@ from sandstream_bus.topology import ConsumerSpec
 from sandstream_actors.cancellations import Cancellations
 from sandstream_actors.harness.alarms import Alarms
 from sandstream_actors.harness.children import Children
-from sandstream_actors.harness.conversation import ConversationBusy, Membership
+from sandstream_actors.harness.conversation import ConversationBusy, Membership, let_go
 from sandstream_actors.harness.ends import Finish, failed
 from sandstream_actors.harness.model_turn import ModelCaller, take_turn
 from sandstream_actors.harness.sandbox_steps import closing_calls
@@ -131,12 +131,14 @@ class Harness:
         """An answer to a question of a child run that was asked above it."""
         event = await self._bus.codec.run_event(delivery.data)
         if isinstance(event, ApprovalDecided) and event.run and event.run != run:
+            crashpoint("harness.before_pass_on")
             await self._bus.work_log.send(
                 self._bus.subjects.approval_decided(check_token(event.run, "the run id")),
                 msgspec.structs.replace(event, run=""),
                 msg_id=f"{event.run}:passed-on:{delivery.sequence}",
                 headers=caused_by(delivery.sequence, None),
             )
+            crashpoint("harness.after_pass_on")
 
     async def _stop_if_tripped(self, run: RunId, delivery: Delivery) -> None:
         """A guardrail that refuses the run's input stops the model call that runs beside it."""
@@ -180,6 +182,7 @@ class Harness:
                     crashpoint("harness.after_handoff")
                 case Pause():
                     subject = self._bus.subjects.waiting(run)
+                    crashpoint("harness.before_waiting")
                     await self._append(state, subject, step.waiting, f"wait{state.waits}", delivery)
                     crashpoint("harness.after_waiting")
                     await self._children.report_waiting(state)
@@ -457,6 +460,7 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
             if ended is not None:
                 return
         if state.done is not None:
+            await let_go(bus, state, state.done)
             await Children(bus).close_tree(state)
             return
         done = RunDone(
@@ -479,6 +483,7 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
             continue
         crashpoint("parking.after_end")
         state.apply(sequence, done)
+        await let_go(bus, state, done)
         await Children(bus).close_tree(state)
         return
 

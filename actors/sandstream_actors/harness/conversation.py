@@ -1,21 +1,27 @@
 """A run's place in its conversation on the bus: one run at a time, the others queue or are refused.
 
-The run reads the history when it is its turn, and leaves with all that it has said in one event.
+The run reads the history when it is its turn, and leaves with all that it has said in one event. It
+leaves before its end is written, so that whoever sees the end finds the conversation complete.
 """
 
 from __future__ import annotations
 
+import logging
+
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.conversations import Conversation
 from sandstream_bus.conversations import ConversationBusy as ConversationBusy
+from sandstream_bus.conversations import InvalidItem
 from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.errors import PayloadTooLarge
 from sandstream_bus.messages import ConversationOpened, RunDone, TurnRequested
 from sandstream_bus.specs import SessionUse
 from sandstream_bus.subjects import RunId
 
 from sandstream_actors.output_items import without_orphans
 from sandstream_actors.run_state import RunState
+
+logger = logging.getLogger(__name__)
 
 
 class Membership:
@@ -36,12 +42,10 @@ class Membership:
             session.id, state.run, state.pool, session.busy
         )
         crashpoint("harness.after_join")
-        if not conversation.is_held_by(state.run):
+        # one that has left was reopened: it has had its turn, and must not wait for another one
+        if not conversation.is_held_by(state.run) and state.run not in conversation.left:
             return None
-        history = conversation.history
-        if session.limit is not None:
-            history = history[len(history) - min(session.limit, len(history)) :]
-        return ConversationOpened(history=without_orphans(history))
+        return ConversationOpened(history=readable(conversation.history, session.limit))
 
     async def _relieve(self, session: str, run: RunId) -> None:
         """A run that has ended where no harness saw it still holds the conversation: let go."""
@@ -57,6 +61,7 @@ class Membership:
             if other.done is None:
                 return
             await self._leave(session, other, other.done)
+            await self._wake(session)
 
     async def leave(self, state: RunState, done: RunDone) -> None:
         """Let go of the conversation; what the run has said becomes part of it."""
@@ -64,26 +69,47 @@ class Membership:
         if session is not None:
             await self._leave(session.id, state, done)
 
-    async def _leave(self, session: str, state: RunState, done: RunDone) -> Conversation:
+    async def _leave(self, session: str, state: RunState, done: RunDone) -> None:
+        leave = self._bus.conversations.leave
         crashpoint("harness.before_leave")
-        conversation = await self._bus.conversations.leave(
-            session, state.run, _said(state), done.status
-        )
+        try:
+            await leave(session, state.run, said_in(state), done.status)
+        except (PayloadTooLarge, InvalidItem) as error:
+            # the others must be able to go on, and it is all in the run's own log
+            logger.error(
+                "what a run has said cannot become part of its conversation",
+                extra={"session": session, "run_id": state.run},
+                exc_info=error,
+            )
+            await leave(session, state.run, status=done.status)
         crashpoint("harness.after_leave")
-        return conversation
 
     async def wake_next(self, state: RunState) -> None:
         """It is the next run's turn."""
         session = _session_of(state)
-        if session is None:
+        if session is not None:
+            await self._wake(session.id)
+
+    async def _wake(self, session: str) -> None:
+        """Tell the run that has the conversation, unless it knows."""
+        holder = (await self._bus.conversations.read(session)).holder
+        if holder is None:
             return
-        holder = (await self._bus.conversations.read(session.id)).holder
-        if holder is not None and holder.run != state.run:
+        knows = await self._bus.log.first_subject(self._bus.subjects.history(RunId(holder.run)))
+        if knows is None:
             await self._bus.work_log.send(
                 self._bus.subjects.turn(holder.run, holder.pool),
                 TurnRequested(turn=1, agent="", reason="session"),
                 msg_id=f"{holder.run}:conversation-free",
             )
+            crashpoint("harness.after_wake")
+
+
+async def let_go(bus: Bus, state: RunState, done: RunDone) -> None:
+    """A run was ended by somebody who is no harness: the next one may have its conversation."""
+    membership = Membership(bus)
+    await membership.leave(state, done)
+    await membership.wake_next(state)
 
 
 def _session_of(state: RunState) -> SessionUse | None:
@@ -91,7 +117,16 @@ def _session_of(state: RunState) -> SessionUse | None:
     return session if session is not None and session.kind == "bus" else None
 
 
-def _said(state: RunState) -> list[Raw]:
+def readable(history: list[Raw], limit: int | None) -> list[Raw]:
+    """The part of a history that a run reads, as an endpoint accepts it. As in SQL, a negative
+    limit is none.
+    """
+    if limit is not None and limit >= 0:
+        history = history[max(0, len(history) - limit) :]
+    return without_orphans(history)
+
+
+def said_in(state: RunState) -> list[Raw]:
     """What joins the history. An input to which no model has answered does not: it may be the
     reason for that, and would spoil the conversation for good. It is in the run's own log.
     """

@@ -152,10 +152,12 @@ def _before_model(state: RunState) -> Step:
 def _conversation(state: RunState) -> Step | None:
     """The history comes first: from the bus, or from the user's session."""
     session = state.options.session
-    if session is None or state.turn > 0 or "t0-history" in state.results:
+    if session is None:
         return None
-    if session.kind == "bus" and state.history is None:
+    if session.kind == "bus" and not state.has_conversation:
         return OpenConversation()
+    if state.turn > 0 or "t0-history" in state.results:
+        return None
     if session.kind == "host" or session.merges:
         return _host_call(state, "history", 0)
     return None
