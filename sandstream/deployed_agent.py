@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandstream.agent import Agent
+from sandstream.exceptions import UserError
+from sandstream.tool import FunctionTool
 
 
 @dataclass
@@ -15,3 +17,22 @@ class DeployedAgent(Agent[Any]):
     When a run starts, the agent that is registered under this name takes its place, with its own
     tools, model, harness pool and worker.
     """
+
+    def as_tool(self, *arguments: Any, **options: Any) -> FunctionTool:
+        """The agent as a tool. Its run is hosted by its worker, which has no objects of ours."""
+        from sandstream.agent_tool import AgentTool
+        from sandstream.memory.bus_session import BusSession
+
+        tool = super().as_tool(*arguments, **options)
+        assert isinstance(tool, AgentTool)
+        if tool.run_hooks is not None:
+            raise UserError(
+                f"the tool {tool.name!r} runs the deployed agent {self.name!r} in its own worker, "
+                "which cannot call hooks of this process; give the deployed agent its own hooks"
+            )
+        if tool.session is not None and not isinstance(tool.session, BusSession):
+            raise UserError(
+                f"the tool {tool.name!r} runs the deployed agent {self.name!r} in its own worker, "
+                "which cannot use a session of this process; give it a BusSession"
+            )
+        return tool

@@ -21,10 +21,9 @@ from sandstream_bus.messages import AgentRegistered, RunStarted
 from sandstream_bus.subjects import RunId, token_of
 
 from sandstream.agent import Agent
-from sandstream.agent_tool import AgentTool
 from sandstream.exceptions import UserError
 from sandstream.hosted_models import HostedModels
-from sandstream.hosting.hosted_run import HostedRun
+from sandstream.hosting.hosted_run import Host, HostedRun
 from sandstream.hosting.user_code import UserCode
 from sandstream.reach import Circle, Reach
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
@@ -99,8 +98,11 @@ class AgentWorker:
         }
         self._everyone: dict[str, Agent[Any]] = {}
         """All agents that calls can be about, by key."""
-        for plan in self._plans.values():
+        self._children: dict[str, Circle] = {}
+        """What all of them call as tools."""
+        for name, plan in self._plans.items():
             self._everyone = {**plan.found.own.agents, **self._everyone}
+            self._children |= {f"{name}/{key}": it for key, it in plan.found.children.items()}
         self._runs: OrderedDict[RunId, HostedRun] = OrderedDict()
         self._hosted_models = HostedModels(bus)
         user_code = UserCode(self._find_run, self._hosted_models.ask)
@@ -160,26 +162,42 @@ class AgentWorker:
         return hosted
 
     async def _host_run(self, run: RunId, started: RunStarted, states: StateCache) -> HostedRun:
+        """The objects of a run: of its parent's tool if that is here, else of the agents that were
+        deployed from here.
+        """
+        agents = self._deployed_in(started)
         parent = started.parent
-        if parent is not None and parent.agent in self._everyone:
-            above = await self._find_run(RunId(parent.run), states)
-            if isinstance(above.tool(parent.agent, parent.tool), AgentTool):
-                return hosted_child(above, parent, run, self._bind)
+        if parent is not None and not agents:
+            above = (await states.load(RunId(parent.run))).agents.get(parent.agent)
+            if above is not None and above.host == self.pool:
+                parent_run = await self._find_run(RunId(parent.run), states)
+                return hosted_child(parent_run, parent, run, self._bind)
+        if not agents:
+            plan = self._plans.get(started.graph.start)
+            agents = plan.found.own.agents if plan else self._everyone
         context = msgspec.json.decode(started.context) if started.context else None
-        plan = self._plans.get(started.graph.start)
-        others = [it.found for it in self._plans.values()]
-        found = plan.found if plan else (others[0] if others else None)
-        agents = {**self._everyone, **(plan.found.own.agents if plan else {})}
-        bound = bound_agents(Circle(started.graph.start, agents, self._config), run, self._bind)
+        own = Circle(started.graph.start, agents, self._config)
+        bound = bound_agents(own, run, self._bind)
         return HostedRun(
             agents,
             RunContextWrapper(context=context),
             self._config,
             working={key: it.working for key, it in bound.items()},
-            found=found,
+            found=Reach(own, self._children),
             bound=bound,
             connect=self._servers.ensure if self._servers else None,
+            host=Host(self._bus, self._find_run),
         )
+
+    def _deployed_in(self, started: RunStarted) -> dict[str, Agent[Any]]:
+        """The agents of a run of somebody else's that came from our registrations, by their keys
+        in the run.
+        """
+        return {
+            key: self._plans[agent.deployed].found.own.agents[agent.deployed_key]
+            for key, agent in started.graph.agents.items()
+            if agent.host == self.pool and agent.deployed in self._plans
+        }
 
 
 def _servers_of(reached: list[Reach]) -> ConnectedServers | None:

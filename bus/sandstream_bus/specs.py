@@ -152,6 +152,10 @@ class AgentSpec(Spec, frozen=True, kw_only=True):
     """The harness pool that takes its turns; empty: the run's."""
     remote: bool = False
     """Offered by some worker; its registration takes this place when a run starts."""
+    deployed: str = ""
+    """The registration that it came with; empty: it is the run's own."""
+    deployed_key: str = ""
+    """Its key there."""
     lists_tools: bool = False
     """More tools (of MCP servers) are listed by the tool host each turn."""
     guards: list[Literal["blocking", "parallel"]] = []
