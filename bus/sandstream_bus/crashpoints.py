@@ -33,6 +33,25 @@ CRASH_POINTS = (
     "harness.after_refuse",
     "harness.before_ack",
     "harness.after_ack",
+    # the harness: agents that work together
+    "harness.before_handoff",
+    "harness.after_handoff",
+    "harness.before_child",
+    "harness.after_child",
+    "harness.before_cancel_children",
+    "harness.before_report",
+    "harness.after_report",
+    # the harness: people
+    "harness.before_waiting",
+    "harness.after_waiting",
+    "harness.before_pass_on",
+    "harness.after_pass_on",
+    # the harness: conversations
+    "harness.after_join",
+    "harness.before_leave",
+    "harness.after_leave",
+    "harness.before_wake",
+    "harness.after_wake",
     # the tool host
     "tools.received",
     "tools.before_claim",

@@ -121,7 +121,7 @@ def _judge_log(outcome: Outcome, run: RunEvidence) -> None:
     dones = [event for event in kinds if isinstance(event, RunDone)]
     outcome.check(len(dones) == 1, f"{key}: {len(dones)} ends")
     if dones:
-        later = [event for event in kinds[kinds.index(dones[0]) + 1 :] if not _is_hint(event)]
+        later = [event for event in kinds[kinds.index(dones[0]) + 1 :] if not is_hint(event)]
         outcome.check(not later, f"{key}: events after its end: {later}")
         right = dones[0].status == "completed" and bool(dones[0].output)
         said = msgspec.json.decode(dones[0].output) if right else dones[0].error
@@ -140,7 +140,7 @@ def _judge_log(outcome: Outcome, run: RunEvidence) -> None:
     outcome.check(set(asked) == set(ended), f"{key}: asked {asked}, answered {ended}")
 
 
-def _is_hint(event: RunEvent) -> bool:
+def is_hint(event: RunEvent) -> bool:
     """A timer that fires after the turn was taken all the same: whoever gets it sees that."""
     return isinstance(event, TurnRequested) and event.reason == "waited"
 

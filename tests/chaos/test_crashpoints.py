@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from chaos.cells import deployed_cells, script_cells, server_cells
+from chaos.composition_cells import composition_cells, composition_server_cells
 from chaos.sandbox_cells import sandbox_cells, sandbox_server_cells
 from sandstream_bus.crashpoints import CRASH_POINTS
 
@@ -40,13 +41,14 @@ _WHEN = ("before", "after")
 
 @pytest.mark.parametrize("point", CRASH_POINTS)
 def test_every_crash_point_has_a_cell(point: str) -> None:
-    cells = [*deployed_cells(), *script_cells(), *sandbox_cells()]
-    assert point in {cell.point for cell in cells}
+    points = {cell.point for cell in [*deployed_cells(), *script_cells()]}
+    points |= {cell.point for cell in [*sandbox_cells(), *composition_cells()]}
+    assert point in points
 
 
 def test_the_server_dies_at_every_point_of_a_run() -> None:
     """Callers, parking and sandboxes aside, which do not belong to every run."""
-    points = {cell.point for cell in server_cells()}
+    points = {cell.point for cell in [*server_cells(), *composition_server_cells()]}
     missing = set(CRASH_POINTS) - points
     assert {point.partition(".")[0] for point in missing} <= {
         "client",
@@ -67,3 +69,5 @@ def test_cells_have_names_of_their_own() -> None:
     assert len({cell.name for cell in cells}) == len(cells)
     of_sandboxes = [*sandbox_cells(), *sandbox_server_cells()]
     assert len({cell.name for cell in of_sandboxes}) == len(of_sandboxes)
+    composed = [*composition_cells(), *composition_server_cells()]
+    assert len({cell.name for cell in composed}) == len(composed)

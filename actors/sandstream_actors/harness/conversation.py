@@ -97,6 +97,7 @@ class Membership:
             return
         knows = await self._bus.log.first_subject(self._bus.subjects.history(RunId(holder.run)))
         if knows is None:
+            crashpoint("harness.before_wake")
             await self._bus.work_log.send(
                 self._bus.subjects.turn(holder.run, holder.pool),
                 TurnRequested(turn=1, agent="", reason="session"),

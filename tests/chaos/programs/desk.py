@@ -19,7 +19,7 @@ class Receipt(BaseModel):
     total: int
 
 
-def _effect(ctx: ToolContext[dict[str, Any]], tool: str) -> None:
+def leave_effect(ctx: ToolContext[dict[str, Any]], tool: str) -> None:
     """Append one line, whole and on disk, so that it outlives whoever wrote it."""
     line = {"key": ctx.context["key"], "tool": tool, "call": ctx.tool_call_id, "pid": os.getpid()}
     ledger = os.open(os.environ["CHAOS_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -33,21 +33,21 @@ def _effect(ctx: ToolContext[dict[str, Any]], tool: str) -> None:
 @function_tool
 def note(ctx: ToolContext[dict[str, Any]], text: str) -> str:
     """Write a note: may run again."""
-    _effect(ctx, "note")
+    leave_effect(ctx, "note")
     return f"noted {text}"
 
 
 @function_tool(delivery="at_most_once")
 def charge(ctx: ToolContext[dict[str, Any]], cents: int) -> str:
     """Charge the customer: never twice."""
-    _effect(ctx, "charge")
+    leave_effect(ctx, "charge")
     return f"charged {cents}"
 
 
 @function_tool
 async def slow(ctx: ToolContext[dict[str, Any]], seconds: float) -> str:
     """Take a while: may run again."""
-    _effect(ctx, "slow")
+    leave_effect(ctx, "slow")
     await asyncio.sleep(seconds)
     return "at last"
 
@@ -55,7 +55,7 @@ async def slow(ctx: ToolContext[dict[str, Any]], seconds: float) -> str:
 @function_tool
 def big(ctx: ToolContext[dict[str, Any]], size: int) -> str:
     """Return more than a message of the log may carry."""
-    _effect(ctx, "big")
+    leave_effect(ctx, "big")
     return "x" * size
 
 

@@ -1,0 +1,107 @@
+"""A deployed system of agents that work together: two harness pools, two desks, people."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from chaos.composition_scenarios import TALK, Plan
+from chaos.fleet import Fleet
+from chaos.processes import Program
+from msgspec import Raw
+from sandstream_bus.messages import ApprovalDecided, CallRequested, RunWaiting, Task
+
+HARNESS, SECOND, WORKER = "harness", "second", "worker"
+
+
+class CompositionFleet(Fleet):
+    """Replicas are of the kinds above: the two harness pools, and workers that host both desks."""
+
+    def __init__(self, directory: Path, model_url: str) -> None:
+        super().__init__(directory, model_url)
+        self.replicas = {HARNESS: [], SECOND: [], WORKER: []}
+
+    async def replica(self, kind: str, **crash: Any) -> Program:
+        program = await self.program("company_actor", kind, **crash)
+        if await program.line() != "ready":
+            await program.wait(5)
+            if program.crashed_ns() is None:
+                raise AssertionError(f"{kind} did not start: {program.errors()}")
+        self.replicas[kind] = [one for one in self.replicas[kind] if one.is_running]
+        self.replicas[kind].append(program)
+        return program
+
+    async def kill_all(self) -> None:
+        """kill -9 of every actor."""
+        await asyncio.gather(*(it.kill() for kind in self.replicas.values() for it in kind))
+        self.replicas = {kind: [] for kind in self.replicas}
+
+    # --- runs ----------------------------------------------------------------------------------
+
+    async def begin(self, plan: Plan, key: str) -> None:
+        await self.client.submit(plan.agent, plan.text, key=key, context={"key": key})
+
+    async def talk(self, session: str, key: str) -> None:
+        """One more run on a conversation."""
+        bus = self.client.bus
+        context = Raw(msgspec.json.encode({"key": key}))
+        task = Task(input=f"{TALK.text} {key}", context=context, session=session)
+        await bus.connection.publish(
+            bus.subjects.task(TALK.agent), await bus.codec.encode_task(task), msg_id=key
+        )
+
+    async def children(self, run: str) -> list[str]:
+        """The runs that a run has started, in the order of the calls."""
+        events = [it.event for it in await self.events(run)]
+        return [it.child for it in events if isinstance(it, CallRequested) and it.kind == "child"]
+
+    async def tree(self, root: str) -> list[str]:
+        """A run and everything below it."""
+        found = [root]
+        for run in found:
+            found += await self.children(run)
+        return found
+
+    # --- people --------------------------------------------------------------------------------
+
+    def is_waiting(self, run: str) -> bool:
+        return self.client.bus.subjects.waiting(run) in self._subjects_seen
+
+    async def until_waiting(self, run: str, within_s: float = 60.0) -> RunWaiting:
+        """Wait until a run waits for people; what it says of that."""
+        await self.until(lambda: self.is_waiting(run), within_s, f"{run} asks nobody")
+        last = await self.client.bus.log.last(self.client.bus.subjects.waiting(run))
+        assert last is not None and isinstance(last.event, RunWaiting)
+        return last.event
+
+    async def decide(
+        self, run: str, call: str, *, child: str = "", approve: bool = True, by: str = "somebody"
+    ) -> None:
+        """Answer, as any NATS client can: at the run that asks, or at one above it."""
+        await self.client.bus.log.send(
+            self.client.bus.subjects.approval_decided(run),
+            ApprovalDecided(call=call, approve=approve, by=by, run=child),
+            msg_id=f"{run}:{call}:{uuid.uuid4().hex}",
+        )
+
+    async def approve_all(self, run: str) -> None:
+        """Agree to everything that a run asks for, itself and below it."""
+        for it in (await self.until_waiting(run)).approvals:
+            await self.decide(run, it.call, child="" if it.run in ("", run) else it.run)
+
+    async def said_in(self, session: str) -> list[dict[str, Any]]:
+        """The history of a conversation."""
+        conversation = await self.client.bus.conversations.read(session)
+        return [msgspec.json.decode(item) for item in conversation.history]
+
+    async def is_idle(self) -> bool:
+        """Does no harness have or expect anything?"""
+        bus = self.client.bus
+        for pool in ("main", "second"):
+            info = await bus.topology.consumer_info(bus.connection, f"harness-{pool}")
+            if info is None or info["num_ack_pending"] + info["num_pending"] > 0:
+                return False
+        return True

@@ -1,0 +1,187 @@
+"""Runs the cells of composition side by side: each lane has its own directory, server and
+processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from chaos.composition_cells import CompositionCell
+from chaos.composition_evidence import (
+    judge_cancelled,
+    judge_talk,
+    judge_tree,
+    requests_by_run,
+)
+from chaos.composition_fleet import HARNESS, SECOND, WORKER, CompositionFleet
+from chaos.composition_scenarios import CHAIN, CLAIM, DIRECTED, LONG_TREE, TREE, WIDE, Plan
+from chaos.evidence import Kills, Outcome, seconds_to_continue, time_ns_of
+from sandstream_actors.run_state import RunState
+from sandstream_bus.subjects import RunId
+from support.waiting import until
+
+from sandstream.testing import ScriptedModel
+
+MAX_BATCHES = 16
+DONE_WITHIN_S = 60.0
+TALKERS = 3
+_PLANS: dict[str, Plan] = {
+    "chain": CHAIN,
+    "tree": TREE,
+    "claim": CLAIM,
+    "directed": DIRECTED,
+    "cancel": LONG_TREE,
+}
+
+
+async def run_composition_cells(
+    cells: Sequence[CompositionCell], directory: Path, model: ScriptedModel, lanes: int
+) -> dict[str, Outcome]:
+    """All cells, ``lanes`` at a time; what goes wrong in one is that one's problem."""
+    outcomes: dict[str, Outcome] = {}
+    queue = list(reversed(cells))
+    await asyncio.gather(
+        *(_lane(queue, directory / f"lane{n}", model, outcomes) for n in range(lanes))
+    )
+    return outcomes
+
+
+async def _lane(
+    queue: list[CompositionCell],
+    directory: Path,
+    model: ScriptedModel,
+    outcomes: dict[str, Outcome],
+) -> None:
+    """Take cells until there are none; a fleet is kept until something goes wrong in it."""
+    fleets = 0
+    while queue:
+        fleets += 1
+        async with CompositionFleet(directory / str(fleets), model.base_url) as fleet:
+            await fleet.replicas_of(**{HARNESS: 1, SECOND: 1, WORKER: 1})
+            while queue:
+                cell = queue.pop()
+                outcome = outcomes[cell.name] = await _guarded(fleet, model, cell)
+                if outcome.problems:
+                    break  # whatever is left behind there must not spoil the next cell
+
+
+async def _guarded(fleet: CompositionFleet, model: ScriptedModel, cell: CompositionCell) -> Outcome:
+    try:
+        async with asyncio.timeout(120):
+            return await _run_cell(fleet, model, cell)
+    except Exception:
+        return Outcome(cell.name, cell.flow, problems=[traceback.format_exc()])
+
+
+async def _run_cell(
+    fleet: CompositionFleet, model: ScriptedModel, cell: CompositionCell
+) -> Outcome:
+    """One of two replicas is armed; work is given to both until the point was reached."""
+    outcome = Outcome(cell.name, cell.flow, kills=1)
+    for kind, replicas in fleet.replicas.items():
+        wanted = 1 if kind == cell.where or kind == SECOND else 2
+        while len(replicas) > wanted:
+            await replicas.pop().kill()
+        while len(fleet.replicas[kind]) < wanted:
+            await fleet.replica(kind)
+    server_kills = fleet.server_kills
+    crash: dict[str, Any] = {"crash_at": f"{cell.point}:{cell.count}"}
+    if cell.victim == "server":
+        crash["victim"] = fleet.server.pid
+    armed = await fleet.replica(cell.where, **crash)
+
+    def is_dead() -> bool:
+        if cell.victim == "server":
+            return fleet.server_kills > server_kills
+        return not armed.is_running
+
+    batches = await _batches(fleet, cell, is_dead)
+    crashed_ns = armed.crashed_ns()
+    outcome.check(is_dead() and crashed_ns, "the crash point was not reached")
+    keys = [key for batch in batches for key in batch]
+    late = await fleet.all_done(keys, DONE_WITHIN_S)
+    outcome.check(not late, f"not done within {DONE_WITHIN_S} s: {late}")
+    if armed.is_running:
+        await armed.kill()
+    fleet.replicas[cell.where].remove(armed)
+    await _judge(outcome, fleet, model, cell, batches, Kills((crashed_ns or 0,)))
+    if crashed_ns:
+        runs = [run for key in batches[-1] for run in await fleet.tree(key)]
+        outcome.continued_s += await waits_of(fleet, runs, crashed_ns)
+    return outcome
+
+
+async def _batches(
+    fleet: CompositionFleet, cell: CompositionCell, is_dead: Callable[[], bool]
+) -> list[list[str]]:
+    """Give work, a few runs at a time, until the crash point was reached and all is done."""
+    batches: list[list[str]] = []
+    while len(batches) < MAX_BATCHES and not is_dead():
+        name = f"{cell.slug}-{len(batches)}"
+        count = TALKERS if cell.flow == "talk" else 1 if cell.flow == "cancel" else 2
+        keys = [f"{name}-{n}" for n in range(count)]
+        batches.append(keys)
+        async with asyncio.timeout(DONE_WITHIN_S):
+            await asyncio.gather(*(_work(fleet, cell, name, key) for key in keys))
+    return batches
+
+
+async def _work(fleet: CompositionFleet, cell: CompositionCell, batch: str, key: str) -> None:
+    """One run, with what people do for it, up to its end."""
+    if cell.flow == "talk":
+        await fleet.talk(batch, key)
+    else:
+        await fleet.begin(_PLANS[cell.flow], key)
+    if cell.flow in ("claim", "directed"):
+        await fleet.approve_all(key)
+        await fleet.approve_all(key)  # a second person says the same: nothing more comes of it
+    elif cell.flow == "cancel":
+        began = lambda: len(fleet.effects(key)) == WIDE  # noqa: E731
+        await until(began, within_s=DONE_WITHIN_S, what="all children are at work")
+        await fleet.client.cancel(key, reason="asked for")
+        for run in await fleet.tree(key):
+            await fleet.client.wait(run)
+    await fleet.client.wait(key)
+
+
+async def _judge(
+    outcome: Outcome,
+    fleet: CompositionFleet,
+    model: ScriptedModel,
+    cell: CompositionCell,
+    batches: list[list[str]],
+    kills: Kills,
+) -> None:
+    requests = requests_by_run(model)
+    for number, keys in enumerate(batches):
+        if cell.flow == "talk":
+            session = f"{cell.slug}-{number}"
+            await judge_talk(outcome, fleet, requests, session, keys, kills)
+            continue
+        for key in keys:
+            if cell.flow == "cancel":
+                await judge_cancelled(outcome, fleet, key, children=WIDE)
+            else:
+                plan = _PLANS[cell.flow]
+                await judge_tree(outcome, fleet, requests, key, kills, plan=plan)
+
+
+async def waits_of(fleet: CompositionFleet, runs: Sequence[str], killed_ns: int) -> list[float]:
+    """The longest time from the kill to the next event of a run that waited for nobody else: not
+    for a child run, a person, or its turn in a conversation.
+    """
+    found: list[float] = []
+    for run in runs:
+        events = await fleet.events(run)
+        state = RunState.of(RunId(run), [it for it in events if time_ns_of(it) <= killed_ns])
+        if state.started is None or state.open_children() or state.waiting or state.requested:
+            continue
+        if state.options.session is not None and state.history is None:
+            continue
+        waited = seconds_to_continue(events, killed_ns)
+        found += [] if waited is None else [waited]
+    return [max(found)] if found else []
