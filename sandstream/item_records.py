@@ -44,15 +44,18 @@ def record_of(
     item: RunItem, key_of: Callable[[Agent[Any]], str], *, in_input: bool = False
 ) -> ItemRecord:
     """An item as data. ``key_of`` tells an agent's key in the run."""
-    is_output = isinstance(item, ToolCallOutputItem)
-    is_handoff = isinstance(item, HandoffOutputItem)
+    output, source, target = NO_JSON, "", ""
+    if isinstance(item, ToolCallOutputItem):
+        output = as_json(item.output)
+    elif isinstance(item, HandoffOutputItem):
+        source, target = key_of(item.source_agent), key_of(item.target_agent)
     return ItemRecord(
         kind=item.type,
         agent=key_of(item.agent),
         raw=Raw(_encode(item.plain_item())),
-        output=as_json(item.output) if is_output else NO_JSON,
-        source=key_of(item.source_agent) if is_handoff else "",
-        target=key_of(item.target_agent) if is_handoff else "",
+        output=output,
+        source=source,
+        target=target,
         in_input=in_input,
     )
 

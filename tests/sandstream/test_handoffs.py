@@ -371,16 +371,17 @@ def test_earlier_turns_are_folded_and_this_turns_messages_stay() -> None:
     old = message("old").to_input_item()["content"]
     assert first["content"].splitlines()[2:4] == [
         "1. user: hi",
-        '2. {"type": "message", "id": "m", "role": "assistant", "content": '
-        f'[{{"type": "output_text", "text": "{old[0]["text"]}", "annotations": []}}]}}',
+        '2. {"id": "m", "content": [{"annotations": [], '
+        f'"text": "{old[0]["text"]}", "type": "output_text"}}], '
+        '"role": "assistant", "type": "message"}',
     ]
-    assert [line[:27] for line in first["content"].splitlines()[4:]] == [
-        '3. {"type": "function_call"',
-        '4. {"type": "function_call_',
-        "</CONVERSATION HISTORY>",
+    assert [line[:20] for line in first["content"].splitlines()[4:]] == [
+        '3. {"arguments": "{}',
+        '4. {"type": "functio',
+        "</CONVERSATION HISTO",
     ]
     assert said == message("I pass you on.").to_input_item()
-    assert last["content"].splitlines()[2].startswith('1. {"type": "function_call", "call_id": "h"')
+    assert last["content"].splitlines()[2].startswith('1. {"call_id": "h", "name": "transfer_to_')
 
 
 def test_all_input_of_the_next_agent_is_in_the_history() -> None:
@@ -395,7 +396,7 @@ def test_reasoning_is_folded_and_approvals_are_left_out() -> None:
     thought = ReasoningItem(TRIAGE, {"type": "reasoning", "id": "r", "summary": []})
     waiting = ToolApprovalItem(TRIAGE, {"type": "function_call", "call_id": "c", "name": "f"})
     assert nested("hi", (waiting,), (thought, waiting)) == [
-        summary("1. user: hi", '2. {"type": "reasoning", "id": "r", "summary": []}')
+        summary("1. user: hi", '2. {"id": "r", "summary": [], "type": "reasoning"}')
     ]
 
 
@@ -413,7 +414,7 @@ def test_calls_of_hosted_tools_stay_but_those_of_a_program_do_not() -> None:
 def test_what_is_no_input_is_not_passed_on() -> None:
     stored = {"role": "user", "content": "a\nb", "created_by": "x", "_agents_tool_title": "y"}
     pre = (call("c", status=None, created_by="x", provider_data={"a": 1}),)
-    plain = '{"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}'
+    plain = '{"arguments": "{}", "call_id": "c", "name": "look", "type": "function_call"}'
     assert nested((stored,), pre) == [
         summary('1. {"role": "user", "content": "a\\nb"}', f"2. {plain}")
     ]
