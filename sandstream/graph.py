@@ -141,6 +141,7 @@ def _compile_agent(
     has_policy = settings.retry is not None and settings.retry.policy is not None
     hosted = isinstance(model, Model) or config.model_provider is not None or has_policy
     handoffs = handoffs_of(agent)
+    _check_collisions(agent, config, {tool.name for tool in tools}, handoffs)
     if not agent.mcp_servers:
         names = [*(tool.name for tool in tools), *(it.tool_name for it in handoffs)]
         _check_tool_choice(agent, settings, names)
@@ -176,6 +177,18 @@ def handoffs_of(agent: Agent[Any]) -> list[Handoff[Any, Any]]:
     """The agent's handoffs, one per tool name: the last one wins."""
     made = [it if isinstance(it, Handoff) else handoff(it) for it in agent.handoffs]
     return list({it.tool_name: it for it in made}.values())
+
+
+def _check_collisions(
+    agent: Agent[Any], config: RunConfig, tools: set[str], handoffs: Sequence[Handoff[Any, Any]]
+) -> None:
+    """A handoff goes before a tool of its name, unless that is an error, as configured."""
+    for item in handoffs:
+        if item.tool_name in tools and config.tool_name_collision_policy == "error":
+            raise UserError(
+                f"Agent {agent.name!r} has a tool and a handoff named {item.tool_name!r}: give one "
+                "of them another name (name_override, tool_name_override)"
+            )
 
 
 def handoff_definition(item: Handoff[Any, Any]) -> Raw:

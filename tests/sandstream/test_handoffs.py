@@ -381,7 +381,7 @@ def test_earlier_turns_are_folded_and_this_turns_messages_stay() -> None:
         "</CONVERSATION HISTO",
     ]
     assert said == message("I pass you on.").to_input_item()
-    assert last["content"].splitlines()[2].startswith('1. {"call_id": "h", "name": "transfer_to_')
+    assert last["content"].splitlines()[2].startswith('1. {"arguments": "", "call_id": "h"')
 
 
 def test_all_input_of_the_next_agent_is_in_the_history() -> None:
