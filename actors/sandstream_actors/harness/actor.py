@@ -271,6 +271,8 @@ class Harness:
                 await self._append(state, subject, outcome, msg_id, delivery)
             case ErrorInfo():
                 await self._finish(state, failed(state, outcome).done, delivery)
+            case None:  # a guardrail beside the call was quicker
+                return
 
     async def _append(
         self, state: RunState, subject: str, message: Message, name: str, delivery: Delivery

@@ -15,6 +15,8 @@ from sandstream_bus.messages import ErrorInfo, ModelAnswered, ModelDeferred
 from sandstream_bus.specs import NO_JSON
 
 from sandstream_actors.harness.deltas import DeltaSink
+from sandstream_actors.harness.step_kinds import AskModel
+from sandstream_actors.harness.steps import next_step
 from sandstream_actors.model import ModelAnswer, ModelCallError, ModelRequest
 from sandstream_actors.model.client import OnEvent
 from sandstream_actors.model_request import build_request
@@ -34,8 +36,13 @@ class ModelCaller(Protocol):
 
 async def take_turn(
     bus: Bus, models: ModelCaller, state: RunState, deliveries: int
-) -> ModelAnswered | ModelDeferred | ErrorInfo:
-    """Ask the model for the turn that is due."""
+) -> ModelAnswered | ModelDeferred | ErrorInfo | None:
+    """Ask the model for the turn that is due; None if it is not due any more."""
+    if state.turn == 0 and "parallel" in state.agent.guards:
+        # a guardrail beside this call that has tripped already had nothing to stop
+        state.fold(await bus.log.read(state.run, after=state.last_seq))
+        if not isinstance(next_step(state), AskModel):
+            return None
     turn = state.turn + 1
     request = build_request(state)
     upto = state.last_seq
