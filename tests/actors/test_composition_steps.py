@@ -116,6 +116,17 @@ def test_a_handoff_is_a_turn_for_the_next_agent() -> None:
     assert step == HandOver(TurnRequested(turn=2, agent="b", reason="handoff"))
 
 
+def test_a_handoff_waits_for_guardrails_that_answer_to_this_pool() -> None:
+    request = CallRequested(
+        call="t1-guards", kind="guard", turn=1, agent="a", name="parallel", reply_pool="main"
+    )
+    start = begin(handoffs=[to_b()], guards=["parallel"])
+    events = (start, request, answer(1, calls("to_b", "c0")))
+    assert after(*events) == Wait()
+    step = after(*events, ends("t1-guards", {}, kind="guard"))
+    assert step == HandOver(TurnRequested(turn=2, agent="b", reason="handoff"))
+
+
 def test_after_a_handoff_the_next_agent_sees_the_whole_conversation() -> None:
     state = fold(
         begin(handoffs=[to_b()]),

@@ -357,6 +357,8 @@ class Harness:
         headers = caused_by(delivery.sequence, state.traceparent)
         children = [call for call in calls if call.kind == "child"]
         crashpoint("harness.before_dispatch")
+        # first: a question that is in the log is not asked again
+        await asyncio.gather(*(self._alarms.arm_expiry(state, it) for it in approvals))
         await asyncio.gather(
             *(
                 self._bus.work_log.send(
@@ -376,7 +378,6 @@ class Harness:
                 )
                 for approval in approvals
             ),
-            *(self._alarms.arm_expiry(state, approval) for approval in approvals),
         )
         # their results count only after the calls: a child may be quick
         await self._children.start(state, children)

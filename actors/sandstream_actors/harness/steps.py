@@ -316,6 +316,8 @@ def _hand_over(state: RunState) -> Step:
     if handed.agent not in state.agents and handed.agent not in handed.agents:
         message = f"the handoff {call.name} leads to {handed.agent!r}, which is not part of the run"
         return failed(state, ErrorInfo(code="unknown_agent", message=message))
+    if _guards_missing(state):
+        return Wait()  # they answer to this agent's pool: the next one's would not hear of it
     return HandOver(
         TurnRequested(
             turn=state.turn + 1,
