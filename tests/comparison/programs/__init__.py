@@ -4,8 +4,6 @@ NOT_YET: set[str] = {
     "agent_tools",
     "approvals",
     "guardrails",
-    "handoff_history",
-    "handoffs",
     "hooks",
     "mcp_tools",
     "run_state",
