@@ -7,20 +7,24 @@ Otherwise a scripted server on loopback, over real HTTP, answers with the given 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sandstream.testing import ScriptedModel
+from sandstream.testing import Conversation, ScriptedModel
 from sandstream.testing.steps import Step
 
 
 @contextmanager
-def model_or_script(*steps: Step) -> Iterator[None]:
-    """Answer a conversation with these steps, unless there is a real model."""
+def model_or_script(*steps: Step, conversations: Sequence[Conversation] = ()) -> Iterator[None]:
+    """Answer a conversation with these steps, unless there is a real model. Where several agents
+    talk, each conversation has its own script, found by words of its first message.
+    """
     if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
         yield
         return
-    with ScriptedModel(default=steps, strict=False) as scripted:
+    with ScriptedModel(
+        default=steps or None, conversations=conversations, strict=False
+    ) as scripted:
         os.environ["OPENAI_BASE_URL"] = scripted.base_url
         try:
             yield

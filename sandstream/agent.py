@@ -20,6 +20,7 @@ from sandstream.run_context import RunContextWrapper
 from sandstream.tool import (
     FunctionTool,
     FunctionToolResult,
+    Tool,
     ToolsToFinalOutputResult,
     default_tool_error_function,
 )
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 TContext = TypeVar("TContext")
 
-Tool = FunctionTool | CustomTool
 Instructions = str | Callable[[Any, Any], str | Awaitable[str]]
 ToolsToFinalOutputFunction = Callable[
     [RunContextWrapper[Any], list[FunctionToolResult]],

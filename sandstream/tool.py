@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import msgspec
 
+from sandstream.custom_tool import CustomTool
 from sandstream.docstrings import DocstringStyle
 from sandstream.exceptions import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
 from sandstream.function_schema import FuncSchema, function_schema
@@ -40,6 +41,7 @@ __all__ = [
     "FunctionToolCustomDataContext",
     "FunctionToolCustomDataExtractor",
     "FunctionToolResult",
+    "Tool",
     "ToolErrorFunction",
     "ToolOutputFileContent",
     "ToolOutputFileContentDict",
@@ -125,6 +127,9 @@ class FunctionTool:
             )
         if self.strict_json_schema:
             self.params_json_schema = ensure_strict_json_schema(self.params_json_schema)
+
+
+Tool: TypeAlias = FunctionTool | CustomTool
 
 
 def _check_timeout(tool: FunctionTool) -> None:

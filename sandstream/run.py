@@ -1,0 +1,25 @@
+"""Where programs for the OpenAI Agents SDK look for the runner and its settings."""
+
+from __future__ import annotations
+
+from sandstream.run_config import (
+    DEFAULT_MAX_TURNS,
+    CallModelData,
+    CallModelInputFilter,
+    ModelInputData,
+    RunConfig,
+    ToolErrorFormatter,
+    ToolErrorFormatterArgs,
+)
+from sandstream.runner import Runner
+
+__all__ = [
+    "DEFAULT_MAX_TURNS",
+    "CallModelData",
+    "CallModelInputFilter",
+    "ModelInputData",
+    "RunConfig",
+    "Runner",
+    "ToolErrorFormatter",
+    "ToolErrorFormatterArgs",
+]
