@@ -144,6 +144,7 @@ if TYPE_CHECKING:
     from sandstream.run_context import AgentHookContext as AgentHookContext
     from sandstream.run_context import RunContextWrapper as RunContextWrapper
     from sandstream.run_context import TContext as TContext
+    from sandstream.run_state import RunState as RunState
     from sandstream.runner import Runner as Runner
     from sandstream.stream_events import AgentUpdatedStreamEvent as AgentUpdatedStreamEvent
     from sandstream.stream_events import RawResponsesStreamEvent as RawResponsesStreamEvent
@@ -321,6 +322,7 @@ _MODULES = {
         "RunContextWrapper",
         "TContext",
     ),
+    "sandstream.run_state": ("RunState",),
     "sandstream.runner": ("Runner",),
     "sandstream.stream_events": (
         "AgentUpdatedStreamEvent",

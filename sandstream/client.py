@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import uuid
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 
@@ -18,9 +19,10 @@ from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunReopened, Task
 from sandstream_bus.parking import ParkedEntry
-from sandstream_bus.specs import NO_JSON
+from sandstream_bus.specs import NO_JSON, Budget
 from sandstream_bus.subjects import RunId, check_token, run_id_of_key
 
+from sandstream.approvals import OpenApproval, decide, open_approvals, stage_input
 from sandstream.connect import OpenBus, open_bus
 from sandstream.exceptions import UserError
 from sandstream.ids import new_run_id
@@ -76,11 +78,14 @@ class Client:
         metadata: Mapping[str, Any] | None = None,
         session: str | None = None,
         session_busy: Literal["queue", "refuse"] = "queue",
+        budget: Budget | None = None,
+        approval_expires_s: float | None = None,
     ) -> RunId:
         """Publish a task; the run's id. With the same ``key`` it is the same run, however often.
 
         ``session`` is the conversation on the bus that the run continues. While another run has it
-        this one waits for its turn, or is refused.
+        this one waits for its turn, or is refused. ``budget`` is what it may use, at most what its
+        worker allows; ``approval_expires_s`` how long its calls wait for a person.
         """
         if not agent:
             raise UserError("the agent's name must not be empty")
@@ -94,6 +99,8 @@ class Client:
             metadata=dict(metadata or {}),
             session=session,
             session_busy=session_busy,
+            budget=budget,
+            approval_expires_s=approval_expires_s,
         )
         crashpoint("client.before_submit")
         await self.bus.connection.publish(
@@ -139,6 +146,43 @@ class Client:
         """The newest runs, newest first."""
         return await list_runs(self.bus, limit=limit)
 
+    # --- people ----------------------------------------------------------------------------------
+
+    async def approvals(self, *, limit: int = 100) -> builtins.list[OpenApproval]:
+        """The calls of all runs that wait for a person, newest first."""
+        return await open_approvals(self.bus, limit=limit)
+
+    async def approve(
+        self, run_id: str, call: str | None = None, *, always: bool = False, by: str = ""
+    ) -> OpenApproval:
+        """Allow a call of a run, or of a run below it. ``call`` (its id in the log, or the model's)
+        may be left out if only one waits. ``always``: also later calls of this tool by this agent.
+        """
+        run = RunId(check_token(run_id, "the run id"))
+        return await decide(self.bus, run, call, approve=True, always=always, by=by)
+
+    async def reject(
+        self,
+        run_id: str,
+        call: str | None = None,
+        *,
+        message: str | None = None,
+        always: bool = False,
+        by: str = "",
+    ) -> OpenApproval:
+        """Refuse a call, as :meth:`approve`; the model reads ``message``, or a default."""
+        run = RunId(check_token(run_id, "the run id"))
+        return await decide(
+            self.bus, run, call, approve=False, always=always, by=by, message=message
+        )
+
+    async def send_input(
+        self, run_id: str, input: str | builtins.list[dict[str, Any]], *, by: str = ""
+    ) -> int:
+        """Say more to a run under way: its next model call sees it. The input's sequence."""
+        run = RunId(check_token(run_id, "the run id"))
+        return await stage_input(self.bus, run, compile_input(input), by=by)
+
     # --- stopping ------------------------------------------------------------------------------
 
     async def cancel(
@@ -150,14 +194,14 @@ class Client:
     ) -> RunSummary:
         """Stop a run. Where no harness serves its pool any more, its end is written from here."""
         summary = await self.get(run_id)
-        if summary.status != "running":
+        if summary.is_over:
             return summary
         run = RunId(run_id)
         crashpoint("client.before_cancel")
         await self.bus.log.send(
             self.bus.subjects.cancel(run),
             CancelRequested(mode=mode, reason=reason),
-            msg_id=f"{run}:cancel:{mode}",
+            msg_id=f"{run}:cancel:{mode}:{uuid.uuid4().hex}",  # it may be resumed, and again
         )
         crashpoint("client.after_cancel")
         if mode == "immediate":

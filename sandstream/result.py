@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from sandstream.exceptions import AgentsException, RunErrorDetails
+from sandstream.exceptions import AgentsException, RunErrorDetails, UserError
 from sandstream.item_records import input_of
 from sandstream.items import (
     AgentRef,
@@ -75,6 +75,7 @@ class RunResultBase:
         self._model_items: list[RunItem] = []
         self._items_in_input: list[RunItem] = []
         self._omit_reasoning_ids = omit_reasoning_ids
+        self._make_state: Callable[[], RunState[Any, Any]] | None = None
 
     def take(self, view: RunView) -> None:
         """Show the state of a view."""
@@ -111,15 +112,21 @@ class RunResultBase:
             return None
         return AgentToolInvocation(context.tool_name, context.tool_call_id, context.tool_arguments)
 
-    def to_state(self) -> RunState[Any]:
-        """Where the run stands, to decide about its ``interruptions`` and go on with it."""
-        from sandstream.run_state import RunState
-
-        return RunState.of_result(self)
-
     @property
     def last_response_id(self) -> str | None:
         return self.raw_responses[-1].response_id if self.raw_responses else None
+
+    def to_state(self) -> RunState[Any, Any]:
+        """The run as a value: to answer its questions, to store it, to go on with it."""
+        if self._make_state is None:
+            raise UserError(
+                "the run is under way: iterate stream_events() to its end, then take its state"
+            )
+        return self._make_state()
+
+    def set_state_maker(self, make: Callable[[], RunState[Any, Any]]) -> None:
+        """Called by the run's follower."""
+        self._make_state = make
 
     def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T:
         """The final output, taken for a ``cls``; checked only if asked to."""

@@ -1,7 +1,8 @@
-"""One call of the runner: publishes the run, hosts its callables, waits for its end.
+"""One call of the runner: begins the run or goes on with it, hosts its callables, waits for its end
+or for its questions to people.
 
-A run with a ``run_key`` outlives its caller: the next caller waits with whoever works on it, or
-takes it over if that process is gone. A run without one ends with its caller.
+A run with a ``run_key`` outlives its caller (see run_start.py), and so does one that waits. Any
+other run ends with its caller.
 """
 
 from __future__ import annotations
@@ -11,23 +12,19 @@ import logging
 import time
 import uuid
 from collections.abc import Coroutine, Sequence
+from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeGuard, TypeVar
 
-from sandstream_actors.deployed import resolved
-from sandstream_actors.model import preload
-from sandstream_actors.run_state import RunState
-from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.direct import Stored
+from sandstream_actors.run_state import RunState as LogState
 from sandstream_bus.errors import BusError, StoreFull
-from sandstream_bus.headers import TRACEPARENT, new_traceparent
-from sandstream_bus.log import Conflict, LogEvent
-from sandstream_bus.messages import CancelRequested, LiveEvent, RunMoved, RunStarted
-from sandstream_bus.sandboxes import OWN_NODE
+from sandstream_bus.follow import Begin
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunWaiting
 from sandstream_bus.subjects import run_id_of_key
 
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers
-from sandstream.exceptions import UserError
 from sandstream.hosting.final_output import final_output
 from sandstream.hosting.hooks import check_run_hooks
 from sandstream.hosting.hosted_run import HostedRun
@@ -39,8 +36,12 @@ from sandstream.process import Process
 from sandstream.result import RunResult, RunResultBase, RunResultStreaming
 from sandstream.run_config import RunConfig
 from sandstream.run_context import RunContextWrapper
-from sandstream.run_options import compile_input, compile_options, started_now
+from sandstream.run_options import compile_input, compile_options
 from sandstream.run_plan import RunPlan
+from sandstream.run_record import RunRecord
+from sandstream.run_resume import RunResume, check_arguments
+from sandstream.run_start import RunStart
+from sandstream.run_state import RunState
 from sandstream.run_view import RunView
 from sandstream.stream_events import RawResponsesStreamEvent
 
@@ -53,8 +54,6 @@ FULL_PATIENCE_S = 10.0
 """How long a caller waits for a full store to be freed."""
 ABANDON_PATIENCE_S = 5.0
 """How long a caller that was cancelled waits for its sandbox to be closed."""
-LOOK_EVERY_S = 10.0
-"""How often the caller of a keyed run looks whether it is still this process's."""
 
 
 class RunCall:
@@ -63,7 +62,7 @@ class RunCall:
     def __init__(
         self,
         agent: Agent[Any],
-        input: str | list[TResponseInputItem],
+        input: str | list[TResponseInputItem] | RunState[Any, Any],
         *,
         context: Any,
         max_turns: int | None,
@@ -76,26 +75,36 @@ class RunCall:
     ) -> None:
         check_run_hooks(hooks)
         self._agent = agent
-        self._input = input
-        self._max_turns = max_turns
         self._config = config
-        self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
-        self._plan = RunPlan(agent, config, self.run_id, hooks=hooks)
+        self._process: Process | None = None
+        self._context: RunContextWrapper[Any]
+        self._input: str | list[TResponseInputItem]
+        self._begin: RunStart | RunResume
+        self._begun = 0
+        if isinstance(input, RunState):
+            self._go_on(input, context, hooks, session, stream, conversation)
+        else:
+            self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
+            self._plan = RunPlan(agent, config, self.run_id, hooks=hooks)
+            given = isinstance(context, RunContextWrapper)
+            self._context = context if given else RunContextWrapper(context=context)
+            self._max_turns = max_turns
+            self._input = input
+            first = self._plan.bound.get(self._plan.start)
+            if first and _is_list(input):
+                self._input = first.process_input(input)
+            options = compile_options(
+                config,
+                max_turns=max_turns,
+                stream=stream,
+                error_handlers=error_handlers,
+                session=session,
+                **conversation,
+            )
+            items = compile_input(self._input)
+            is_text = isinstance(self._input, str)
+            self._begin = RunStart(self.run_id, self._plan, config, items, options, is_text=is_text)
         self._bound = self._plan.bound
-        first = self._bound.get(self._plan.start)
-        if first and _is_list(input):
-            self._input = first.process_input(input)
-        self._items = compile_input(self._input)
-        self._options = compile_options(
-            config,
-            max_turns=max_turns,
-            stream=stream,
-            error_handlers=error_handlers,
-            session=session,
-            **conversation,
-        )
-        given = isinstance(context, RunContextWrapper)
-        self._context = context if given else RunContextWrapper(context=context)
         self._hosted = HostedRun(
             self._plan.found.own.agents,
             self._context,
@@ -107,10 +116,31 @@ class RunCall:
             session=session,
             bound=self._bound,
         )
-        self._process: Process | None = None
-        self._is_elsewhere = False
-        """Another process works on the run; we wait with it, and take over if it dies."""
-        self._looked_at = time.monotonic()
+        if isinstance(input, RunState) and input.hosted is not None:
+            self._hosted.values |= input.hosted.values
+            self._hosted.guardrails |= input.hosted.guardrails
+
+    def _go_on(
+        self,
+        state: RunState[Any, Any],
+        context: Any,
+        hooks: Any,
+        session: Session | None,
+        stream: bool,
+        conversation: dict[str, Any],
+    ) -> None:
+        """The settings of a run that exists are those that it began with."""
+        state.check_agents(self._agent)
+        check_arguments(state, session, conversation)
+        self.run_id = state.record.run_id
+        self._plan = RunPlan(self._agent, self._config, self.run_id, hooks=hooks)
+        self._context = state.context
+        if context is not None:
+            is_wrapped = isinstance(context, RunContextWrapper)
+            self._context.context = context.context if is_wrapped else context
+        self._max_turns = state.record.state.options.max_turns
+        self._input = state.given_input
+        self._begin = RunResume(state, self._config, stream=stream)
 
     # --- the two ways to wait ------------------------------------------------------------------
 
@@ -118,12 +148,8 @@ class RunCall:
         result = RunResult(**self._result_arguments())
         process = await self._open()
         try:
-            work = process.bus.follow.done(self.run_id, begin=self._start)
-            await self._patiently(process, work)
-            view = self._view()
-            for event in await process.bus.log.read(self.run_id):
-                view.feed(event.event, event.subject)
-            await self._close_sandbox(result)
+            view = await self._patiently(process, self._until_rest(result, process))
+            await self._close_sandbox(result, view)
         except asyncio.CancelledError:
             await self._abandon(process)
             raise
@@ -144,7 +170,7 @@ class RunCall:
             try:
                 view = self._view()
                 await self._patiently(process, self._follow_into(result, view, process))
-                await self._close_sandbox(result)
+                await self._close_sandbox(result, view)
             except asyncio.CancelledError:
                 await self._abandon(process)
                 raise
@@ -157,18 +183,65 @@ class RunCall:
         finally:
             result.finish(error)
 
+    async def _until_rest(self, result: RunResult, process: Process) -> RunView:
+        """The run at its end, or where only people can go on."""
+        begin: Begin = self._start
+        while True:
+            await process.bus.follow.rest(self.run_id, begin=begin, is_at_rest=self._is_at_rest)
+            events = await process.bus.log.read(self.run_id)
+            view = self._view()
+            view.read(events)
+            if view.done is not None or view.state.waiting is not None:
+                await self._keep(result, view, process, events)
+                return view
+            begin = partial(_known, events)
+
     async def _follow_into(
         self, result: RunResultStreaming, view: RunView, process: Process
     ) -> None:
-        async for event in process.bus.follow.run(self.run_id, deltas=True, begin=self._start):
-            if isinstance(event, LiveEvent):
-                result.current_turn = max(result.current_turn, event.turn)
-                result.put(RawResponsesStreamEvent(bytes(event.event)))
-            elif isinstance(event, LogEvent):
-                new_events = view.feed(event.event, event.subject)
+        events: list[LogEvent] = []
+        following = process.bus.follow.run(self.run_id, deltas=True, begin=self._start)
+        async with aclosing(following):
+            async for event in following:
+                if isinstance(event, LiveEvent):
+                    result.current_turn = max(result.current_turn, event.turn)
+                    result.put(RawResponsesStreamEvent(bytes(event.event)))
+                    continue
+                events.append(event)
+                new_events = view.feed(event.event, event.subject, event.sequence)
                 result.take(view)
-                for new_event in new_events:
-                    result.put(new_event)
+                if event.sequence > self._begin.known:
+                    for new_event in new_events:
+                        result.put(new_event)
+                if view.state.waiting is not None and event.sequence >= self._begun:
+                    break
+        await self._keep(result, view, process, events)
+
+    async def _keep(
+        self,
+        result: RunResultBase,
+        view: RunView,
+        process: Process,
+        events: Sequence[LogEvent],
+    ) -> None:
+        """What a state of the run needs, should somebody want one."""
+        record = await RunRecord.read(process.bus, view.state, events)
+        interruptions = view.interruptions
+        result.set_state_maker(
+            lambda: RunState(
+                self._agent,
+                record,
+                self._context.copied(),
+                interruptions=interruptions,
+                hosted=self._hosted,
+            )
+        )
+
+    def _is_at_rest(self, events: Sequence[LogEvent]) -> bool:
+        if not any(isinstance(it.event, RunDone | RunWaiting) for it in events):
+            return False
+        state = LogState.of(self.run_id, events)
+        return state.done is not None or state.waiting is not None
 
     async def _patiently(self, process: Process, work: Coroutine[Any, Any, T]) -> T:
         """Wait for ``work``, but not for ever while the bus is in trouble: then the caller hears.
@@ -189,8 +262,8 @@ class RunCall:
                                 self._cancel("immediate", "its caller gave up", None)
                             )
                         raise trouble.error
-                elif self._must_look(time.monotonic()) and not task.done():
-                    await self._adopt(process)
+                elif self._begin.must_look(time.monotonic()) and not task.done():
+                    await self._begin.adopt(process)
             return task.result()
         finally:
             task.cancel()
@@ -203,125 +276,17 @@ class RunCall:
         return process
 
     async def _start(self) -> Sequence[LogEvent]:
-        """Publish the run's first event, or find that it exists; its events so far."""
-        process = self._process
-        assert process is not None
-        pool = self._pool(process)
-        graph = await self._plan.graph(process.pool)
-        started = RunStarted(
-            graph=await resolved(graph, process.bus.agents),
-            input=self._items,
-            options=started_now(self._options),
-            pool=pool,
-            key=self._config.run_key,
-            is_text=isinstance(self._input, str),
-        )
-        subject = process.bus.subjects.start(self.run_id, pool)
-        crashpoint("runner.before_start")
-        try:
-            sequence = await process.bus.log.append(
-                self.run_id,
-                subject,
-                started,
-                after=0,
-                msg_id=f"{self.run_id}:start:{uuid.uuid4().hex}",  # another caller's is a conflict
-                headers={TRACEPARENT: new_traceparent()},
-            )
-        except Conflict as conflict:
-            await self._continue(process, started, conflict.news)
-            return conflict.news
-        crashpoint("runner.after_start")
-        return [LogEvent(sequence, subject, started, Stored(sequence, subject, b"", {}))]
-
-    async def _continue(
-        self, process: Process, wanted: RunStarted, events: Sequence[LogEvent]
-    ) -> None:
-        """The key's run exists: take it over if its process is gone, else wait with it."""
-        first = events[0]
-        if not isinstance(first.event, RunStarted):
-            raise UserError(
-                f"run_key {self._config.run_key!r} belongs to a run that could not start; "
-                "use another key"
-            )
-        earlier = first.event
-        if earlier.graph.start != self._agent.name:
-            raise UserError(
-                f"run_key {self._config.run_key!r} belongs to a run of agent "
-                f"{earlier.graph.start!r}, not {self._agent.name!r}; use another key"
-            )
-        if list(map(bytes, earlier.input)) != list(map(bytes, wanted.input)):
-            logger.warning(
-                "the run of this key was started with another input; its own input counts",
-                extra={"run_id": self.run_id, "run_key": self._config.run_key},
-            )
-        self._is_elsewhere = True
-        await self._adopt(process)
-
-    async def _adopt(self, process: Process) -> None:
-        """Take the run over if nobody serves it any more. One of many that try succeeds."""
-        while True:
-            state = RunState.of(self.run_id, await process.bus.log.read(self.run_id))
-            if state.started is None:
-                return
-            if state.done is not None or state.host == process.pool:
-                self._is_elsewhere = False
-                return
-            self._is_elsewhere = True
-            if not await self._is_orphan(process, state.host):
-                return
-            pool = self._pool(process)
-            crashpoint("runner.before_move")
-            try:
-                await process.bus.log.append(
-                    self.run_id,
-                    process.bus.subjects.turn(self.run_id, pool),
-                    RunMoved(pool=pool, host=process.pool),
-                    after=state.last_seq,
-                    msg_id=f"{self.run_id}:move{state.moves}:{process.pool}",
-                )
-            except Conflict:
-                continue
-            crashpoint("runner.after_move")
-            await self._bring_sandboxes(process, state)
-            self._is_elsewhere = False
-            return
-
-    async def _bring_sandboxes(self, process: Process, state: RunState) -> None:
-        """Sandboxes of the lost process: its machine's are found again by our own actor; those of
-        another machine are restored from their checkpoint, as nobody else serves them.
-        """
-        client: Any = self._config.sandbox.client if self._config.sandbox else None
-        if client is None or state.started is None:
-            return
-        asked = [it.sandbox.spec.node for it in state.started.graph.agents.values() if it.sandbox]
-        for node in {*asked, *(opened.node for opened in state.sandboxes.values())}:
-            if node.startswith(OWN_NODE):
-                # what the run needs from now on is asked for after this state
-                await process.adopt_node(await client.link.node(), node, state.last_seq + 1)
-
-    def _must_look(self, now: float) -> bool:
-        """Is it time to see who works on the run? A keyed one may be taken from us, too."""
-        if self._config.run_key is None:
-            return False
-        if not self._is_elsewhere and now < self._looked_at + LOOK_EVERY_S:
-            return False
-        self._looked_at = now
-        return True
-
-    async def _is_orphan(self, process: Process, host: str) -> bool:
-        """Asked twice: after a restart of the server its clients are away for a moment."""
-        if await process.bus.presence.is_served(f"tools-{host}"):
-            return False
-        await asyncio.gather(preload(), asyncio.sleep(0.5))  # we may need the model client soon
-        return not await process.bus.presence.is_served(f"tools-{host}")
-
-    def _pool(self, process: Process) -> str:
-        return self._config.harness_pool or process.settings.harness_pool or process.pool
+        assert self._process is not None
+        events = await self._begin.begin(self._process)
+        self._begun = events[-1].sequence
+        return events
 
     # --- ending --------------------------------------------------------------------------------
 
-    async def _close_sandbox(self, result: RunResultBase) -> None:
+    async def _close_sandbox(self, result: RunResultBase, view: RunView) -> None:
         """The run has closed it; what is left is the caller's own snapshot, and its state."""
+        if view.done is None:
+            return
         for key, bound in self._bound.items():
             if bound.is_owned and await bound.was_used():
                 await bound.finish()
@@ -330,7 +295,8 @@ class RunCall:
     def _conclude(self, result: RunResultBase, view: RunView) -> None:
         """Fill the result; raise if the run did not complete."""
         result.take(view)
-        assert view.done is not None
+        if view.done is None:  # it waits for people
+            return
         error = exception_of(view.done, self.run_id)
         if error is not None:
             message = view.done.error.message if view.done.error else ""
@@ -340,7 +306,7 @@ class RunCall:
 
     async def _abandon(self, process: Process) -> None:
         """The caller stopped waiting. A run without a key has nobody else who wants it."""
-        if self._config.run_key is not None:
+        if self._config.run_key is not None or isinstance(self._begin, RunResume):
             return
         await self._cancel("immediate", "its caller was cancelled")
         for bound in self._bound.values():
@@ -360,7 +326,7 @@ class RunCall:
             await process.bus.connection.publish(
                 process.bus.subjects.cancel(self.run_id),
                 await process.bus.codec.encode(message),
-                msg_id=f"{self.run_id}:cancel:{mode}",
+                msg_id=f"{self.run_id}:cancel:{mode}:{uuid.uuid4().hex}",  # maybe not the first
                 budget_s=budget_s,
             )
         except BusError:
@@ -378,6 +344,10 @@ class RunCall:
             "run_id": self.run_id,
             "omit_reasoning_ids": self._config.reasoning_item_id_policy == "omit",
         }
+
+
+async def _known(events: Sequence[LogEvent]) -> Sequence[LogEvent]:
+    return events
 
 
 def _is_list(input: object) -> TypeGuard[list[Any]]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
+from sandstream.exceptions import ModelBehaviorError
 from sandstream.usage import Usage
+
+if TYPE_CHECKING:
+    from sandstream.approval_records import Approvals, Decision
+    from sandstream.items import ToolApprovalItem
 
 __all__ = ["AgentHookContext", "RunContextWrapper", "TContext"]
 
@@ -33,6 +39,84 @@ class RunContextWrapper(Generic[TContext]):
 
     tool_input: Any | None = None
     """The structured input of an agent that runs as a tool, else ``None``."""
+
+    _approvals: Approvals | None = field(default=None, init=False, repr=False)
+
+    @property
+    def approvals(self) -> Approvals:
+        """What people answered to calls that wait for them."""
+        if self._approvals is None:
+            from sandstream.approval_records import Approvals
+
+            self._approvals = Approvals()
+        return self._approvals
+
+    def set_approvals(self, approvals: Approvals) -> None:
+        self._approvals = approvals
+
+    def copied(self) -> RunContextWrapper[TContext]:
+        """For a state: what happens to it later does not change this one."""
+        made = RunContextWrapper(self.context, tool_input=self.tool_input)
+        made.usage = copy.deepcopy(self.usage)
+        made.turn_input = list(self.turn_input)
+        made.set_approvals(self.approvals.copy())
+        return made
+
+    def approve_tool(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:
+        """Allow a call; with ``always_approve`` all of this tool by this agent."""
+        self.approvals.decide(approval_item, approve=True, always=always_approve)
+
+    def reject_tool(
+        self,
+        approval_item: ToolApprovalItem,
+        always_reject: bool = False,
+        rejection_message: str | None = None,
+    ) -> None:
+        """Refuse a call; the model reads ``rejection_message``, or a default."""
+        self.approvals.decide(
+            approval_item, approve=False, always=always_reject, message=rejection_message
+        )
+
+    def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
+        """Whether a call may be made; None if nobody has said."""
+        found = self.approvals.for_name(tool_name, call_id)
+        return None if found is None else found.approve
+
+    def get_approval_status(
+        self,
+        tool_name: str,
+        call_id: str,
+        *,
+        tool_namespace: str | None = None,
+        existing_pending: ToolApprovalItem | None = None,
+        tool_lookup_key: Any | None = None,
+        current_invocation: ToolApprovalItem | None = None,
+    ) -> bool | None:
+        """Like :meth:`is_tool_approved`, for the call of an item where one is given."""
+        if not isinstance(call_id, str) or not call_id:
+            raise ModelBehaviorError("a call that waits for a person needs an id")
+        found = self._decision(tool_name, call_id, current_invocation or existing_pending)
+        return None if found is None else found.approve
+
+    def get_rejection_message(
+        self,
+        tool_name: str,
+        call_id: str,
+        *,
+        tool_namespace: str | None = None,
+        existing_pending: ToolApprovalItem | None = None,
+        tool_lookup_key: Any | None = None,
+    ) -> str | None:
+        """What whoever refused a call wants the model to read."""
+        found = self._decision(tool_name, call_id, existing_pending)
+        return None if found is None or found.approve else found.message
+
+    def _decision(
+        self, tool_name: str, call_id: str, item: ToolApprovalItem | None
+    ) -> Decision | None:
+        if item is not None:
+            return self.approvals.for_item(item)
+        return self.approvals.for_name(tool_name, call_id)
 
 
 @dataclass(eq=False)

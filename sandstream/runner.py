@@ -14,6 +14,7 @@ from sandstream.memory.session import Session
 from sandstream.result import RunResult, RunResultStreaming
 from sandstream.run_call import RunCall
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
+from sandstream.run_state import RunState
 
 
 class Runner:
@@ -23,7 +24,7 @@ class Runner:
     async def run(
         cls,
         starting_agent: Agent[Any],
-        input: str | list[TResponseInputItem],
+        input: str | list[TResponseInputItem] | RunState[Any, Any],
         *,
         context: Any | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
@@ -35,7 +36,9 @@ class Runner:
         conversation_id: str | None = None,
         session: Session | None = None,
     ) -> RunResult:
-        """Run an agent to its final output."""
+        """Run an agent to its final output, or to where it needs people: then the result has
+        ``interruptions``, and its ``to_state()`` is the input with which the run goes on.
+        """
         call = RunCall(
             starting_agent,
             input,
@@ -56,7 +59,7 @@ class Runner:
     def run_sync(
         cls,
         starting_agent: Agent[Any],
-        input: str | list[TResponseInputItem],
+        input: str | list[TResponseInputItem] | RunState[Any, Any],
         *,
         context: Any | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
@@ -105,7 +108,7 @@ class Runner:
     def run_streamed(
         cls,
         starting_agent: Agent[Any],
-        input: str | list[TResponseInputItem],
+        input: str | list[TResponseInputItem] | RunState[Any, Any],
         *,
         context: Any | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -46,7 +46,7 @@ class Follower:
 
     async def run(
         self, run: RunId, *, after: int = 0, deltas: bool = False, begin: Begin | None = None
-    ) -> AsyncIterator[LogEvent | LiveEvent]:
+    ) -> AsyncGenerator[LogEvent | LiveEvent, None]:
         """The run's events after a sequence, up to and including its ``done``.
 
         With ``deltas`` also the model's stream events, which are not stored: only those from now

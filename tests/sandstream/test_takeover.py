@@ -19,7 +19,7 @@ from support.nats_server import NatsServer, open_bus
 from support.runs import new_run, started
 from support.scripted_log import RUN, answer, begin, log, says
 
-from sandstream import Agent, RunConfig, RunContextWrapper, Runner, function_tool, run_call
+from sandstream import Agent, RunConfig, RunContextWrapper, Runner, function_tool, run_start
 from sandstream.process import Process, _processes
 from sandstream.run_view import RunView
 from sandstream.summaries import summarize
@@ -232,7 +232,7 @@ def test_a_caller_that_leaves_takes_nothing_from_another_of_the_same_key(
 def test_a_run_that_was_taken_away_by_one_that_died_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_call, "LOOK_EVERY_S", 0.5)
+    monkeypatch.setattr(run_start, "LOOK_EVERY_S", 0.5)
 
     async def program() -> None:
         bus = (await Process.of_this_loop()).bus
@@ -298,7 +298,8 @@ def test_a_log_that_cannot_be_read_now_is_no_outcome_of_a_call() -> None:
 
 def test_the_caller_sees_the_answers_that_count() -> None:
     """A process that lost its run may still answer; the harness and the result agree on it."""
-    view = RunView({"a": Agent(name="a")}, {})
+    hosted = HostedRun({"a": Agent(name="a")}, RunContextWrapper(None), RunConfig())
+    view = RunView(hosted)
     view.feed(begin())
     view.feed(RunMoved(pool="p2", host="h2"), "s.run.r.turn.p2")
     view.feed(answer(1, says("of the old one")), "s.run.r.result.main")

@@ -1,0 +1,261 @@
+"""How a run goes on from a saved state: the same run, in the same log.
+
+The run comes to this process; then the state's answers and input are written, each only if it still
+fits. What others decided in the meantime is accepted where it is the same. A log that does not have
+the run gets its events from the state.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from sandstream_actors.run_state import RunState as LogState
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.direct import Stored
+from sandstream_bus.headers import TRACEPARENT, new_traceparent
+from sandstream_bus.log import Conflict, LogEvent
+from sandstream_bus.messages import (
+    ApprovalDecided,
+    InputStaged,
+    RunEvent,
+    RunMoved,
+    RunReopened,
+    RunRestored,
+)
+from sandstream_bus.subjects import RunId
+
+from sandstream.approval_records import Decision
+from sandstream.approvals import first_decision, told
+from sandstream.exceptions import UserError
+from sandstream.items import ToolApprovalItem
+from sandstream.memory.session import Session
+from sandstream.process import Process
+from sandstream.run_config import RunConfig
+from sandstream.run_moving import bring_sandboxes, home_of, pool_for
+from sandstream.run_options import compile_input
+from sandstream.run_state import RunState
+
+BY = "state"
+"""Who decided, where a state is resumed."""
+_sorted = msgspec.json.Encoder(order="sorted").encode
+_Step = Callable[[LogState], tuple[str, RunEvent] | None]
+"""What is to be written next, if anything; raises if it does not fit any more."""
+
+
+class RunResume:
+    """The continuation of a saved run by this process."""
+
+    def __init__(self, saved: RunState[Any, Any], config: RunConfig, *, stream: bool) -> None:
+        self.run_id = saved.record.run_id
+        self._saved = saved
+        self._config = config
+        self._stream = stream
+        self._events: list[LogEvent] = []
+        self._news_from = 0
+        self.known = 0
+        """The last event that is no news to the caller."""
+
+    async def begin(self, process: Process) -> Sequence[LogEvent]:
+        """Let the run go on; all of its events so far."""
+        bus = process.bus
+        self._events = await bus.log.read(self.run_id)
+        if not self._events:
+            await self._restore(process)
+            self._events = await bus.log.read(self.run_id)
+        self._news_from = self._find_news()
+        self.known = self._events[self._news_from - 1].sequence
+        state = LogState.of(self.run_id, self._events)
+        crashpoint("runner.before_resume")
+        if home_of(state) != process.pool:
+            await bring_sandboxes(process, self._config, state)
+        await self._write(process, state, lambda it: self._move(process, it))
+        for item, decision in self._answers():
+            await self._decide(process, state, item, decision)
+        await self._write(process, state, lambda it: self._more_input(process, it))
+        await self._write(process, state, lambda it: self._reopen(process, it))
+        crashpoint("runner.after_resume")
+        return await bus.log.read(self.run_id)
+
+    async def adopt(self, process: Process) -> None:
+        """Whoever resumes the same state takes the run from us."""
+
+    def must_look(self, now: float) -> bool:
+        return False
+
+    # --- the log and the state -----------------------------------------------------------------
+
+    def _find_news(self) -> int:
+        """Where the events begin that the state does not know."""
+        past = self._saved.record.log_of(self.run_id)
+        first = self._events[0].event
+        if isinstance(first, RunRestored):
+            body = msgspec.json.decode(first.events[0].body) if first.events else None
+            if len(first.events) == len(past) and _sorted(body) == _plain(past[0].event):
+                return 1  # this state brought the run here
+        last = self._saved.record.last_sequence
+        count = sum(event.sequence <= last for event in self._events)
+        is_same = _plain(first) == _plain(past[0].event)
+        if is_same and count == len(past) and self._events[count - 1].sequence == last:
+            return count
+        raise UserError(
+            f"the log here has another run {self.run_id}, or only a part of this one: resume the "
+            "state with the server that it was written with, or with one that does not know the run"
+        )
+
+    @property
+    def _news(self) -> Sequence[LogEvent]:
+        return self._events[self._news_from :]
+
+    async def _restore(self, process: Process) -> None:
+        """The run is not here: its events, and those of its open child runs, come along."""
+        pool = pool_for(self._config, process)
+        for run in reversed(self._saved.record.runs):  # children first: their parent wakes them
+            events = self._saved.record.past(run)
+            try:
+                await process.bus.log.append(
+                    run,
+                    process.bus.subjects.start(run, pool),
+                    RunRestored(events=events, pool=pool, host=process.pool),
+                    after=0,
+                    msg_id=f"{run}:restore:{uuid.uuid4().hex}",
+                    headers={TRACEPARENT: new_traceparent()},
+                )
+            except Conflict:
+                continue  # somebody else brought it
+            crashpoint("runner.after_restore")
+
+    async def _write(self, process: Process, state: LogState, step: _Step) -> None:
+        """Write what a step wants, decided on the newest state."""
+        while True:
+            wanted = step(state)
+            if wanted is None:
+                return
+            subject, message = wanted
+            try:
+                sequence = await process.bus.log.append(
+                    self.run_id,
+                    subject,
+                    message,
+                    after=state.last_seq,
+                    msg_id=f"{self.run_id}:resume:{uuid.uuid4().hex}",
+                )
+            except Conflict as conflict:
+                self._events.extend(conflict.news)
+                state.fold(conflict.news)
+                continue
+            event = LogEvent(sequence, subject, message, Stored(sequence, subject, b"", {}))
+            self._events.append(event)
+            state.fold([event])
+            return
+
+    # --- what is written -----------------------------------------------------------------------
+
+    def _move(self, process: Process, state: LogState) -> tuple[str, RunEvent] | None:
+        is_here = home_of(state) == process.pool
+        if is_here and state.options.stream == self._stream:
+            return None
+        pool = pool_for(self._config, process)
+        moved = RunMoved(pool=pool, host=process.pool, stream=self._stream)
+        return process.bus.subjects.turn(self.run_id, pool), moved
+
+    def _answers(self) -> list[tuple[ToolApprovalItem, Decision]]:
+        """The state's answers to what is open in it; those for one call go before those for all
+        calls of a tool, which they make an exception of.
+        """
+        approvals = self._saved.context.approvals
+        found = [(item, approvals.for_item(item)) for item in self._saved.get_interruptions()]
+        answers = [(item, decision) for item, decision in found if decision is not None]
+        return sorted(answers, key=lambda it: it[1].always)
+
+    async def _decide(
+        self, process: Process, state: LogState, item: ToolApprovalItem, decision: Decision
+    ) -> None:
+        child = item.run_id if item.run_id and item.run_id != self.run_id else ""
+        below = await process.bus.log.read(RunId(child)) if child else []
+
+        def step(now: LogState) -> tuple[str, RunEvent] | None:
+            earlier = first_decision(self._news, item.call, item.call_id or "", run=child)
+            earlier = earlier or first_decision(below, item.call, item.call_id or "")
+            if earlier is not None:
+                if earlier.decided.approve == decision.approve:
+                    return None
+                raise UserError(
+                    f"the state of run {self.run_id} is out of date: the call of {item.tool_name} "
+                    f"({item.call_id}) {told(earlier)} after the state was saved. Go on with the "
+                    "run's newest state"
+                )
+            is_open = any((it.run, it.call) == (child, item.call) for it in now.open_approvals())
+            if now.done is not None or not is_open:
+                raise UserError(
+                    f"the state of run {self.run_id} is out of date: the call of {item.tool_name} "
+                    f"({item.call_id}) waits no longer, as {_what_happened(now)}"
+                )
+            message = ApprovalDecided(
+                call=item.call,
+                approve=decision.approve,
+                message=decision.message,
+                always=decision.always,
+                by=BY,
+                run=child,
+            )
+            return process.bus.subjects.approval_decided(self.run_id), message
+
+        await self._write(process, state, step)
+
+    def _more_input(self, process: Process, state: LogState) -> tuple[str, RunEvent] | None:
+        """The state's input. For a run that is complete even an empty one: its model is asked
+        again.
+        """
+        before = self._saved.record.state.done
+        is_complete = before is not None and before.status == "completed"
+        pending = self._saved.pending_input
+        if not pending and not is_complete:
+            return None
+        if any(isinstance(it.event, InputStaged) and it.event.by == BY for it in self._news):
+            return None  # an earlier resumption of this state has written it
+        if state.done is not None and before is None:
+            raise UserError(
+                f"the run {self.run_id} cannot read more input: {_what_happened(state)}"
+            )
+        staged = InputStaged(input=compile_input(pending), by=BY)
+        return process.bus.subjects.input(self.run_id), staged
+
+    def _reopen(self, process: Process, state: LogState) -> tuple[str, RunEvent] | None:
+        if state.done is None or self._saved.record.state.done is None:
+            return None
+        if any(isinstance(it.event, RunReopened) for it in self._news):
+            return None
+        pool = state.places.pool
+        reopened = RunReopened(reason="resumed from a saved state")
+        return process.bus.subjects.turn(self.run_id, pool), reopened
+
+
+def check_arguments(
+    saved: RunState[Any, Any], session: Session | None, conversation: dict[str, Any]
+) -> None:
+    """The run has its conversation already; a session that only an object knows must be given."""
+    options = saved.record.state.options
+    for name, value in conversation.items():
+        if value and value != getattr(options, name):
+            raise UserError(f"{name}: a resumed run keeps the conversation that it began with")
+    use = options.session
+    if session is not None and (use is None or use.id != session.session_id):
+        began = f"with the session {use.id!r}" if use else "without a session"
+        raise UserError(f"the run began {began}; resume it in the same way")
+    if use is not None and use.kind == "host" and session is None:
+        raise UserError(f"the run keeps the session {use.id!r}: give Runner.run(session=...) again")
+
+
+def _plain(event: RunEvent) -> bytes:
+    """For comparisons: whoever stored a state may have changed the order of its keys."""
+    return _sorted(msgspec.json.decode(msgspec.json.encode(event)))
+
+
+def _what_happened(state: LogState) -> str:
+    if state.done is None:
+        return f"the run has gone on to turn {state.turn}"
+    why = f": {state.done.error.message}" if state.done.error else ""
+    return f"the run has ended ({state.done.status}{why})"

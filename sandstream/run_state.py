@@ -1,0 +1,255 @@
+"""``RunState``: a run that waits, or was stopped, as a value that can be stored and resumed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
+
+from sandstream.exceptions import UserError
+from sandstream.items import ItemHelpers, ToolApprovalItem, TResponseInputItem
+from sandstream.reach import reach
+from sandstream.run_config import RunConfig
+from sandstream.run_context import RunContextWrapper, TContext
+from sandstream.run_record import RunRecord
+from sandstream.run_state_context import (
+    ContextDeserializer,
+    ContextOverride,
+    ContextSerializer,
+    dump_context,
+    load_context,
+)
+from sandstream.run_state_json import SavedState, from_data, from_text, to_data
+
+if TYPE_CHECKING:
+    from sandstream.agent import Agent
+    from sandstream.hosting.hosted_run import HostedRun
+    from sandstream.run_view import RunView
+
+TAgent = TypeVar("TAgent", default="Agent[Any]")
+
+
+class RunState(Generic[TContext, TAgent]):
+    """A run up to a point, and what is to be said when it goes on: answers to its questions, and
+    more input. ``Runner.run(agent, state)`` goes on with it.
+
+    Made by ``result.to_state()``, or by :meth:`from_json` and :meth:`from_string`.
+    """
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        record: RunRecord,
+        context: RunContextWrapper[Any],
+        *,
+        pending_input: Sequence[TResponseInputItem] = (),
+        interruptions: Sequence[ToolApprovalItem] | None = None,
+        hosted: HostedRun | None = None,
+    ) -> None:
+        self.agent = agent
+        self.record = record
+        self.context = context
+        self.hosted = hosted
+        """The objects of the run so far, if it was in this process."""
+        self._pending_input = list(pending_input)
+        self._interruptions = interruptions
+
+    @property
+    def run_id(self) -> str:
+        return self.record.run_id
+
+    # --- questions and answers -----------------------------------------------------------------
+
+    def get_interruptions(self) -> list[ToolApprovalItem]:
+        """The calls that wait for a person."""
+        if self._interruptions is None:
+            self._interruptions = self._view().interruptions
+        return [copy.copy(item) for item in self._interruptions]
+
+    def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:
+        """Allow a call, when the run goes on; with ``always_approve`` all later calls of this tool
+        by this agent, too.
+        """
+        self.context.approve_tool(self._known(approval_item), always_approve)
+
+    def reject(
+        self,
+        approval_item: ToolApprovalItem,
+        always_reject: bool = False,
+        *,
+        rejection_message: str | None = None,
+    ) -> None:
+        """Refuse a call; the model reads ``rejection_message``, or a default."""
+        self.context.reject_tool(self._known(approval_item), always_reject, rejection_message)
+
+    def _known(self, item: ToolApprovalItem) -> ToolApprovalItem:
+        """The item as this state has it, if somebody else made this one."""
+        if item.run_id:
+            return item
+        same = [it for it in self.get_interruptions() if it.call_id == item.call_id]
+        return same[0] if len(same) == 1 else item
+
+    # --- more input ----------------------------------------------------------------------------
+
+    @property
+    def pending_input(self) -> list[TResponseInputItem]:
+        """Input that the next model call will see."""
+        return copy.deepcopy(self._pending_input)
+
+    def add_input(self, input: str | list[TResponseInputItem]) -> None:
+        """Say more: the next model call sees it."""
+        self._check_goes_on()
+        self._pending_input.extend(copy.deepcopy(ItemHelpers.input_to_new_input_list(input)))
+
+    def clear_pending_input(self) -> None:
+        """Take back what was added."""
+        self._pending_input = []
+
+    def _check_goes_on(self) -> None:
+        """Will there be another model call?"""
+        state = self.record.state
+        if state.done is not None and state.done.status != "cancelled":
+            raise UserError("the run is over: start another one with this input")
+        limit = state.options.max_turns
+        if limit is not None and state.turn >= limit:
+            raise UserError(f"the run has no turns left (max_turns={limit}) to read more input")
+        behavior = state.agent.tool_use
+        names = {call.name for call in state.tool_calls}
+        ends = behavior.kind in ("stop_on_first", "ask_host") or names & set(behavior.names)
+        if state.waiting is not None and ends and not state.handoff_calls:
+            raise UserError(
+                "the result of the waiting call may end the run (tool_use_behavior): nobody would "
+                "read more input"
+            )
+
+    # --- storing -------------------------------------------------------------------------------
+
+    def to_json(
+        self,
+        *,
+        context_serializer: ContextSerializer | None = None,
+        strict_context: bool = False,
+        include_tracing_api_key: bool = False,
+    ) -> dict[str, Any]:
+        """The state as plain JSON values. Whoever may change it decides about the run: keep it
+        where only you can write.
+        """
+        context, meta = dump_context(self.context.context, context_serializer, strict_context)
+        saved = SavedState(
+            run_id=self.record.run_id,
+            last_sequence=self.record.last_sequence,
+            events=self.record.past(),
+            decisions=self.context.approvals.all,
+            pending_input=self._pending_input,
+            context=context,
+            context_meta=meta,
+        )
+        try:
+            return to_data(saved)
+        except TypeError as error:
+            raise UserError(f"the pending input is not JSON: {error}") from None
+
+    def to_string(
+        self,
+        *,
+        context_serializer: ContextSerializer | None = None,
+        strict_context: bool = False,
+        include_tracing_api_key: bool = False,
+    ) -> str:
+        """:meth:`to_json` as text."""
+        return json.dumps(
+            self.to_json(context_serializer=context_serializer, strict_context=strict_context)
+        )
+
+    @staticmethod
+    async def from_json(
+        initial_agent: Agent[Any],
+        state_json: Mapping[str, Any],
+        *,
+        context_override: ContextOverride | None = None,
+        context_deserializer: ContextDeserializer | None = None,
+        strict_context: bool = False,
+    ) -> RunState[Any, Agent[Any]]:
+        """The state that :meth:`to_json` made. Agents, tools and callables come from
+        ``initial_agent`` and what it reaches.
+        """
+        saved = from_data(state_json)
+        return _restored(
+            initial_agent, saved, context_override, context_deserializer, strict_context
+        )
+
+    @staticmethod
+    async def from_string(
+        initial_agent: Agent[Any],
+        state_string: str,
+        *,
+        context_override: ContextOverride | None = None,
+        context_deserializer: ContextDeserializer | None = None,
+        strict_context: bool = False,
+    ) -> RunState[Any, Agent[Any]]:
+        """The state that :meth:`to_string` made, as :meth:`from_json`."""
+        saved = from_text(state_string)
+        return _restored(
+            initial_agent, saved, context_override, context_deserializer, strict_context
+        )
+
+    @property
+    def given_input(self) -> str | list[TResponseInputItem]:
+        """The input with which the run began."""
+        return self._view().given_input
+
+    # --- for the runner ------------------------------------------------------------------------
+
+    def check_agents(self, agent: Agent[Any]) -> None:
+        """Are the agents of the run among those that can be reached?"""
+        found = reach(agent, RunConfig()).own.agents
+        missing = sorted(self.record.agents() - set(found))
+        if missing:
+            raise UserError(
+                f"the run state is of other agents: {', '.join(map(repr, missing))} cannot be "
+                f"reached from {agent.name!r} (which reaches {', '.join(map(repr, found))}). "
+                "Resume it with the agent that the run began with"
+            )
+
+    def _view(self) -> RunView:
+        from sandstream.hosting.hosted_run import HostedRun
+
+        config = RunConfig()
+        found = reach(self.agent, config)
+        view = HostedRun(found.own.agents, self.context, config, found=found).view()
+        for past in self.record.log_of(self.record.run_id):
+            view.feed(past.event, past.subject)
+        return view
+
+    def __repr__(self) -> str:
+        state = self.record.state
+        what = "over" if state.done else "waiting" if state.waiting else "under way"
+        return f"RunState(run {self.record.run_id}, turn {state.turn}, {what})"
+
+
+def _restored(
+    agent: Agent[Any],
+    saved: SavedState,
+    override: ContextOverride | None,
+    deserializer: ContextDeserializer | None,
+    strict: bool,
+) -> RunState[Any, Agent[Any]]:
+    from sandstream.approval_records import Approvals
+    from sandstream.run_view import usage_of
+
+    record = saved.record()
+    context = load_context(
+        saved.context,
+        saved.context_meta,
+        override=override,
+        deserializer=deserializer,
+        strict=strict,
+    )
+    context.set_approvals(Approvals.of(saved.decisions))
+    context.usage = usage_of(record.state.usage)
+    state = RunState[Any, "Agent[Any]"](agent, record, context, pending_input=saved.pending_input)
+    state.check_agents(agent)
+    return state
