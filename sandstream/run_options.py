@@ -13,9 +13,10 @@ from sandstream_bus.specs import RunOptions, SessionUse
 from sandstream.error_handlers import RunErrorHandlers
 from sandstream.exceptions import UserError
 from sandstream.memory.bus_session import BusSession
-from sandstream.memory.session import Session
 from sandstream.memory.session_settings import SessionSettings
 from sandstream.run_config import RunConfig
+
+_NEEDED = ("get_items", "add_items")
 
 
 def compile_options(
@@ -80,10 +81,15 @@ def started_now(options: RunOptions) -> RunOptions:
 
 
 def session_use(session: Any, config: RunConfig) -> SessionUse:
-    """A session as the harness needs to know it."""
-    if not isinstance(session, Session):
-        raise UserError(f"session must be a Session, not {type(session).__name__}")
-    own = session.session_settings or SessionSettings()
+    """A session as the harness needs to know it. Any object that a run can read from and add to
+    is one.
+    """
+    missing = [it for it in _NEEDED if not callable(getattr(session, it, None))]
+    if missing:
+        raise UserError(
+            f"session must be a Session; a {type(session).__name__} has no {' and '.join(missing)}"
+        )
+    own = SessionSettings.coerce(getattr(session, "session_settings", None))
     settings = own.resolve(config.session_settings)
     if isinstance(session, BusSession):
         return SessionUse(
@@ -93,7 +99,8 @@ def session_use(session: Any, config: RunConfig) -> SessionUse:
             limit=settings.limit,
             merges=config.session_input_callback is not None,
         )
-    return SessionUse(id=session.session_id, kind="host", limit=settings.limit, merges=True)
+    name = str(getattr(session, "session_id", ""))
+    return SessionUse(id=name, kind="host", limit=settings.limit, merges=True)
 
 
 def compile_input(input: Any) -> list[Raw]:
