@@ -1,0 +1,173 @@
+"""Whole stories of agents that work together while everything around them is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from chaos.composition_evidence import judge_talk, judge_tree, requests_by_run
+from chaos.composition_fleet import HARNESS, SECOND, WORKER, CompositionFleet
+from chaos.composition_matrix import waits_of
+from chaos.composition_scenarios import CLAIM, DIRECTED, FAN, TALKS, Plan
+from chaos.evidence import Kills, Outcome
+from sandstream_bus.messages import ApprovalDecided
+from support.waiting import eventually, until
+
+from sandstream.testing import ScriptedModel
+
+DONE_WITHIN_S = 90.0
+PARKED = 100
+
+
+async def fan_out(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
+    """Fifty agents at once over two replicas; one harness, one worker and the server die in the
+    midst of it.
+    """
+    await fleet.replicas_of(**{HARNESS: 2, WORKER: 2})
+    key = "fan"
+    await fleet.begin(FAN, key)
+    killed: list[int] = []
+    for effects, kill in ((8, HARNESS), (30, WORKER), (55, "server")):
+        reached = _at_least(fleet, key, effects)
+        await until(reached, within_s=DONE_WITHIN_S, what=f"{effects} effects")
+        killed.append(await _kill_one(fleet, kill))
+    await _judge_done(outcome, fleet, model, [(key, FAN)], killed)
+
+
+def _at_least(fleet: CompositionFleet, key: str, effects: int) -> Callable[[], bool]:
+    return lambda: len(fleet.effects(key)) >= effects
+
+
+async def decisions(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
+    """People answer right before everything dies, while nothing lives, and after all of it was
+    started again; at the run or above it; once, twice, and in contradiction.
+    """
+    await fleet.replicas_of(**{HARNESS: 2, WORKER: 2})
+    plans = {
+        "before": CLAIM,
+        "before-nested": DIRECTED,
+        "meanwhile": CLAIM,
+        "meanwhile-nested": DIRECTED,
+        "twice": CLAIM,
+        "after": CLAIM,
+        "after-nested": DIRECTED,
+    }
+    for key, plan in plans.items():
+        await fleet.begin(plan, key)
+    for key in plans:
+        await fleet.until_waiting(key)
+    await asyncio.gather(fleet.approve_all("before"), fleet.approve_all("before-nested"))
+    killed = [time.time_ns()]
+    await fleet.kill_all()
+    for key in ("meanwhile", "meanwhile-nested", "twice", "twice"):
+        await fleet.approve_all(key)
+    waiting = await fleet.until_waiting("twice")
+    await fleet.decide("twice", waiting.approvals[0].call, approve=False, by="somebody else")
+    await _restart_server(fleet)
+    await fleet.replicas_of(**{HARNESS: 2, WORKER: 1})
+    for key in ("after", "after-nested"):
+        await fleet.client.approve(key, by="python")
+    await _judge_done(outcome, fleet, model, list(plans.items()), killed)
+    events = [it.event for it in await fleet.events("twice")]
+    said = [it.approve for it in events if isinstance(it, ApprovalDecided)]
+    outcome.check(said == [True, True, False], f"twice: the log has the decisions {said}")
+
+
+async def all_restarted(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
+    """A hundred runs wait for people. Every process is stopped, then the server; all of it is
+    started again, the answers are given, every run goes on.
+    """
+    await fleet.replicas_of(**{HARNESS: 1, WORKER: 1})
+    keys = [f"parked-{n}" for n in range(PARKED)]
+    await asyncio.gather(*(fleet.begin(CLAIM, key) for key in keys))
+    await fleet.until(lambda: all(map(fleet.is_waiting, keys)), DONE_WITHIN_S, "not all wait")
+    await eventually(fleet.is_idle, within_s=30, what="the harness has let go of all runs")
+    effects = sum(len(fleet.effects(key)) for key in keys)
+    outcome.check(effects == PARKED, f"{effects} effects while {PARKED} runs wait")
+    await fleet.kill_all()
+    await _restart_server(fleet)
+    found = await fleet.client.approvals(limit=2 * PARKED)
+    asking = sorted(it.run_id for it in found)
+    outcome.check(asking == sorted(keys), f"{len(asking)} open approvals: {asking[:3]}…")
+    await asyncio.gather(*(fleet.client.approve(key, by="python") for key in keys))
+    await fleet.replicas_of(**{HARNESS: 1, WORKER: 1})
+    await _judge_done(outcome, fleet, model, [(key, CLAIM) for key in keys], [])
+    left = await fleet.client.approvals()
+    outcome.check(not left, f"still open: {left}")
+
+
+async def conversation(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
+    """Ten runs on one conversation, while what holds it dies again and again."""
+    await fleet.replicas_of(**{HARNESS: 2, WORKER: 2})
+    keys = [f"talk-{n}" for n in range(TALKS)]
+    for key in keys:
+        await fleet.talk("chat", key)
+    killed: list[int] = []
+    for done, kill in ((1, HARNESS), (3, WORKER), (5, "server"), (7, HARNESS)):
+        reached = _at_least_done(fleet, keys, done)
+        await fleet.until(reached, DONE_WITHIN_S, f"{done} runs are done")
+        killed.append(await _kill_one(fleet, kill))
+    late = await fleet.all_done(keys, DONE_WITHIN_S)
+    outcome.check(not late, f"not done within {DONE_WITHIN_S} s: {late}")
+    outcome.kills = len(killed)
+    kills = Kills(tuple(killed))
+    await judge_talk(outcome, fleet, requests_by_run(model), "chat", keys, kills)
+    for at in killed:
+        outcome.continued_s += await waits_of(fleet, keys, at)
+
+
+def _at_least_done(fleet: CompositionFleet, keys: Sequence[str], count: int) -> Callable[[], bool]:
+    return lambda: sum(map(fleet.is_done, keys)) >= count
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+async def _kill_one(fleet: CompositionFleet, kind: str) -> int:
+    """kill -9 of the longest-living replica, or the server; another one takes its place."""
+    if kind == "server":
+        return fleet.kill_server()
+    victim = next(it for it in fleet.replicas[kind] if it.is_running)
+    await victim.kill()
+    assert victim.killed_ns is not None
+    await fleet.replica(kind)
+    return victim.killed_ns
+
+
+async def _restart_server(fleet: CompositionFleet) -> None:
+    kills = fleet.server_kills
+    fleet.kill_server()
+    await until(lambda: fleet.server_kills > kills, what="the server is started again")
+
+
+async def _judge_done(
+    outcome: Outcome,
+    fleet: CompositionFleet,
+    model: ScriptedModel,
+    roots: Sequence[tuple[str, Plan]],
+    killed: Sequence[int],
+) -> None:
+    late = await fleet.all_done([key for key, _ in roots], DONE_WITHIN_S)
+    outcome.check(not late, f"not done within {DONE_WITHIN_S} s: {late}")
+    outcome.kills = len(killed)
+    requests = requests_by_run(model)
+    for key, plan in roots:
+        await judge_tree(outcome, fleet, requests, key, Kills(tuple(killed)), plan=plan)
+        for at in killed:
+            outcome.continued_s += await waits_of(fleet, await fleet.tree(key), at)
+
+
+Scene = Callable[[Outcome, CompositionFleet, ScriptedModel], Awaitable[None]]
+SCENES: dict[str, Scene] = {it.__name__: it for it in (fan_out, decisions, all_restarted)}
+SCENES["conversation"] = conversation
+
+
+async def play(name: str, directory: Path, model: ScriptedModel) -> Outcome:
+    """One scene in a fleet of its own."""
+    outcome = Outcome(name, "scene")
+    async with CompositionFleet(directory, model.base_url) as fleet:
+        await fleet.replicas_of(**{SECOND: 1})
+        await SCENES[name](outcome, fleet, model)
+    return outcome
