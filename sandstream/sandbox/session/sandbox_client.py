@@ -168,6 +168,9 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         await session.delete()
         return session
 
+    async def close(self) -> None:
+        """Let go of the client. It holds nothing of its own: sandboxes belong to their actor."""
+
     def serialize_session_state(self, state: SandboxSessionState) -> dict[str, object]:
         """The state as JSON. Host paths that were granted are left out: grant them anew."""
         grants = tuple(it for it in state.manifest.extra_path_grants if it.host_path is None)
