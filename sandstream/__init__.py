@@ -12,6 +12,7 @@ from sandstream.version import __version__
 
 if TYPE_CHECKING:
     from sandstream_bus.runtime import Actor as Actor
+    from sandstream_bus.specs import Budget as Budget
 
     from sandstream import sandbox as sandbox
     from sandstream.agent import Agent as Agent
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sandstream.agent import ToolsToFinalOutputFunction as ToolsToFinalOutputFunction
     from sandstream.agent_output import AgentOutputSchema as AgentOutputSchema
     from sandstream.agent_output import AgentOutputSchemaBase as AgentOutputSchemaBase
+    from sandstream.agent_tool_stream import AgentToolStreamEvent as AgentToolStreamEvent
     from sandstream.client import Client as Client
     from sandstream.custom_tool import CustomTool as CustomTool
     from sandstream.custom_tool import CustomToolCustomDataContext as CustomToolCustomDataContext
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         CustomToolCustomDataExtractor as CustomToolCustomDataExtractor,
     )
     from sandstream.custom_tool import ToolCaller as ToolCaller
+    from sandstream.deployed_agent import DeployedAgent as DeployedAgent
     from sandstream.error_handlers import RunErrorData as RunErrorData
     from sandstream.error_handlers import RunErrorHandler as RunErrorHandler
     from sandstream.error_handlers import RunErrorHandlerInput as RunErrorHandlerInput
@@ -191,6 +194,7 @@ _MODULES = {
         "AgentOutputSchema",
         "AgentOutputSchemaBase",
     ),
+    "sandstream.agent_tool_stream": ("AgentToolStreamEvent",),
     "sandstream.client": ("Client",),
     "sandstream.custom_tool": (
         "CustomTool",
@@ -198,6 +202,7 @@ _MODULES = {
         "CustomToolCustomDataExtractor",
         "ToolCaller",
     ),
+    "sandstream.deployed_agent": ("DeployedAgent",),
     "sandstream.error_handlers": (
         "RunErrorData",
         "RunErrorHandler",
@@ -359,6 +364,7 @@ _MODULES = {
     ),
     "sandstream.usage": ("Usage",),
     "sandstream_bus.runtime": ("Actor",),
+    "sandstream_bus.specs": ("Budget",),
 }
 _EXPORTS = {name: module for module, names in _MODULES.items() for name in names}
 
