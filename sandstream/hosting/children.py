@@ -6,8 +6,8 @@ can do. What that code raises is the tool's failure, which the tool's own handle
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
@@ -119,8 +119,7 @@ async def watch(
 async def _events(host: Host, run: RunId, states: StateCache) -> AsyncIterator[StreamEvent]:
     """The stream events of a run that is about to start, up to its end."""
     view = None
-    following = host.bus.follow.run(run, deltas=True)
-    try:
+    async with aclosing(host.bus.follow.run(run, deltas=True)) as following:
         async for event in following:
             if isinstance(event, LiveEvent):
                 yield RawResponsesStreamEvent(bytes(event.event))
@@ -129,9 +128,6 @@ async def _events(host: Host, run: RunId, states: StateCache) -> AsyncIterator[S
                     view = (await host.find_run(run, states)).view()
                 for shown in view.feed(event.event, event.subject, event.sequence):
                     yield shown
-    finally:
-        if inspect.isasyncgen(following):
-            await following.aclose()
 
 
 async def _result(hosted: HostedRun, call: CallRequested, states: StateCache) -> RunResult:
