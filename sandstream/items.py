@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sandstream_actors.model.vendor_types import plain, typed_item
 
+from sandstream.exceptions import AgentsException
 from sandstream.usage import Usage
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class ToolApprovalItem(RunItemBase):
         return None if value is None else str(value)
 
     def to_input_item(self) -> TResponseInputItem:
-        raise TypeError("an approval is not part of a model's input")
+        raise AgentsException("an approval is not part of a model's input")
 
 
 RunItem = (

@@ -43,7 +43,7 @@ from sandstream.run_resume import RunResume, check_arguments
 from sandstream.run_start import RunStart
 from sandstream.run_state import RunState
 from sandstream.run_view import RunView
-from sandstream.stream_events import RawResponsesStreamEvent
+from sandstream.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent
 
 logger = logging.getLogger(__name__)
 
@@ -213,6 +213,8 @@ class RunCall:
                 if event.sequence > self._begin.known:
                     for new_event in new_events:
                         result.put(new_event)
+                elif event.sequence == self._begin.known and view.agent is not None:
+                    result.put(AgentUpdatedStreamEvent(view.agent))
                 if view.state.waiting is not None and event.sequence >= self._begun:
                     break
         await self._keep(result, view, process, events)

@@ -45,6 +45,7 @@ from sandstream_bus.subjects import RunId, sandbox_of
 from sandstream_actors.answer_calls import AnswerCalls
 from sandstream_actors.call_results import checked, history_of
 from sandstream_actors.output_items import (
+    ToolCall,
     assistant_message,
     call_output_item,
     handoff_outputs,
@@ -103,6 +104,7 @@ class RunState(AnswerCalls):
         self.response_id: str | None = None
         self.prepared: Prepared | None = None
         self.waiting: RunWaiting | None = None
+        self._settled_first: list[ToolCall] = []
         self.waits = 0
         self.tool_calls_made = 0
         """Calls of tools, those of child runs included."""
@@ -259,6 +261,12 @@ class RunState(AnswerCalls):
             case RunWaiting():
                 self.waiting = event
                 self.waits += 1
+                known = {call.id for call in self._settled_first}
+                self._settled_first += [
+                    call
+                    for call in self.tool_calls
+                    if call.id not in known and self.settled(call) is not None
+                ]
             case ChildWaiting():
                 if event.call in self.asked and event.call not in self.results:
                     self.child_waits[event.call] = event
@@ -334,6 +342,7 @@ class RunState(AnswerCalls):
         self.decided = {}
         self.child_waits = {}
         self.waiting = None
+        self._settled_first = []
 
     def _answered(self, sequence: int, event: ModelAnswered) -> None:
         if event.turn != self.turn + 1:
@@ -443,11 +452,14 @@ class RunState(AnswerCalls):
         self.asked = {call: it for call, it in self.asked.items() if call in self.results}
 
     def _close_if_settled(self, were_settled: bool) -> None:
-        """With the last outcome, all of them join the conversation in the order of the calls."""
+        """With the last outcome, all of them join the conversation: in the order of the calls, but
+        first those that had theirs when the run waited for people.
+        """
         calls = self.tool_calls
         if were_settled or not calls or self.open_tool_calls():
             return
-        for call in calls:
+        early = {call.id for call in self._settled_first}
+        for call in [*self._settled_first, *(it for it in calls if it.id not in early)]:
             self.seen_calls[call.call_id] = call.fingerprint
             result = self.settled(call)
             if result is not None and result.output:
