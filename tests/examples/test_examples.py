@@ -25,8 +25,19 @@ ALONE = {
     "08_data_analyst.py": "- lamp: 2454.00 EUR\n- chair: 1635.00 EUR\n- desk: 620.00 EUR\n\n",
     "09_repo_review.py": "REVIEW.md, from the saved workspace\n# Review\n\n- `prices.py:5` divides",
     "10_sandbox_session.py": "after the fork:    written in the first session",
+    "11_shell.py": "Alta,-11\\n'\nAlta was coldest, at eleven below zero.\n",
+    "12_multi_turn.py": "There are two.\nbooks.txt has 2 lines\n",
+    "14_handoffs.py": "Letter writer: Dear friends, the south brought 520 euros",
+    "15_agents_as_tools.py": '"risk": "high"}\n{"finding": "nothing is tested", "risk": "medium"}\nNot',
+    "16_custom_capability.py": "serving\n<h1>Open on Sunday</h1>\nVisitors",
 }
-TOGETHER = {"03_survive_a_crash.py", "06_worker_app.py", "07_plain_nats.py"}
+TOGETHER = {
+    "03_survive_a_crash.py",
+    "06_worker_app.py",
+    "07_plain_nats.py",
+    "13_pause_and_resume.py",
+    "17_approvals.py",
+}
 
 
 @pytest.fixture
@@ -100,6 +111,19 @@ def test_a_program_that_dies_goes_on_at_the_second_start(environ: dict[str, str]
         said = run(environ, program[1])
         assert said.count("shipped order-17") == 1
         assert "The card was charged 1 time(s)." in said
+
+
+def test_a_workspace_outlives_the_program(environ: dict[str, str], tmp_path: Path) -> None:
+    program = (str(EXAMPLES / "13_pause_and_resume.py"), str(tmp_path / "diary.json"))
+    assert run(environ, *program) == "made a new workspace\n2 days in the diary\n"
+    assert run(environ, *program) == "went on in the saved workspace\n3 days in the diary\n"
+
+
+def test_a_payment_waits_for_the_second_start(environ: dict[str, str], tmp_path: Path) -> None:
+    program = (str(EXAMPLES / "17_approvals.py"), str(tmp_path / "state.json"))
+    assert run(environ, *program).startswith('Clerk wants to call pay({"euros":70')
+    said = run(environ, *program)
+    assert said == "1200 EUR\npaid 70 EUR to the baker\nThe baker has the money.\n"
 
 
 @pytest.fixture
