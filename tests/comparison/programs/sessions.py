@@ -403,3 +403,40 @@ async def session_of_a_cancelled_run(sdk: Any, probe: Probe) -> Any:
             result.cancel(mode="after_turn")
     probe.note(kinds(await session.get_items()))
     return None
+
+
+@program(
+    lambda m: [
+        m.tool_call("f", {"x": 1}),
+        m.tool_call("transfer_to_second"),
+        m.tool_call("f", {"x": 2}),
+        m.text("One."),
+    ]
+)
+async def deltas_over_a_handoff(sdk: Any, probe: Probe) -> Any:
+    second = tooled(sdk, name="Second")
+    agent = tooled(sdk, handoffs=[second])
+    return await sdk.Runner.run(agent, probe.input, auto_previous_response_id=True)
+
+
+@program(lambda m: [m.tool_call("f", {"x": 1})])
+async def session_and_an_error_handler(sdk: Any, probe: Probe) -> Any:
+    session = sdk.SQLiteSession(probe.name)
+    result = await sdk.Runner.run(
+        tooled(sdk),
+        probe.input,
+        session=session,
+        max_turns=1,
+        error_handlers={"max_turns": lambda data: "Enough."},
+    )
+    probe.note(await session.get_items())
+    return result
+
+
+@program(call_and_answers)
+async def session_that_stops_on_a_tool(sdk: Any, probe: Probe) -> Any:
+    session = sdk.SQLiteSession(probe.name)
+    agent = tooled(sdk, tool_use_behavior="stop_on_first_tool")
+    await sdk.Runner.run(agent, probe.input, session=session)
+    probe.note(kinds(await session.get_items()))
+    return await sdk.Runner.run(agent, "And now?", session=session)
