@@ -320,7 +320,21 @@ def test_a_tripped_guardrail_ends_the_run_and_an_open_one_holds_up_its_end() -> 
     assert isinstance(done, Finish) and done.done.status == "completed"
 
 
-def test_the_final_output_passes_its_hook_and_guardrails() -> None:
+def test_the_hook_of_the_end_waits_for_no_guardrail_and_the_outputs_for_the_inputs() -> None:
+    request = CallRequested(
+        call="t1-guards", kind="guard", turn=1, agent="a", name="parallel", reply_pool="main"
+    )
+    start = begin(guards=["parallel"], checks_output=True, hooks=["agent_end"])
+    events = (start, request, answer(1, says("hello")))
+    step = after(*events)
+    assert isinstance(step, Ask) and asked(step) == ["t1-end"]
+    assert (step.calls[0].name, step.calls[0].value) == ("agent_end", Raw(b'"hello"'))
+    ended = (*events, asks("t1-end", "finish"), ends("t1-end", None, kind="finish"))
+    assert after(*ended) == Wait()
+    assert asked(after(*ended, ends("t1-guards", {}, kind="guard"))) == ["t1-finish"]
+
+
+def test_the_final_output_passes_its_guardrails() -> None:
     start = begin(checks_output=True)
     step = after(start, answer(1, says("hello")))
     assert asked(step) == ["t1-finish"]
