@@ -292,10 +292,13 @@ class RunState(AnswerCalls):
         """The events of a log that is not here, then this one's place."""
         for stored, (subject, past) in zip(event.events, past_events(event), strict=True):
             self.apply(stored.sequence or sequence, past, subject)
+        self.arrive(sequence, event)
+
+    def arrive(self, sequence: int, event: RunRestored) -> None:
+        """All past events are folded: from here on this log counts."""
         self.last_seq = sequence
         self.staged = [(sequence, items) for _, items in self.staged]  # in this log's order
         self.places.move(RunMoved(pool=event.pool, host=event.host))
-        self.has_conversation = False  # here it has to take its turn
         self._ask_again()
         self.trigger = sequence
 
