@@ -14,8 +14,8 @@ _MOST_HINTS = 5
 
 def asked_text(asked: ApprovalRequested) -> str:
     """What a person is asked."""
-    expires = "" if asked.expires_s is None else f", for {duration(asked.expires_s)}"
-    return f"may it {wanted_text(asked)}? ({asked.call}{expires})"
+    within = "" if asked.expires_s is None else f"within {duration(asked.expires_s)}: "
+    return within + wanted_text(asked)
 
 
 def wanted_text(asked: ApprovalRequested) -> str:

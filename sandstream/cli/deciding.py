@@ -6,11 +6,13 @@ import getpass
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from sandstream_actors.run_state import RunState
 from sandstream_bus.messages import ApprovalRequested
+from sandstream_bus.subjects import RunId
 
 from sandstream.cli.approval_texts import decided_text, wanted_text
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.render import age, clock, one_line, shorten
+from sandstream.cli.render import age, clock, one_line, pad, shorten
 from sandstream.cli.session import events_of
 from sandstream.cli.trees import Approval, ChildCall, RunTree, open_approvals, read_logs, tree_of
 from sandstream.client import Client
@@ -26,6 +28,13 @@ class OpenCall(NamedTuple):
     asked: ApprovalRequested
 
 
+class Address(NamedTuple):
+    """Where an answer goes."""
+
+    run: str
+    call: str
+
+
 def decider(name: str | None) -> str:
     """Who decides: as told, or whoever is logged in here."""
     if name is not None:
@@ -38,8 +47,10 @@ def decider(name: str | None) -> str:
         return ""
 
 
-async def open_call(client: Client, run: str, call: str | None) -> OpenCall:
-    """The call that waits in that run or below it; the one of that id, if there are several."""
+async def open_call(client: Client, verb: str, run: str, call: str | None) -> OpenCall:
+    """The call that waits in that run or below it; the one of that id, if there are several.
+    ``verb``: the command that wants to know.
+    """
     events = await events_of(client, run)
     tree = tree_of(run, await read_logs(client.bus, run, events))
     waiting = [OpenCall(it.run, it) for it in open_approvals(tree)]
@@ -48,8 +59,23 @@ async def open_call(client: Client, run: str, call: str | None) -> OpenCall:
     if len(waiting) == 1:
         return waiting[0]
     if waiting:
-        raise CliError(Exit.USAGE, f"{_which(run, call)} several calls wait:\n{_listed(waiting)}")
-    raise _nothing(tree, run, call)
+        which = "" if call is None else f" {call!r}"
+        text = f"several calls{which} wait in run {run} and below; say which:"
+        raise CliError(Exit.USAGE, f"{text}\n{_listed(verb, waiting)}")
+    raise _nothing(verb, tree, call)
+
+
+async def address_of(client: Client, waiting: OpenCall) -> Address:
+    """The top of the tree, if it asks for it: it passes the answer on, and is no longer shown as
+    waiting. Else the run itself.
+    """
+    root = (await client.get(waiting.run)).root
+    if root:
+        state = RunState.of(RunId(root), await client.events(root))
+        named = [it for it in state.open_approvals() if it.call_id == waiting.asked.call_id]
+        if [it.run for it in named] == [waiting.run] and state.done is None:
+            return Address(root, waiting.asked.call_id)
+    return Address(waiting.run, waiting.asked.call)
 
 
 def _named(waiting: list[OpenCall], run: str, call: str) -> list[OpenCall]:
@@ -58,22 +84,22 @@ def _named(waiting: list[OpenCall], run: str, call: str) -> list[OpenCall]:
     return [it for it in found if it.run == run] or found
 
 
-def _which(run: str, call: str | None) -> str:
-    return f"in run {run} and below" if call is None else f"{call!r} is not enough: in run {run}"
-
-
-def _listed(waiting: list[OpenCall]) -> str:
+def _listed(verb: str, waiting: list[OpenCall]) -> str:
+    """The commands to choose from."""
+    commands = [f"  sandstream {verb} {it.run} {it.asked.call}" for it in waiting[:_MOST_LISTED]]
+    width = max(map(len, commands))
     lines = [
-        f"  {it.run} {it.asked.call}  {shorten(one_line(wanted_text(it.asked)), 60)}"
-        for it in waiting[:_MOST_LISTED]
+        f"{pad(command, width)}   {shorten(one_line(wanted_text(it.asked)), 60)}"
+        for command, it in zip(commands, waiting, strict=False)
     ]
     if len(waiting) > _MOST_LISTED:
         lines.append(f"  … {len(waiting) - _MOST_LISTED} more: sandstream approvals")
-    return "\n".join([*lines, "name one: RUN CALL"])
+    return "\n".join(lines)
 
 
-def _nothing(tree: RunTree, run: str, call: str | None) -> CliError:
+def _nothing(verb: str, tree: RunTree, call: str | None) -> CliError:
     """Why there is nothing to decide: it was decided, is gone, or was never asked."""
+    run = tree.summary.run_id
     decided = [it for it in _approvals(tree) if it.decided is not None]
     if call is not None:
         decided = [it for it in decided if call in (it.asked.call, it.asked.call_id)]
@@ -85,7 +111,8 @@ def _nothing(tree: RunTree, run: str, call: str | None) -> CliError:
     waiting = [OpenCall(it.run, it) for it in open_approvals(tree)]
     if call is not None and waiting:
         return CliError(
-            Exit.NOT_FOUND, f"no call {call!r} of run {run} waits; these do:\n{_listed(waiting)}"
+            Exit.NOT_FOUND,
+            f"no call {call!r} of run {run} waits; these do:\n{_listed(verb, waiting)}",
         )
     what = f"no call {call!r}" if call is not None else "no call"
     return CliError(

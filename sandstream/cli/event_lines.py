@@ -86,6 +86,8 @@ class Line(NamedTuple):
     """Of the label."""
     is_quiet: bool = False
     """Details that are written dim."""
+    is_whole: bool = False
+    """For copying: never cut."""
 
 
 class EventLines:
@@ -93,6 +95,7 @@ class EventLines:
 
     ``depth`` and ``name``: it is a child run, told among the events of the runs above it.
     ``hinted``: the calls (by run) for which the reader knows how to answer; shared by a tree.
+    ``hints``: whether to say how to answer at all.
     """
 
     def __init__(
@@ -102,14 +105,18 @@ class EventLines:
         depth: int = 0,
         name: str = "",
         hinted: set[tuple[str, str]] | None = None,
+        hints: bool = True,
     ) -> None:
         self._screen = screen
         self._margin = " " * (_STEP * depth)
         self._who = name
         self._hinted: set[tuple[str, str]] = set() if hinted is None else hinted
+        self._hints = hints
         self._names: dict[str, str] = {}
         self._in_sandbox: set[str] = set()
         """Calls of built-in tools of sandbox agents."""
+        self._below: dict[tuple[str, str], str] = {}
+        """The tools that runs below ask for, by run and call."""
         self._decided: set[tuple[str, str]] = set()
         self._agent = ""
         self._started_at = ""
@@ -131,9 +138,11 @@ class EventLines:
         return lines
 
     def _formatted(self, time: str, line: Line) -> str:
-        who = f"{self._who}  " if self._who else ""
+        who = f"{self._who} │ " if self._who and not line.is_whole else ""
         room = self._screen.width - _INDENT - len(self._margin) - len(who)
-        text = shorten(one_line(line.text), max(20, room))
+        text = one_line(line.text)
+        if not line.is_whole:
+            text = shorten(text, max(20, room))
         return "  ".join(
             [
                 self._screen.paint(pad(time, 8), "dim"),
@@ -186,6 +195,8 @@ class EventLines:
             case RunWaiting():
                 return self._waiting(event, _run_of(logged))
             case ChildWaiting():
+                for it in event.approvals:
+                    self._below[it.run, it.call] = self._below[it.run, it.call_id] = it.name
                 text = f"{self._name(event.call)}: {open_text(event.approvals)}"
                 return [Line("waits", text, "yellow", True)]
             case CancelRequested():
@@ -258,17 +269,20 @@ class EventLines:
 
     def _answer(self, event: ApprovalDecided) -> list[Line]:
         label, style = ("approve", "green") if event.approve else ("reject", "red")
-        text = decided_text(self._name(event.call), event)
+        below = self._below.get((event.run, event.call))
+        text = decided_text(below or self._name(event.call), event)
         if (event.run, event.call) in self._decided:
             return [Line(label, f"{text} (too late: it was decided)", style, True)]
         self._decided.add((event.run, event.call))
-        return [Line(label, text, style)]
+        return [Line(label, text, style, is_quiet=below is not None)]
 
     def _waiting(self, event: RunWaiting, run: str) -> list[Line]:
         lines = [Line("waits", open_text(event.approvals), "bold yellow")]
+        if not self._hints:
+            return lines
         new = [it for it in event.approvals if (it.run or run, it.call) not in self._hinted]
         self._hinted.update((it.run or run, it.call) for it in new)
-        return [*lines, *(Line("", text, "", True) for text in hint_texts(new, run))]
+        return [*lines, *(Line("", it, "", True, is_whole=True) for it in hint_texts(new, run))]
 
     def _done(self, event: RunDone, time: str) -> list[Line]:
         took = seconds_between(self._started_at, time) if self._started_at else None

@@ -84,8 +84,10 @@ def _verdict(error: Exception) -> tuple[Exit, str]:
 
     text = str(error)
     code = getattr(error, "code", "")
-    if code == "run_not_found":
+    if code in ("run_not_found", "approval_not_found"):
         return Exit.NOT_FOUND, text
+    if code == "already_decided":
+        return Exit.FAILED, text
     if isinstance(error, UserError | InvalidSubject | SyncInvalid):
         return Exit.USAGE, text
     if isinstance(error, BusUnavailable | EmbeddedServerError):

@@ -21,7 +21,7 @@ def _add_approvals(commands: Any) -> None:
     approvals = command(
         commands,
         "approvals",
-        "list the calls that wait for a person, oldest first",
+        "list the calls that wait for a person, newest first",
         "  sandstream approvals\n  sandstream approvals --json | jq -r .run_id",
         module="approvals",
         json="JSON lines",

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import dataclasses
+import shlex
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,20 +17,25 @@ from sandstream_bus.subjects import RunId, run_id_of_key
 from sandstream_bus.subscription import CoreMessage
 
 from sandstream.agent import Agent
+from sandstream.cli.approval_texts import hint_texts, open_text
 from sandstream.cli.apps import choose_agent, load_app, split_target
 from sandstream.cli.command_output import heard
 from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.run_asking import Asker, NobodyToAsk, with_questions
 from sandstream.cli.run_display import Display
 from sandstream.cli.run_sandbox import with_sandbox
-from sandstream.cli.session import read_input, run_async, say, show_logs
+from sandstream.cli.session import put_json, read_input, run_async, say, show_logs
 from sandstream.cli.submit import put_result
+from sandstream.cli.tree_follow import TreeFollower
 from sandstream.exceptions import AgentsException, UserError
 from sandstream.process import Process
+from sandstream.result import RunResultBase
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.runner import Runner
 from sandstream.summaries import summarize
 
 _END_PATIENCE_S = 5.0
+_SHORT_INPUT = 60
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -55,17 +61,22 @@ async def _run(
     async with _closed_after(process), _own_runs(process) as started:
         if config.run_key is not None:
             started.set_result(run_id_of_key(config.run_key))
-        running = asyncio.ensure_future(
-            _with_stream(agent, text, max_turns, config)
-            if arguments.stream
-            else Runner.run(agent, text, max_turns=max_turns, run_config=config)
-        )
-        telling = asyncio.ensure_future(_tell(arguments, process, started))
+        asker = Asker(process.bus)
+
+        async def call(input: Any) -> RunResultBase:
+            if arguments.stream:
+                return await _with_stream(agent, input, max_turns, config)
+            return await Runner.run(agent, input, max_turns=max_turns, run_config=config)
+
+        running = asyncio.ensure_future(with_questions(process, asker, call, text))
+        telling = asyncio.ensure_future(_tell(arguments, process, started, asker))
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
             await _give_up(running)
-            if config.run_key is not None:
+            if asker.waiting is not None:
+                say(f"interrupted; {_how_to_go_on(arguments, asker.waiting)}")
+            elif config.run_key is not None:
                 say(f"interrupted; the same --key {config.run_key} continues the run")
             else:  # it was cancelled with its caller; let the end be written while we are here
                 await asyncio.wait([telling], timeout=_END_PATIENCE_S)
@@ -82,10 +93,13 @@ async def _closed_after(process: Process) -> AsyncIterator[None]:
         await process.close()
 
 
-async def _with_stream(agent: Agent[Any], text: str, max_turns: int, config: RunConfig) -> None:
-    result = Runner.run_streamed(agent, text, max_turns=max_turns, run_config=config)
+async def _with_stream(
+    agent: Agent[Any], input: Any, max_turns: int, config: RunConfig
+) -> RunResultBase:
+    result = Runner.run_streamed(agent, input, max_turns=max_turns, run_config=config)
     async for _ in result.stream_events():
         pass  # told from the log, which also has what other processes did
+    return result
 
 
 async def _conclude(
@@ -96,6 +110,12 @@ async def _conclude(
 ) -> int:
     """The run is over, or could not begin: its end is in the log, and the log is what counts."""
     error = running.exception()
+    if isinstance(error, NobodyToAsk):
+        await _give_up(telling)
+        if arguments.json:
+            put_json(summarize(error.run, await process.bus.log.read(error.run)))
+        text = f"run {error.run} waits {open_text(error.approvals)}, and nobody is here to ask"
+        raise CliError(Exit.WAITING, f"{text}; {_how_to_go_on(arguments, error)}")
     began = error is None or not isinstance(error, UserError) or error.run_data is not None
     if isinstance(error, BusError) or not began:
         await _give_up(telling)
@@ -116,19 +136,43 @@ async def _conclude(
     return put_result(summary, as_json=arguments.json)
 
 
+def _how_to_go_on(arguments: argparse.Namespace, waiting: NobodyToAsk) -> str:
+    """The commands for a run that waits and that nobody serves now."""
+    answer = hint_texts(waiting.approvals, waiting.run)
+    input = arguments.input if len(arguments.input) <= _SHORT_INPUT else "…"
+    again = shlex.join(["sandstream", "run", arguments.target, input, "--key", waiting.run])
+    return "\n  ".join(["answer, then go on:", *answer, again])
+
+
 async def _tell(
-    arguments: argparse.Namespace, process: Process, started: asyncio.Future[RunId]
+    arguments: argparse.Namespace,
+    process: Process,
+    started: asyncio.Future[RunId],
+    asker: Asker,
 ) -> tuple[RunId, bool]:
     """Show what happens; the run, and whether its output was just shown word by word."""
     run = await started
-    display = Display(run, quiet=arguments.quiet, as_json=arguments.json and arguments.stream)
     bus = process.bus
-    async with heard(bus, run, display.output):
-        async for event in bus.follow.run(run, deltas=arguments.stream):
-            if isinstance(event, LogEvent):
-                display.event(event)
+    async with contextlib.AsyncExitStack() as stack:
+        display = Display(
+            bus,
+            run,
+            stack,
+            quiet=arguments.quiet,
+            as_json=arguments.json and arguments.stream,
+            hints=not asker.can_ask,
+        )
+        await stack.enter_async_context(heard(bus, run, display.output))
+        following = TreeFollower(bus, run, deltas=True).events()
+        async for told in await stack.enter_async_context(contextlib.aclosing(following)):
+            if not isinstance(told.event, LogEvent):
+                if arguments.stream:
+                    display.delta(told.event)
+            elif told.member.depth:
+                await display.below(told, told.event)
             else:
-                display.delta(event)
+                display.event(told.event)
+                asker.told(told.event)
     return run, display.end()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import msgspec
+from sandstream_bus.bus import Bus
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import (
     CallFinished,
@@ -21,6 +23,8 @@ from sandstream.cli.event_texts import output_text
 from sandstream.cli.render import clean, err, pad
 from sandstream.cli.sandbox_lines import LIFE, saved_tree
 from sandstream.cli.session import put_json
+from sandstream.cli.tree_follow import TreeEvent
+from sandstream.cli.tree_teller import TreeTeller
 
 
 class _Delta(msgspec.Struct):
@@ -32,17 +36,37 @@ _decode_delta = msgspec.json.Decoder(_Delta).decode
 
 
 class Display:
-    """One run. Text that comes in pieces is written as it comes, and not told again."""
+    """One run, and those below it. Text of the one at the top that comes in pieces is written as
+    it comes, and not told again. ``hints``: whether to say how questions can be answered.
+    """
 
-    def __init__(self, run: str, *, quiet: bool, as_json: bool) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        run: str,
+        stack: contextlib.AsyncExitStack,
+        *,
+        quiet: bool,
+        as_json: bool,
+        hints: bool,
+    ) -> None:
         self._run = run
         self._quiet = quiet
         self._as_json = as_json
         self._screen = err()
-        self._lines = EventLines(self._screen)
+        self._below = TreeTeller(bus, self._screen, stack, hints=hints)
+        self._lines = EventLines(self._screen, hints=hints)
         self._said = ""
         self._last_said = ""
         self._commands = LiveCommands(self._screen)
+
+    async def below(self, told: TreeEvent, event: LogEvent) -> None:
+        """An event of a run that this one has started."""
+        if self._as_json:
+            put_json(record_of(told.member.run, event))
+        if not self._quiet:
+            self._close_text()
+            await self._below.tell(told, is_shown=True)
 
     def event(self, event: LogEvent) -> None:
         if self._as_json:

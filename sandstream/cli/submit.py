@@ -7,7 +7,10 @@ import asyncio
 from typing import Any
 
 import msgspec
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import Budget, RunWaiting
 
+from sandstream.cli.approval_texts import hint_texts, open_text
 from sandstream.cli.event_texts import error_text, value_text
 from sandstream.cli.exits import CliError, Exit, exit_of_status
 from sandstream.cli.render import clean, out
@@ -28,6 +31,10 @@ def main(arguments: argparse.Namespace) -> int:
         raise CliError(Exit.USAGE, "--timeout needs --wait")
     if not arguments.agent:
         raise CliError(Exit.USAGE, "the agent's name is empty")
+    if arguments.if_busy is not None and arguments.session is None:
+        raise CliError(Exit.USAGE, "--if-busy needs --session")
+    if arguments.session == "":
+        raise CliError(Exit.USAGE, "--session must not be empty")
     context = _context(arguments.context)
     text = read_input(arguments.input)
     return run_async(_submit(arguments, text, context), debug=arguments.debug)
@@ -42,6 +49,10 @@ async def _submit(arguments: argparse.Namespace, text: str, context: dict[str, A
             key=arguments.key,
             context=context,
             max_turns=arguments.max_turns or msgspec.UNSET,
+            session=arguments.session,
+            session_busy=arguments.if_busy or "queue",
+            budget=_budget(arguments),
+            approval_expires_s=arguments.approval_expires,
         )
         if not arguments.wait:
             if arguments.json:
@@ -52,7 +63,7 @@ async def _submit(arguments: argparse.Namespace, text: str, context: dict[str, A
         say(f"run {run}")
         try:
             async with asyncio.timeout(arguments.timeout):
-                await client.wait(run)
+                await _wait(client, run)
         except TimeoutError:
             raise CliError(
                 Exit.TIMEOUT,
@@ -60,6 +71,31 @@ async def _submit(arguments: argparse.Namespace, text: str, context: dict[str, A
                 f"follow it: sandstream watch {run}",
             ) from None
         return put_result(await client.get(run), as_json=arguments.json)
+
+
+async def _wait(client: Client, run: str) -> None:
+    """Until the end; what only people can answer meanwhile is told."""
+    hinted: set[tuple[str, str]] = set()
+    async for event in client.follow(run):
+        if not isinstance(event, LogEvent) or not isinstance(event.event, RunWaiting):
+            continue
+        new = [it for it in event.event.approvals if (it.run, it.call) not in hinted]
+        hinted.update((it.run, it.call) for it in new)
+        if new:
+            say(f"it waits {open_text(new)}")
+            for hint in hint_texts(new, run):
+                say(f"  {hint}")
+
+
+def _budget(arguments: argparse.Namespace) -> Budget | None:
+    limits = {
+        "tokens": arguments.max_tokens,
+        "seconds": arguments.max_seconds,
+        "tool_calls": arguments.max_tool_calls,
+    }
+    if all(limit is None for limit in limits.values()):
+        return None
+    return Budget(**limits)
 
 
 def put_result(summary: RunSummary, *, as_json: bool) -> int:

@@ -35,8 +35,6 @@ class Member(NamedTuple):
 class TreeEvent(NamedTuple):
     member: Member
     event: LogEvent | LiveEvent
-    is_live: bool
-    """Not known when the following began."""
 
 
 class _Ended(NamedTuple):
@@ -44,7 +42,9 @@ class _Ended(NamedTuple):
 
 
 class TreeFollower:
-    """Follows one tree, once."""
+    """Follows one tree, once. With ``deltas`` also the stream events of the model at the top: then
+    it listens first, and what happened so far comes run by run, too.
+    """
 
     def __init__(self, bus: Bus, root: str, *, deltas: bool = False) -> None:
         self._bus = bus
@@ -59,12 +59,14 @@ class TreeFollower:
 
     async def events(self) -> AsyncGenerator[TreeEvent, None]:
         """All events of the tree, up to the end of the run at the top. Close it if you stop."""
-        first = await read_known(self._bus, self._bus.subjects.run_all(self._root))
+        first: list[LogEvent] = []
+        if not self._deltas:
+            first = await read_known(self._bus, self._bus.subjects.run_all(self._root))
         logs = await read_logs(self._bus, self._root, first)
         history = [(event, run) for run, events in logs.items() for event in events]
         for event, run in sorted(history, key=lambda it: it[0].sequence):
             self._meet(event, run)
-            yield TreeEvent(self._members[run], event, False)
+            yield TreeEvent(self._members[run], event)
         if first and isinstance(first[-1].event, RunDone):
             return
         async with contextlib.aclosing(self._live(logs)) as live:
@@ -107,9 +109,9 @@ class TreeFollower:
                 child = self._meet(event, run)
                 if child is not None:
                     self._pump(child, 0)
-            yield TreeEvent(self._members[run], event, True)
+            yield TreeEvent(self._members[run], event)
         if end is not None:
-            yield TreeEvent(self._members[self._root], end, True)
+            yield TreeEvent(self._members[self._root], end)
 
     def _meet(self, event: LogEvent, run: str) -> str | None:
         """If the event starts a run that is new here: that run."""

@@ -21,7 +21,7 @@ from sandstream.cli.trees import Approval, ChildCall, Handoff, Objection, RunTre
 from sandstream.summaries import RunSummary
 
 _COLUMNS = [
-    Column("TREE", shrinks=24),
+    Column("TREE", shrinks=38),
     Column("STATUS"),
     Column("TURNS", ">", drops=3),
     Column("TOKENS", ">", drops=2),
@@ -35,7 +35,9 @@ def tree_lines(screen: Screen, tree: RunTree) -> list[str]:
     """The table; nothing for a run without anything below it."""
     if not tree.steps:
         return []
-    rows = [_run_row("", tree.summary.agent, tree.summary), *_rows(tree, "")]
+    sources = [step.source for step in tree.steps if isinstance(step, Handoff)]
+    first = sources[0] if sources else tree.summary.agent
+    rows = [_run_row("", first, tree.summary), *_rows(tree, "")]
     return table(screen, _COLUMNS, rows)
 
 
@@ -60,7 +62,7 @@ def _step_row(margin: str, step: TreeStep) -> Row:
             text = f"{step.source} hands over to {step.target}"
             return _note_row(margin, text, Cell("handoff", "blue"), clock(step.time))
         case Approval():
-            who = f"asked {clock(step.time)} ({step.asked.call})"
+            who = f"{step.asked.call}, asked {clock(step.time)}"
             if step.decided is not None:
                 said = decided_text("", step.decided).lstrip(" :,")
                 who = f"{clock(step.decided_at)} {said}"

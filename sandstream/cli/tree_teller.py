@@ -25,12 +25,15 @@ class _Told:
 class TreeTeller:
     """Feed it every event of a tree. ``stack``: what it listens to is closed with it."""
 
-    def __init__(self, bus: Bus, screen: Screen, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(
+        self, bus: Bus, screen: Screen, stack: contextlib.AsyncExitStack, *, hints: bool = True
+    ) -> None:
         self._bus = bus
         self._screen = screen
         self._stack = stack
         self._told: dict[str, _Told] = {}
         self._hinted: set[tuple[str, str]] = set()
+        self._hints = hints
 
     async def tell(self, told: TreeEvent, *, is_shown: bool) -> None:
         """Write the lines of one event; those that are not shown are only taken in."""
@@ -47,7 +50,13 @@ class TreeTeller:
             known.commands.requested(event.event)
 
     async def _meet(self, member: Member) -> _Told:
-        lines = EventLines(self._screen, depth=member.depth, name=member.name, hinted=self._hinted)
+        lines = EventLines(
+            self._screen,
+            depth=member.depth,
+            name=member.name,
+            hinted=self._hinted,
+            hints=self._hints,
+        )
         known = _Told(lines, LiveCommands(self._screen))
         self._told[member.run] = known
         await self._stack.enter_async_context(heard(self._bus, member.run, known.commands.take))

@@ -1,0 +1,83 @@
+"""``sandstream approve`` and ``reject``: a person's answer to a call that waits for one."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from sandstream.cli.approval_texts import wanted_text
+from sandstream.cli.deciding import address_of, decider, open_call
+from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.render import one_line, out, shorten
+from sandstream.cli.session import connected, put_json, run_async, say
+from sandstream.client import Client
+
+_OWN_POOL = "p-"
+"""How the pools begin that are served only by the process that called a run."""
+
+
+class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What ``--json`` prints."""
+
+    run_id: str
+    call: str
+    call_id: str
+    tool: str
+    arguments: str
+    approve: bool
+    by: str = ""
+    always: bool = False
+    message: str | None = None
+
+
+def main(arguments: argparse.Namespace) -> int:
+    if arguments.message is not None and not arguments.message.strip():
+        raise CliError(Exit.USAGE, "--message is empty: without it the model reads a default")
+    return run_async(_decide(arguments), debug=arguments.debug)
+
+
+async def _decide(arguments: argparse.Namespace) -> int:
+    by = decider(arguments.by)
+    always: bool = arguments.always
+    async with connected() as client:
+        waiting = await open_call(client, arguments.command, arguments.run, arguments.call)
+        run, asked = waiting
+        to, call = await address_of(client, waiting)
+        if arguments.approve:
+            await client.approve(to, call, always=always, by=by)
+        else:
+            await client.reject(to, call, message=arguments.message, always=always, by=by)
+        await _warn(client, run)
+    if arguments.json:
+        put_json(
+            Decision(
+                run_id=run,
+                call=asked.call,
+                call_id=asked.call_id,
+                tool=asked.name,
+                arguments=asked.arguments,
+                approve=arguments.approve,
+                by=by,
+                always=always,
+                message=arguments.message,
+            )
+        )
+        return Exit.OK
+    screen = out()
+    done = "approved" if arguments.approve else "rejected"
+    later = ", and later calls of it" if always else ""
+    wanted = shorten(one_line(wanted_text(asked)), 60)
+    screen.line(f"{done} {wanted} of run {run}{later}")
+    return Exit.OK
+
+
+async def _warn(client: Client, run: str) -> None:
+    """The answer is safe; but somebody must take it up."""
+    pool = (await client.get(run)).pool
+    if await client.bus.presence.is_served(f"harness-{pool}"):
+        return
+    if pool.startswith(_OWN_POOL):
+        say(f"its process has ended: call it again, `sandstream run app.py … --key {run}`")
+    else:
+        say(f"no harness of pool {pool} is running: the run goes on when one is")
