@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sandstream.error_handlers import RunErrorHandlerResult as RunErrorHandlerResult
     from sandstream.error_handlers import RunErrorHandlers as RunErrorHandlers
     from sandstream.exceptions import AgentsException as AgentsException
+    from sandstream.exceptions import BudgetExceeded as BudgetExceeded
     from sandstream.exceptions import GuardrailTimeout as GuardrailTimeout
     from sandstream.exceptions import (
         InputGuardrailTripwireTriggered as InputGuardrailTripwireTriggered,
@@ -212,6 +213,7 @@ _MODULES = {
     ),
     "sandstream.exceptions": (
         "AgentsException",
+        "BudgetExceeded",
         "GuardrailTimeout",
         "InputGuardrailTripwireTriggered",
         "MaxTurnsExceeded",

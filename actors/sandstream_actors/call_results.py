@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -90,13 +91,29 @@ def child_result(
     state: AnswerCalls, call: ToolCall, child: ChildSpec, ended: CallFinished
 ) -> CallFinished | None:
     """What the model reads of a child run that has ended."""
-    if child.watch and f"{call.id}-watch" not in state.results:
+    end = child_end(state.results, child, ended)
+    if end is None:
         return None
+    ended = end
     if asks_host_for_output(child, ended):
         return state.results.get(f"{call.id}-output")
     if ended.error is not None and not ended.output:
         return _told(state, call, Raw(_encode(FAILED)), ended.error.code)
     return msgspec.structs.replace(ended, output=_as_text(ended.output), value=ended.output)
+
+
+def child_end(
+    results: Mapping[str, CallFinished], child: ChildSpec, ended: CallFinished
+) -> CallFinished | None:
+    """How a child run ended for its caller: not well if its watcher had to give up; None until that
+    is known.
+    """
+    if not child.watch:
+        return ended
+    watched = results.get(f"{ended.call}-watch")
+    if watched is None or watched.error is None or ended.error is not None:
+        return ended if watched is not None else None
+    return msgspec.structs.replace(ended, output=NO_JSON, error=watched.error)
 
 
 def asks_host_for_output(child: ChildSpec, ended: CallFinished) -> bool:

@@ -61,7 +61,8 @@ async def child_output(
     tool = _tool(hosted, call)
     context = tool_context(hosted, call)
     tool_call = call.call.removesuffix("-output")
-    ended = state.results[tool_call]
+    watched = state.results.get(f"{tool_call}-watch")
+    ended = watched if watched is not None and watched.error else state.results[tool_call]
     failed: ErrorInfo | None = None
     try:
         if ended.error is not None:

@@ -117,8 +117,25 @@ def test_a_watched_child_is_over_when_its_watcher_is() -> None:
     events += [asks_child(), asks("t1-0-watch", "watch"), child_ends("t1-0")]
     assert after(*events) == Wait()
     assert after(*events, ends("t1-0-watch", None, kind="watch")) == AskModel(2)
-    overflow = ends("t1-0-watch", None, kind="watch", error=FAILED)
-    assert after(*events, overflow) == AskModel(2)
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"), [("tell", "An error occurred"), ("raise", None), ("host", "made")]
+)
+def test_a_child_whose_watcher_gave_up_has_failed(failure: str, expected: str | None) -> None:
+    tool = helper(watch=True, failure=failure)
+    events: list[RunEvent] = [begin(tool), answer(1, calls("helper", "c1")), asks_child()]
+    events += [asks("t1-0-watch", "watch"), child_ends("t1-0")]
+    events.append(ends("t1-0-watch", None, kind="watch", error=FAILED))
+    if failure == "host":
+        assert requested(after(*events)) == [("t1-0-output", "child_output")]
+        events.append(asks("t1-0-output", "child_output"))
+        events.append(ends("t1-0-output", "made", kind="child_output"))
+    if expected is None:
+        step = after(*events)
+        assert isinstance(step, Finish) and step.done.error == FAILED
+    else:
+        assert msgspec.json.decode(state_of(*events).items[-1])["output"].startswith(expected)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ _stop = msgspec.json.Decoder(StopDecision).decode
 _handed_off = msgspec.json.Decoder(HandedOff).decode
 _definition = msgspec.json.Decoder(_Definition).decode
 _encode = msgspec.json.encode
-_SIDE_KINDS = ("checkpoint", "close", "watch")
+_SIDE_KINDS = ("checkpoint", "close")
 
 
 def next_step(state: RunState) -> Step:
@@ -367,6 +367,8 @@ def _misuse(state: RunState, answer: AnswerView) -> ErrorInfo | None:
 
 
 def _is_custom(tool: ToolSpec) -> bool:
+    if b"custom" not in bytes(tool.definition):
+        return False  # asked for each call at each step: most need not be decoded
     try:
         return _definition(tool.definition).type == "custom"
     except msgspec.DecodeError:  # some other client's; the endpoint says what is wrong with it
@@ -424,7 +426,8 @@ def _fatal_result(state: RunState) -> ErrorInfo | None:
         # that a checkpoint failed is in the log; it does not undo the run's work
         if result.error is None or result.output or result.kind in _SIDE_KINDS:
             continue
-        if result.kind != "child" or _raises(state, result.call):
+        child = result.call.removesuffix("-watch") if result.kind in ("child", "watch") else ""
+        if not child or _raises(state, child):
             return result.error
     return None
 

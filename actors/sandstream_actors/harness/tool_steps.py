@@ -12,7 +12,7 @@ from sandstream_bus.messages import ApprovalRequested, CallKind, CallRequested, 
 from sandstream_bus.specs import ToolSpec
 from sandstream_bus.subjects import child_of
 
-from sandstream_actors.call_results import asks_host_for_output
+from sandstream_actors.call_results import asks_host_for_output, child_end
 from sandstream_actors.output_items import ToolCall
 from sandstream_actors.run_state import RunState
 
@@ -82,7 +82,12 @@ def _next_requests(state: RunState, call: ToolCall) -> list[CallRequested]:
         if child is None or not child.watch:
             return [request]
         return [request, *_once(state, call, "watch", "watch")]
-    asks_host = child is not None and asks_host_for_output(child, ended)
+    asks_host = False
+    if child is not None:
+        end = child_end(state.results, child, ended)
+        if end is None:
+            return []
+        asks_host = asks_host_for_output(child, end)
     if asks_host and f"{call.id}-output" not in state.results:
         return _once(state, call, "output", "child_output")
     if state.has_outside_hook(tool, "tool_end"):
