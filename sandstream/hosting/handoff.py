@@ -39,14 +39,17 @@ async def hand_off(
     handoff = _find(hosted.working_agent(call.agent), call.name)
     hosted.context.usage = usage_of(call.usage)
     target = await invoke(handoff, hosted.context, call.arguments)
-    key = _place(hosted, state, target)
+    known = next((it.agent for it in state.agent.handoffs if it.name == call.name), "")
+    is_known = bool(known) and target is handoff.agent
+    keys = [known] if is_known else _place(hosted, state, target)
     await hooks.handoff(hosted.hooks, source.hooks, hosted.context, source, target)
     rewrite = None
     if _changes_history(handoff, hosted.config, state, source, target):
         view = hosted.view()
         view.read(await states.log.read(state.run))
         rewrite = await _rewrite(hosted, handoff, view, target)
-    return HandedOff(agent=key, agents=_new_specs(hosted, state, call.agent), rewrite=rewrite)
+    new = _specs(hosted, [key for key in keys if key not in state.agents], host=state.agent.host)
+    return HandedOff(agent=keys[0], agents=new, rewrite=rewrite)
 
 
 def _find(agent: Agent[Any], name: str) -> Handoff[Any, Any]:
@@ -59,12 +62,13 @@ def _find(agent: Agent[Any], name: str) -> Handoff[Any, Any]:
 # --- agents that the run did not know -------------------------------------------------------------
 
 
-def _place(hosted: HostedRun, state: RunState, target: Agent[Any]) -> str:
-    """The key of the next agent. One that only the user's code knew becomes part of the run, with
-    all that it can reach.
+def _place(hosted: HostedRun, state: RunState, target: Agent[Any]) -> list[str]:
+    """The keys of the next agent and of all that it can reach. What only the user's code knew
+    becomes part of the run.
     """
-    for agent in reach(target, hosted.config).own.agents.values():
-        if any(known is agent for known in hosted.agents.values()):
+    reached = reach(target, hosted.config).own.agents.values()
+    for agent in reached:
+        if _key_of(hosted, agent) is not None:
             continue
         if isinstance(agent, DeployedAgent) or hasattr(agent, "capabilities"):
             kind = "deployed agent" if isinstance(agent, DeployedAgent) else "sandbox agent"
@@ -75,24 +79,22 @@ def _place(hosted: HostedRun, state: RunState, target: Agent[Any]) -> str:
         taken = {**state.agents, **hosted.agents}
         # a new dict: other runs of a deployed agent share the old one
         hosted.agents = {**hosted.agents, free_key(agent.name, taken): agent}
-    return _key_of(hosted, target)
+    return [key for agent in reached if (key := _key_of(hosted, agent)) is not None]
 
 
-def _key_of(hosted: HostedRun, agent: Agent[Any]) -> str:
-    return next(key for key, known in hosted.agents.items() if known is agent)
+def _key_of(hosted: HostedRun, agent: Agent[Any]) -> str | None:
+    return next((key for key, known in hosted.agents.items() if known is agent), None)
 
 
-def _new_specs(hosted: HostedRun, state: RunState, source: str) -> dict[str, AgentSpec]:
-    """The agents that the run's log does not have yet, as data."""
-    new = [key for key in hosted.agents if key not in state.agents]
-    if not new:
+def _specs(hosted: HostedRun, keys: list[str], *, host: str) -> dict[str, AgentSpec]:
+    """Agents that the run's log does not have yet, as data."""
+    if not keys:
         return {}
-    first = hosted.agents[new[0]]
     children = hosted.found.children if hosted.found is not None else {}
-    found = Reach(Circle(new[0], hosted.agents, hosted.config), children)
-    host = state.agents[source].host
-    graph = compile_graph(first, hosted.config, host=host, found=found, hooks=hosted.hooks)
-    return {key: graph.agents[key] for key in new}
+    found = Reach(Circle(keys[0], hosted.agents, hosted.config), children)
+    start = hosted.agents[keys[0]]
+    graph = compile_graph(start, hosted.config, host=host, found=found, hooks=hosted.hooks)
+    return {key: graph.agents[key] for key in keys}
 
 
 # --- what the next agent reads --------------------------------------------------------------------
@@ -133,6 +135,9 @@ def _changes_history(
 async def _rewrite(
     hosted: HostedRun, handoff: Handoff[Any, Any], view: RunView, target: Agent[Any]
 ) -> Rewrite | None:
+    def key_of(agent: Agent[Any]) -> str:
+        return _key_of(hosted, agent) or agent.name  # an item of the user's own may have any
+
     config = hosted.config
     before, model_before = view.items_before_answer
     given = view.given_input
@@ -158,10 +163,7 @@ async def _rewrite(
     model_items = data.new_items if data.input_items is None else data.input_items
     return Rewrite(
         input=[_encoded(item) for item in new_input],
-        items=[
-            record_of(item, lambda agent: _known_key(hosted, agent), in_input=id(item) in in_input)
-            for item in produced
-        ],
+        items=[record_of(item, key_of, in_input=id(item) in in_input) for item in produced],
         model_items=[_encoded(it) for it in input_of([*data.pre_handoff_items, *model_items])],
         is_text=isinstance(data.input_history, str),
     )
@@ -193,11 +195,6 @@ def _contained(items: Sequence[RunItem], new_input: list[Any]) -> set[int]:
             left.remove(plain)
             found.add(id(item))
     return found
-
-
-def _known_key(hosted: HostedRun, agent: Agent[Any]) -> str:
-    """An item of the user's own may have any agent; then its name must do."""
-    return next((key for key, known in hosted.agents.items() if known is agent), agent.name)
 
 
 def _encoded(item: Any) -> Raw:
