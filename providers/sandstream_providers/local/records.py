@@ -32,6 +32,8 @@ from sandstream_providers.local.processes import ProcessMark
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _SOCKET_PATH_BYTES = 100
+_SHORT_BASE_BYTES = 40
+"""With what is added to it, a socket's path is still short enough."""
 """The kernel takes 107 (Linux) or 103 (macOS)."""
 _DELETED = ".deleted-"
 
@@ -152,7 +154,7 @@ class Layout:
 
     def _short_path(self) -> Path:
         base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-        if len(base) > 60:
+        if len(os.fsencode(base)) > _SHORT_BASE_BYTES:
             base = "/tmp"
         name = hashlib.sha256(os.fsencode(self.home.absolute())).hexdigest()[:12]
         return Path(base) / f"sandstream-{os.getuid()}-{name}"
