@@ -161,7 +161,7 @@ def test_streamed_items_beside_a_tool_come_in_order(monkeypatch: pytest.MonkeyPa
 
     async def program(model: ScriptedModel) -> None:
         streamed = Runner.run_streamed(triage, "pay")
-        seen = []
+        seen: list[str] = []
         async for event in streamed.stream_events():
             if event.type == "run_item_stream_event":
                 seen.append(event.name)
