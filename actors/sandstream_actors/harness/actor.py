@@ -38,7 +38,12 @@ from sandstream_bus.topology import ConsumerSpec
 from sandstream_actors.cancellations import Cancellations
 from sandstream_actors.harness.alarms import Alarms
 from sandstream_actors.harness.children import Children
-from sandstream_actors.harness.conversation import ConversationBusy, Membership, let_go
+from sandstream_actors.harness.conversation import (
+    ConversationBusy,
+    Membership,
+    let_go,
+    why_closed,
+)
 from sandstream_actors.harness.ends import Finish, failed
 from sandstream_actors.harness.model_turn import ModelCaller, take_turn
 from sandstream_actors.harness.sandbox_steps import closing_calls
@@ -220,17 +225,15 @@ class Harness:
 
     async def _open_conversation(self, state: RunState, delivery: Delivery) -> bool:
         """Take part in the conversation; False while others are before us."""
+        subject = self._bus.subjects.history(state.run)
         try:
             opened = await self._membership.open(state)
-        except ConversationBusy as busy:
-            error = ErrorInfo(code="conversation_busy", message=str(busy))
-            await self._finish(state, failed(state, error).done, delivery)
-            return True
-        if opened is None:
-            self._states.drop(state.run)
-            return False
-        subject = self._bus.subjects.history(state.run)
-        await self._append(state, subject, opened, "history", delivery)
+            if opened is None:
+                self._states.drop(state.run)
+                return False
+            await self._append(state, subject, opened, "history", delivery)
+        except (ConversationBusy, PayloadTooLarge) as error:
+            await self._finish(state, failed(state, why_closed(error)).done, delivery)
         return True
 
     async def _state(self, run: RunId, delivery: Delivery) -> RunState:

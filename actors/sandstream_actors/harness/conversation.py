@@ -14,7 +14,7 @@ from sandstream_bus.conversations import ConversationBusy as ConversationBusy
 from sandstream_bus.conversations import InvalidItem
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import PayloadTooLarge
-from sandstream_bus.messages import ConversationOpened, RunDone, TurnRequested
+from sandstream_bus.messages import ConversationOpened, ErrorInfo, RunDone, TurnRequested
 from sandstream_bus.specs import SessionUse
 from sandstream_bus.subjects import RunId
 
@@ -111,6 +111,14 @@ async def let_go(bus: Bus, state: RunState, done: RunDone) -> None:
     membership = Membership(bus)
     await membership.leave(state, done)
     await membership.wake_next(state)
+
+
+def why_closed(error: ConversationBusy | PayloadTooLarge) -> ErrorInfo:
+    """Why a run cannot take part in its conversation."""
+    if isinstance(error, ConversationBusy):
+        return ErrorInfo(code="conversation_busy", message=str(error))
+    message = f"the conversation cannot be read: {error}. Read less of it (limit), or clear it."
+    return ErrorInfo(code="conversation_too_large", message=message)
 
 
 def _session_of(state: RunState) -> SessionUse | None:
