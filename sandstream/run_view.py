@@ -25,7 +25,6 @@ from sandstream_bus.messages import (
     Rewrite,
     RunDone,
     RunEvent,
-    RunMoved,
     RunRestored,
     RunStarted,
     RunWaiting,
@@ -227,8 +226,7 @@ class RunView:
     def _restored(self, event: RunRestored, sequence: int) -> list[StreamEvent]:
         for stored, (subject, past) in zip(event.events, past_events(event), strict=True):
             self.feed(past, subject, stored.sequence or sequence)
-        self.state.staged = [(sequence, items) for _, items in self.state.staged]
-        self.state.apply(sequence, RunMoved(pool=event.pool, host=event.host))
+        self.state.arrive(sequence, event)
         return [AgentUpdatedStreamEvent(self._make.agent(self.key))] if self.key else []
 
     def _answered(self, event: ModelAnswered, subject: str, sequence: int) -> list[StreamEvent]:

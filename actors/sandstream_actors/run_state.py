@@ -299,6 +299,7 @@ class RunState(AnswerCalls):
         self.last_seq = sequence
         self.staged = [(sequence, items) for _, items in self.staged]  # in this log's order
         self.places.move(RunMoved(pool=event.pool, host=event.host))
+        self.has_conversation = False  # here it has to take its turn
         self._ask_again()
         self.trigger = sequence
 
