@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from comparison import agent_tool_differences, sandbox_differences
 from comparison import differences as table
-from comparison import sandbox_differences
 from comparison.differences import differences, normalised, told
 from comparison.peer import peer_python
 from comparison.program import PROGRAMS, load
@@ -31,7 +31,7 @@ from sandstream.testing import Request, Script, read_journal, script_for
 pytestmark = pytest.mark.timeout(600)  # the first run installs the peer
 
 load()
-EXPECTED = (*table.EXPECTED, *sandbox_differences.EXPECTED)
+EXPECTED = (*table.EXPECTED, *sandbox_differences.EXPECTED, *agent_tool_differences.EXPECTED)
 TESTS = Path(__file__).resolve().parents[1]
 _SENT_HEADERS = ("x-test-header", "accept", "content-type")
 

@@ -1,7 +1,6 @@
 """The programs, a file per topic."""
 
 NOT_YET: set[str] = {
-    "agent_tools",
     "approvals",
     "guardrails",
     "hooks",
