@@ -27,6 +27,7 @@ from sandstream.hosting.guards import run_output_guardrails
 from sandstream.hosting.hosted_run import HostedRun
 from sandstream.hosting.outcomes import CallFailed, Outcome, encode
 from sandstream.hosting.values import as_json, final_value, resolved
+from sandstream.item_records import input_of
 from sandstream.items import ToolCallOutputItem
 from sandstream.outcomes import exception_of
 from sandstream.run_view import usage_of
@@ -104,14 +105,13 @@ async def _ask_handler(
 ) -> StopDecision:
     handler: Any = hosted.error_handlers.get(kind)
     view = hosted.view()
-    for event in await states.log.read(state.run):
-        view.feed(event.event, event.subject)
-    history = view.input + [item.to_input_item() for item in view.items]
+    view.read(await states.log.read(state.run))
+    output = input_of(view.items)
     data = RunErrorData(
-        input=view.input,
+        input=view.given_input,
         new_items=view.items,
-        history=history,
-        output=[item.to_input_item() for item in view.items],
+        history=view.input + output,
+        output=output,
         raw_responses=view.responses,
         last_agent=view.agent,
     )
