@@ -23,6 +23,29 @@ from sandstream_actors.output_items import AnswerView, ToolCall
 Gate = Literal["free", "wait", "rejected"]
 
 
+class _Sorted:
+    """The calls of one answer as one agent's: what does not change while they are worked on."""
+
+    def __init__(
+        self, agent: AgentSpec | None, answer: AnswerView | None, disabled: set[str]
+    ) -> None:
+        self.agent, self.answer, self.disabled = agent, answer, disabled
+        # the first of a name counts
+        self.tools = {it.name: it for it in reversed(agent.tools)} if agent else {}
+        self.handoffs = {it.name: it for it in reversed(agent.handoffs)} if agent else {}
+        calls = answer.tool_calls if answer else []
+        self.handoff_calls = [call for call in calls if self.handoff(call) is not None]
+        self.tool_calls = [call for call in calls if self.handoff(call) is None]
+        self.open_calls = self.tool_calls
+        self.seen: tuple[int, int, Reviewed | None] = (0, 0, None)
+        """How many results and decisions there were when ``open_calls`` was looked at."""
+
+    def handoff(self, call: ToolCall) -> HandoffSpec | None:
+        if call.is_custom or call.name in self.disabled:
+            return None
+        return self.handoffs.get(call.name)
+
+
 class AnswerCalls:
     """What is known of the calls of the last answer."""
 
@@ -47,6 +70,22 @@ class AnswerCalls:
         """Answers that hold for an agent's later calls of a tool."""
         self.child_waits: dict[str, ChildWaiting] = {}
         """Calls whose child runs wait for a person."""
+        self.decided_below: dict[int, ApprovalDecided] = {}
+        """Answers to what child runs have asked, by their places in the log."""
+        self._last_sorted = _Sorted(None, None, self.disabled_tools)
+
+    @property
+    def _sorted(self) -> _Sorted:
+        """An answer may have a hundred calls, and each of their results asks for all of them."""
+        agent = self.agents.get(self.agent_name)
+        last = self._last_sorted
+        if (
+            last.agent is not agent
+            or last.answer is not self.answer
+            or last.disabled is not self.disabled_tools
+        ):
+            self._last_sorted = last = _Sorted(agent, self.answer, self.disabled_tools)
+        return last
 
     @property
     def options(self) -> RunOptions:
@@ -58,26 +97,19 @@ class AnswerCalls:
 
     def tool(self, name: str) -> ToolSpec | None:
         """A tool of the current agent, as it was offered for the last answer."""
-        agent = self.agents.get(self.agent_name)
-        own = next((tool for tool in agent.tools if tool.name == name), None) if agent else None
-        return own or self.listed_tools.get(name)
+        return self._sorted.tools.get(name) or self.listed_tools.get(name)
 
     def handoff(self, call: ToolCall) -> HandoffSpec | None:
         """The handoff that a call asks for; a handoff goes before a tool of its name."""
-        agent = self.agents.get(self.agent_name)
-        if agent is None or call.is_custom or call.name in self.disabled_tools:
-            return None
-        return next((it for it in agent.handoffs if it.name == call.name), None)
+        return self._sorted.handoff(call)
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        calls = self.answer.tool_calls if self.answer else []
-        return [call for call in calls if self.handoff(call) is None]
+        return self._sorted.tool_calls
 
     @property
     def handoff_calls(self) -> list[ToolCall]:
-        calls = self.answer.tool_calls if self.answer else []
-        return [call for call in calls if self.handoff(call) is not None]
+        return self._sorted.handoff_calls
 
     def gate(self, call: ToolCall) -> Gate:
         """May the call be made?"""
@@ -143,7 +175,14 @@ class AnswerCalls:
 
     def open_tool_calls(self) -> list[ToolCall]:
         """Tool calls of the last answer that have no outcome yet."""
-        return [call for call in self.tool_calls if self.settled(call) is None]
+        calls = self._sorted
+        seen = (len(self.results), len(self.decided), self.reviewed)
+        if calls.seen != seen or calls.open_calls is calls.tool_calls:
+            # a result is final, but a decision may overrule one that held for all calls of a tool
+            before = calls.open_calls if calls.seen[1:] == seen[1:] else calls.tool_calls
+            calls.open_calls = [call for call in before if self.settled(call) is None]
+            calls.seen = seen
+        return calls.open_calls
 
     def open_children(self) -> list[CallRequested]:
         """Child runs that were started and have not ended."""

@@ -651,8 +651,11 @@ def long_log() -> list[RunEvent]:
 
 
 def snapshot(state: RunState) -> dict[str, bytes]:
+    """All of the state, but for what follows from the rest and is only remembered."""
     return {
-        key: msgspec.json.encode(value, order="deterministic") for key, value in vars(state).items()
+        key: msgspec.json.encode(value, order="deterministic")
+        for key, value in vars(state).items()
+        if key != "_last_sorted"
     }
 
 

@@ -14,9 +14,10 @@ import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.headers import TRACEPARENT, new_traceparent
+from sandstream_bus.headers import TRACEPARENT, caused_by, new_traceparent
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import (
+    ApprovalDecided,
     CallFinished,
     CallRequested,
     CancelRequested,
@@ -30,7 +31,7 @@ from sandstream_bus.messages import (
     RunStarted,
 )
 from sandstream_bus.specs import NO_JSON, AgentSpec, ChildGraph, ChildSpec, GraphSpec
-from sandstream_bus.subjects import RunId
+from sandstream_bus.subjects import RunId, check_token
 
 from sandstream_actors.budgets import smaller, with_deadline
 from sandstream_actors.harness.tool_steps import plain_input
@@ -54,6 +55,8 @@ class Children:
         if not calls:
             return
         await asyncio.gather(*(self._start_one(state, call) for call in calls))
+        for sequence, decided in state.decided_below.items():  # whoever had to may have died
+            await self.pass_on(decided, sequence)
         state.fold(await self._bus.log.read(state.run, after=state.last_seq))
         if state.done is not None:  # ended meanwhile, by somebody who did not see these calls
             await self.cancel_open(state)
@@ -105,7 +108,7 @@ class Children:
             graph=GraphSpec(
                 start=graph.start,
                 agents={key: _placed(state, agent) for key, agent in graph.agents.items()},
-                children=started.graph.children,
+                children=_reached(graph, started.graph.children),
             ),
             input=input.input,
             is_text=input.is_text,
@@ -165,6 +168,17 @@ class Children:
             failed,
             msg_id=f"{state.run}:{call.call}:nochild:{state.pool}",
         )
+
+    async def pass_on(self, decided: ApprovalDecided, sequence: int) -> None:
+        """Tell a run somewhere below what a person has answered."""
+        crashpoint("harness.before_pass_on")
+        await self._bus.work_log.send(
+            self._bus.subjects.approval_decided(check_token(decided.run, "the run id")),
+            msgspec.structs.replace(decided, run=""),
+            msg_id=f"{decided.run}:passed-on:{sequence}",
+            headers=caused_by(sequence, None),
+        )
+        crashpoint("harness.after_pass_on")
 
     async def close_tree(self, state: RunState) -> None:
         """What follows in the tree from the end of a run."""
@@ -232,6 +246,25 @@ def _input(state: RunState, call: CallRequested, child: ChildSpec) -> ChildInput
         message = f"Invalid JSON input for tool {call.name}: it needs a text 'input'"
         return ErrorInfo(code="model_behavior", message=message)
     return ChildInput(input=[user_message(text)], is_text=True)
+
+
+def _reached(graph: ChildGraph, known: dict[str, ChildGraph]) -> dict[str, ChildGraph]:
+    """What the child's own agents may start: all of a hundred siblings would be in each one's log.
+
+    Where the tool host decides who is next, that may be an agent with any of the tools.
+    """
+    found: dict[str, ChildGraph] = {}
+    todo = [graph]
+    while todo:
+        for agent in todo.pop().agents.values():
+            if any(it.ask_host for it in agent.handoffs):
+                return known
+            for tool in agent.tools:
+                key = tool.child.graph if tool.child else ""
+                if key in known and key not in found:
+                    found[key] = known[key]
+                    todo.append(known[key])
+    return found
 
 
 def _placed(state: RunState, agent: AgentSpec) -> AgentSpec:
