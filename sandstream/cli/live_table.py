@@ -116,9 +116,9 @@ class RunBoard:
         if known is None or known.summary != shown.summary:
             self._on_change(shown.summary)
 
-    def rows(self, limit: int) -> tuple[list[Row], Counter[str]]:
+    def rows(self, limit: int) -> tuple[list[Row], int, Counter[str]]:
         """Runs under way, oldest first, with those below them; then ended ones, newest first, but
-        not those below others. And how many there are in each of these states.
+        not those below others. How many did not fit; how many at the top are in which state.
         """
         now = time.monotonic()
         for run in [run for run, shown in self._shown.items() if 0 < shown.gone_at < now]:
@@ -129,7 +129,9 @@ class RunBoard:
         ended.sort(key=lambda it: it.ended_at, reverse=True)
         shown = [*in_tree_order(running), *((it, "") for it in ended)]
         rows = [_row(summary, prefix) for summary, prefix in shown[: max(0, limit)]]
-        return rows, Counter("ended" if it.is_over else it.status for it, _ in shown)
+        tops = [it for it, _ in shown if not it.parent]
+        states = Counter("ended" if it.is_over else it.status for it in tops)
+        return rows, len(shown) - len(rows), states
 
 
 async def watch_all(*, as_json: bool) -> int:
@@ -197,11 +199,10 @@ async def _draw(client: Client, screen: Screen) -> None:
 
 
 def _frame(screen: Screen, board: RunBoard) -> list[str]:
-    rows, counts = board.rows(screen.height - 5)
+    rows, hidden, counts = board.rows(screen.height - 5)
     title = f"{counts['running']} running · {counts['ended']} ended lately"
     if counts["waiting"]:
         title += f" · {counts['waiting']} waiting for people: sandstream approvals"
-    hidden = counts.total() - len(rows)
     lines = [screen.paint(title, "bold"), ""]
     if rows:
         lines += table(screen, _COLUMNS, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 import msgspec
 
@@ -30,13 +31,11 @@ async def _send(arguments: argparse.Namespace, text: str) -> int:
         summary = await client.get(arguments.run)
         if summary.is_over:
             how = summary.status.replace("_", " ")
-            hint = (
-                f'; go on in its conversation: sandstream submit {summary.agent} "…" '
-                f"--session {summary.session}"
-                if summary.session
-                else ""
-            )
-            raise CliError(Exit.FAILED, f"run {summary.run_id} is over ({how}){hint}")
+            text = f"run {summary.run_id} is over ({how})"
+            if summary.session:
+                names = shlex.join([summary.agent, "…", "--session", summary.session])
+                text += f"; go on in its conversation: sandstream submit {names}"
+            raise CliError(Exit.FAILED, text)
         await client.send_input(arguments.run, text, by=by)
     if arguments.json:
         put_json(Sent(run_id=arguments.run, by=by))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_process import APP, CODER, Cli
+from team_app import SCRIPTS, TEAM
 
 from sandstream.testing import (
     ScriptedModel,
@@ -99,6 +100,23 @@ def sandboxed(
     with cli.service("up", str(coder)) as up:
         assert up.ready["node"] and up.ready["sandboxes"]["isolation"]
         yield cli
+
+
+@pytest.fixture(scope="session")
+def team_app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with agents that call each other."""
+    path = tmp_path_factory.mktemp("team") / "team.py"
+    path.write_text(TEAM)
+    return path
+
+
+@pytest.fixture(scope="session")
+def team(tmp_path_factory: pytest.TempPathFactory, team_app: Path) -> Iterator[Cli]:
+    """Commands in a home where ``sandstream up team.py`` runs."""
+    with ScriptedModel(conversations=SCRIPTS, strict=False) as model:
+        cli = Cli(tmp_path_factory.mktemp("managed") / "home", model.base_url)
+        with cli.service("up", str(team_app), "--no-sandbox"):
+            yield cli
 
 
 @pytest.fixture

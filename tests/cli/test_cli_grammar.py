@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = {
     *("up", "actor", "worker", "run", "submit", "watch", "runs", "show", "cancel", "replay"),
     *("parked", "doctor", "sandboxes", "artifacts"),
+    *("approvals", "approve", "reject", "send", "conversations"),
 }
 
 
@@ -36,7 +37,7 @@ def test_every_command_is_there_with_examples() -> None:
         assert "--json" in help_text and "--nats-url" in help_text
 
 
-@pytest.mark.parametrize("name", ["sandboxes", "artifacts"])
+@pytest.mark.parametrize("name", ["sandboxes", "artifacts", "conversations"])
 def test_every_action_has_help_with_examples(name: str) -> None:
     (actions,) = [
         one for one in _subparsers()[name]._actions if isinstance(one, argparse._SubParsersAction)
@@ -49,7 +50,7 @@ def test_every_action_has_help_with_examples(name: str) -> None:
 
 def test_help_documents_the_exit_codes() -> None:
     text = build_parser().format_help()
-    assert [int(code) for code in Exit] == [0, 1, 2, 3, 4, 5, 130]
+    assert [int(code) for code in Exit] == [0, 1, 2, 3, 4, 5, 6, 130]
     for code, meaning in MEANINGS.items():
         assert f"  {code:<4d} {meaning}" in text
 
@@ -94,6 +95,19 @@ def test_starts_without_the_heavy_packages(flag: str) -> None:
         ["submit", "", "b"],
         ["submit", "a", " "],
         ["submit", "a", "-"],
+        ["submit", "a", "b", "--if-busy", "queue"],
+        ["submit", "a", "b", "--session", ""],
+        ["submit", "a", "b", "--session", "s", "--if-busy", "hang"],
+        ["submit", "a", "b", "--max-tokens", "0"],
+        ["approve"],
+        ["approve", "run", "--as", ""],
+        ["approve", "run", "--message", "no"],
+        ["reject", "run", "--message", " "],
+        ["approvals", "--limit", "0"],
+        ["send", "run"],
+        ["send", "run", " "],
+        ["conversations", "burn"],
+        ["conversations", "show"],
         ["parked", "show"],
         ["parked", "ls", "x/1"],
         ["parked", "burn", "x/1"],
