@@ -209,13 +209,17 @@ def test_no_tool_is_called_beyond_the_budget_of_the_tree() -> None:
     assert len(requested(after(begin(helper(), options=tree), two))) == 2
     three = answer(1, *(calls("helper", f"c{n}") for n in range(3)))
     assert budget_end(after(begin(helper(), options=tree), three)) == "tool_calls"
-    one = [begin(helper(), options=tree), answer(1, calls("helper", "c1")), asks_child()]
+    one: list[RunEvent] = [
+        begin(helper(), options=tree),
+        answer(1, calls("helper", "c1")),
+        asks_child(),
+    ]
     again = answer(2, calls("helper", "c2"))
     assert budget_end(after(*one, child_ends("t1-0"), again)) == "tool_calls"  # 1 + 3 are made
 
 
 def test_a_run_that_is_at_its_end_needs_no_budget() -> None:
-    events = [begin(options={"budget": Budget(turns=1)}), answer(1, says("done"))]
+    events: list[RunEvent] = [begin(options={"budget": Budget(turns=1)}), answer(1, says("done"))]
     step = after(*events)
     assert isinstance(step, Finish) and step.done.status == "completed"
 

@@ -87,6 +87,11 @@ def asked(*steps: Step, arguments: Any = None) -> list[Step]:
     ]
 
 
+def sent(model: ScriptedModel, index: int) -> Any:
+    """The input of a request to the model."""
+    return model.requests[index]["input"]
+
+
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs a program against a script; unused or unexpected steps fail the test."""
@@ -108,11 +113,7 @@ def ask(play: Any, steps: list[Step], tool: AgentTool, **options: Any) -> str:
 
     async def program(model: ScriptedModel) -> str:
         await Runner.run(outer(tool), "go", **options)
-        (output,) = (
-            it["output"]
-            for it in model.requests[-1]["input"]
-            if it.get("call_id") and "output" in it
-        )
+        (output,) = (it["output"] for it in sent(model, -1) if it.get("call_id") and "output" in it)
         return str(output)
 
     return str(play(steps, program))
@@ -132,7 +133,7 @@ def test_the_agent_sees_its_input_and_the_caller_its_answer(play: Any) -> None:
         origin = output.tool_origin
         assert origin is not None and origin.type is ToolOriginType.AGENT_AS_TOOL
         assert (origin.agent_name, origin.agent_tool_name) == ("Inner", "ask")
-        assert model.requests[1]["input"] == [{"content": "Hi.", "role": "user"}]
+        assert sent(model, 1) == [{"content": "Hi.", "role": "user"}]
         assert result.context_wrapper.usage.requests == 3
         assert result.agent_tool_invocation is None
 
@@ -143,9 +144,9 @@ def test_structured_arguments_are_checked_rendered_and_shown_to_the_agents_code(
     async def program(model: ScriptedModel) -> None:
         tool = as_tool(inner(tools=[look]), parameters=Trip)
         await Runner.run(outer(tool), "go", context="ctx")
-        given = model.requests[1]["input"][0]["content"]
+        given = sent(model, 1)[0]["content"]
         assert '"city": "Oslo"' in given and "- city (string, required) - The city." in given
-        seen = model.requests[2]["input"][-1]["output"]
+        seen = sent(model, 2)[-1]["output"]
         assert seen == "ctx {'city': 'Oslo', 'days': 3}"
 
     steps = asked(
@@ -162,7 +163,7 @@ def test_an_input_builder_may_give_items(play: Any) -> None:
 
         tool = as_tool(inner(), parameters=Trip, input_builder=build, include_input_schema=True)
         await Runner.run(outer(tool), "go")
-        assert model.requests[1]["input"] == [{"role": "user", "content": "Go to Oslo."}]
+        assert sent(model, 1) == [{"role": "user", "content": "Go to Oslo."}]
 
     play(asked(text("Go."), arguments={"city": "Oslo", "days": 1}), program)
 
@@ -228,7 +229,7 @@ def test_a_typed_output_is_its_text_and_stays_an_object_here(play: Any) -> None:
         result = await Runner.run(outer(as_tool(inner(output_type=Answer))), "go")
         output = result.new_items[1]
         assert isinstance(output, ToolCallOutputItem) and output.output == Answer(score=0.5)
-        assert model.requests[-1]["input"][-1]["output"] == str(Answer(score=0.5))
+        assert sent(model, -1)[-1]["output"] == str(Answer(score=0.5))
 
     play(asked(structured({"score": 0.5})), program)
 
@@ -314,7 +315,8 @@ def test_on_stream_sees_every_event_in_order(play: Any) -> None:
 
     async def see(payload: AgentToolStreamEvent) -> None:
         event = payload["event"]
-        assert payload["agent"].name == "Inner" and payload["tool_call"].name == "ask"
+        assert payload["agent"].name == "Inner"
+        assert payload["tool_call"] is not None and payload["tool_call"].name == "ask"
         seen.append(event.data.type if event.type == "raw_response_event" else event.type)
 
     assert ask(play, asked(text("one two")), as_tool(inner(), on_stream=see)) == "one two"
@@ -440,7 +442,7 @@ def test_a_tool_called_by_hand_runs_its_agent(play: Any) -> None:
         context, call = by_hand(as_tool(inner(tools=[look]), parameters=Trip), {"city": "Oslo"})
         assert await call == "Go."
         assert context.usage.requests == 2
-        assert model.requests[1]["input"][-1]["output"] == "ctx {'city': 'Oslo', 'days': 2}"
+        assert sent(model, 1)[-1]["output"] == "ctx {'city': 'Oslo', 'days': 2}"
 
     play([tool_call("look"), text("Go.")], program)
 

@@ -111,6 +111,11 @@ async def log_of_tree(client: Client, run: str) -> list[LogEvent]:
     return sorted((event for log in logs for event in log), key=lambda it: it.sequence)
 
 
+def sent(model: ScriptedModel, index: int) -> Any:
+    """The input of a request to the model."""
+    return model.requests[index]["input"]
+
+
 # --- depth ----------------------------------------------------------------------------------------
 
 
@@ -185,10 +190,10 @@ def test_a_hundred_children_over_two_replicas(prefix: str, monkeypatch: pytest.M
             events = await log_of_tree(client, result.run_id)
             started = [it.subject for it in events if isinstance(it.event, RunStarted)]
             assert len(started) == len(set(started)) == 101
-            answered = [it for it in events if isinstance(it.event, ModelAnswered)]
+            answered = [it.event for it in events if isinstance(it.event, ModelAnswered)]
             ended = [it for it in events if isinstance(it.event, RunDone)]
             assert (len(answered), len(ended)) == (102, 101)
-            tokens = sum(it.event.usage.total_tokens for it in answered)  # type: ignore[union-attr]
+            tokens = sum(it.usage.total_tokens for it in answered)
             usage = result.context_wrapper.usage
             assert (usage.requests, usage.total_tokens) == (102, tokens)
 
@@ -368,7 +373,7 @@ def test_a_deployed_agent_as_a_tool(prefix: str, monkeypatch: pytest.MonkeyPatch
             result = await Runner.run(agent("Boss", tool), "go")
             outputs = [it.output for it in result.new_items if isinstance(it, ToolCallOutputItem)]
             assert outputs == ["Remote: far away 3"]
-            assert model.requests[2]["input"][-1]["output"] == "in the worker"
+            assert sent(model, 2)[-1]["output"] == "in the worker"
             (child,) = await children_of(client, result.run_id)
             state = await state_of(client, child)
             assert (state.pool, state.host) == ("elsewhere", "elsewhere")
@@ -431,7 +436,7 @@ def test_an_agent_tool_of_a_deployed_agent(prefix: str, monkeypatch: pytest.Monk
         async with cluster(steps, prefix, monkeypatch, workers=workers) as (_, model):
             result = await Runner.run(agent("Boss", ask(DeployedAgent("Remote"))), "go")
             assert result.final_output == "Boss done" and seen == ["helped"]
-            assert model.requests[4]["input"][-1]["output"] == "extracted"
+            assert sent(model, 4)[-1]["output"] == "extracted"
 
     asyncio.run(main())
 
