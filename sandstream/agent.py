@@ -20,7 +20,7 @@ from sandstream.run_context import RunContextWrapper
 from sandstream.tool import (
     FunctionTool,
     FunctionToolResult,
-    Tool,
+    Tool as Tool,
     ToolsToFinalOutputResult,
     default_tool_error_function,
 )
