@@ -36,7 +36,7 @@ from sandstream.process import Process
 from sandstream.result import RunResult, RunResultBase, RunResultStreaming
 from sandstream.run_config import RunConfig
 from sandstream.run_context import RunContextWrapper
-from sandstream.run_options import compile_input, compile_options
+from sandstream.run_options import check_guarded_conversation, compile_input, compile_options
 from sandstream.run_plan import RunPlan
 from sandstream.run_record import RunRecord
 from sandstream.run_resume import RunResume, check_arguments
@@ -101,6 +101,7 @@ class RunCall:
                 session=session,
                 **conversation,
             )
+            check_guarded_conversation(agent, config, options)
             items = compile_input(self._input)
             is_text = isinstance(self._input, str)
             self._begin = RunStart(self.run_id, self._plan, config, items, options, is_text=is_text)

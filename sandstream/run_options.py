@@ -10,10 +10,12 @@ from msgspec import Raw
 from sandstream_actors.budgets import with_deadline
 from sandstream_bus.specs import RunOptions, SessionUse
 
+from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers
 from sandstream.exceptions import UserError
 from sandstream.memory.bus_session import BusSession
 from sandstream.memory.session_settings import SessionSettings
+from sandstream.models.defaults import current_defaults
 from sandstream.run_config import RunConfig
 
 _NEEDED = ("get_items", "add_items")
@@ -71,6 +73,29 @@ def compile_options(
         formats_rejections=config.tool_error_formatter is not None,
         pre_approval_guardrails=bool(execution and execution.pre_approval_tool_input_guardrails),
     )
+
+
+def check_guarded_conversation(agent: Agent[Any], config: RunConfig, options: RunOptions) -> None:
+    """Refuse output guardrails in a conversation that is kept at the model's endpoint.
+
+    Chat Completions keeps none, whatever is asked of it.
+
+    Raises:
+        UserError: because what a guardrail refuses would stay in that conversation.
+    """
+    is_kept = bool(
+        options.conversation_id or options.previous_response_id or options.auto_previous_response_id
+    )
+    if not is_kept or not (agent.output_guardrails or config.output_guardrails):
+        return
+    model = config.model if config.model is not None else agent.model
+    api = getattr(model, "api", None) or current_defaults().api
+    if api != "chat":
+        raise UserError(
+            "Output guardrails cannot be combined with conversation_id, previous_response_id, or "
+            "auto_previous_response_id: what they refuse would stay in the conversation that the "
+            "endpoint keeps"
+        )
 
 
 def started_now(options: RunOptions) -> RunOptions:

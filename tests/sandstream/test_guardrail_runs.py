@@ -275,6 +275,16 @@ def test_the_output_is_judged_as_an_object(monkeypatch: pytest.MonkeyPatch) -> N
     play(monkeypatch, [structured({"item": "tea"}), tool_call("order")], program)
 
 
+def test_a_conversation_at_the_endpoint_cannot_be_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(name="A", model=MODEL, output_guardrails=[Notes().judges("one")])
+
+    async def program(model: ScriptedModel) -> None:
+        with pytest.raises(UserError, match="Output guardrails cannot be combined"):
+            await Runner.run(agent, "hi", auto_previous_response_id=True)
+
+    play(monkeypatch, [], program)
+
+
 # --- tools ----------------------------------------------------------------------------------------
 
 

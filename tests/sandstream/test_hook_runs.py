@@ -24,6 +24,9 @@ from sandstream import (
 )
 from sandstream.run_config import CallModelData, ModelInputData
 from sandstream.run_context import AgentHookContext
+from sandstream.sandbox import SandboxAgent, SandboxRunConfig
+from sandstream.sandbox.capabilities import Shell
+from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
 from sandstream.testing import ScriptedModel, Step, custom_tool_call, text, tool_call
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -208,6 +211,40 @@ def test_custom_tools_have_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
 
     play(monkeypatch, [custom_tool_call("write", "abc"), text("Done.")], program)
+
+
+def test_calls_that_other_actors_make_have_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child run's and the sandbox's: neither goes through the tool host."""
+    inner = Agent(name="Inner", model=MODEL, instructions="I am Inner.")
+    outer = SandboxAgent(
+        name="Outer",
+        model=MODEL,
+        instructions="I am Outer.",
+        tools=[inner.as_tool("ask_inner", "Asks.")],
+        capabilities=[Shell()],
+    )
+    hooks = Watching()
+    steps = [
+        tool_call("ask_inner", {"input": "Hi."}).when("I am Outer."),
+        text("Inner done.").when("I am Inner."),
+        tool_call("exec_command", {"cmd": "echo from the box"}).when("I am Outer."),
+        text("Done.").when("I am Outer."),
+    ]
+
+    async def program(model: ScriptedModel) -> None:
+        config = RunConfig(sandbox=SandboxRunConfig(client=UnixLocalSandboxClient()))
+        await Runner.run(outer, "hi", hooks=hooks, run_config=config)
+        notes = [note for note in hooks.notes if note[0].startswith("tool")]
+        assert [note[:3] for note in notes] == [
+            ("tool_start", "Outer", "ask_inner"),
+            ("tool_end", "Outer", "ask_inner"),
+            ("tool_start", "Outer", "exec_command"),
+            ("tool_end", "Outer", "exec_command"),
+        ]
+        assert notes[1][3] == "Inner done."
+        assert "from the box" in notes[3][3]
+
+    play(monkeypatch, steps, program)
 
 
 def test_the_end_is_told_before_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
