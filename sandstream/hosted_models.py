@@ -14,7 +14,7 @@ from msgspec import Raw
 from sandstream_actors.harness.deltas import DeltaSink
 from sandstream_actors.model.responses_answer import PRELUDE
 from sandstream_actors.model.vendor_types import plain
-from sandstream_actors.model_request import build_request
+from sandstream_actors.model_request import build_request, seen_upto
 from sandstream_actors.run_state import RunState
 from sandstream_bus.bus import Bus
 from sandstream_bus.messages import CallRequested, ModelAnswered, TokenUsage
@@ -66,7 +66,7 @@ class HostedModels:
     async def ask(self, hosted: HostedRun, state: RunState, call: CallRequested) -> ModelAnswered:
         agent = hosted.agent(call.agent)
         model = self._find(agent, hosted.config)
-        request = build_request(state)
+        request, upto = build_request(state), seen_upto(state)
         disabled = set(state.prepared.disabled_tools) if state.prepared else set()
         settings = ModelSettings.coerce(request.settings)
         retry = settings_of(agent, hosted.config).retry
@@ -120,6 +120,7 @@ class HostedModels:
             raw_usage=Raw(msgspec.json.encode(response.raw_usage))
             if response.raw_usage
             else NO_JSON,
+            upto=upto,
             duration_ms=round((time.monotonic() - began) * 1000),
         )
 

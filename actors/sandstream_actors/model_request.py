@@ -48,6 +48,12 @@ def build_request(state: RunState) -> ModelRequest:
     )
 
 
+def seen_upto(state: RunState) -> int:
+    """The last event that the request takes into account: what comes later is for the next one."""
+    prepared = state.prepared
+    return (prepared.upto if prepared and prepared.input is not None else 0) or state.last_seq
+
+
 def _definitions(state: RunState, disabled: set[str]) -> list[Raw]:
     """What the model may call: tools that were listed for the turn, the agent's own, handoffs.
 

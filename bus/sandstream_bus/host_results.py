@@ -58,6 +58,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     disabled_tools: list[str] = []
     input: list[Raw] | None = None
     """Set only where a filter rewrote the input."""
+    upto: int = 0
+    """The last event of the log that ``input`` takes into account."""
     tools: list[ToolSpec] = []
     """Listed for this turn, besides the agent's own."""
 

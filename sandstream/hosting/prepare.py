@@ -43,6 +43,7 @@ async def prepare(
     disabled = await _disabled(hosted, working, agent)
     listed = await _listed(hosted, call.agent, disabled) if agent.mcp_servers else []
     items: list[TResponseInputItem] = _decoded(state.conversation())
+    upto = state.last_seq  # the filter may take its time
     filtered: list[Raw] | None = None
     if hosted.config.call_model_input_filter is not None:
         data: CallModelData[Any] = CallModelData(
@@ -61,6 +62,7 @@ async def prepare(
         prompt=encode(prompt) if prompt else NO_JSON,
         disabled_tools=disabled,
         input=filtered,
+        upto=upto if filtered is not None else 0,
         tools=[tool_spec(tool) for tool in listed],
     )
 

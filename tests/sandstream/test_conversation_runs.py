@@ -27,10 +27,22 @@ from sandstream_bus.messages import (
     Task,
 )
 from sandstream_bus.specs import AgentSpec, GraphSpec, RunOptions, SessionUse
-from sandstream_bus.subjects import RunId
+from sandstream_bus.subjects import RunId, run_id_of_key
 
-from sandstream import Agent, BusSession, Client, RunConfig, Runner, SessionSettings, function_tool
+from sandstream import (
+    Agent,
+    BusSession,
+    CallModelData,
+    Client,
+    ModelInputData,
+    OpenAIProvider,
+    RunConfig,
+    Runner,
+    SessionSettings,
+    function_tool,
+)
 from sandstream.exceptions import ConversationBusy
+from sandstream.process import Process
 from sandstream.settings import Settings
 from sandstream.testing import ScriptedModel, Step, error, text, tool_call
 from sandstream.worker import AgentWorker
@@ -402,6 +414,52 @@ def test_input_that_comes_during_a_turn_is_seen_once() -> None:
             assert await it.outcome(run) == "done"
             said = ["hi", "double", "2", "more", "and more", "double", "4"]
             assert it.gate.seen == [["hi"], said[:5], said]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_hosted", [False, True])
+def test_input_that_comes_while_a_filter_or_a_model_of_the_users_works(
+    is_hosted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What asks the model is the tool host here."""
+
+    async def main() -> None:
+        async with ScriptedModel([text("first"), text("second")]) as model:
+            monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+            bus = (await Process.of_this_loop()).bus
+            key = f"filter-{is_hosted}"
+            seen: list[list[str]] = []
+
+            async def look(data: CallModelData[Any]) -> ModelInputData:
+                seen.append([_text(item) for item in data.model_data.input])
+                if len(seen) == 1:
+                    staged = InputStaged(input="and more")
+                    run = run_id_of_key(key)
+                    await bus.log.send(bus.subjects.input(run), staged, msg_id=f"{key}:staged")
+                return data.model_data
+
+            provider = OpenAIProvider()
+            config = RunConfig(call_model_input_filter=look, run_key=key)
+            if is_hosted:
+                config.model_provider = provider
+            result = await Runner.run(BOT, "hi", run_config=config)
+            await provider.aclose()
+            assert result.final_output == "second"
+            assert seen == [["hi"], ["hi", "first", "and more"]]
+
+    asyncio.run(main())
+
+
+def test_a_task_has_one_keeper_of_its_conversation() -> None:
+    async def main() -> None:
+        async with deployed([], "cr12") as it:
+            task = Task(input="hi", session="s", conversation_id="conv_1")
+            await it.bus.connection.publish(
+                it.bus.subjects.task("bot"), msgspec.json.encode(task), msg_id="both"
+            )
+            assert await it.outcome("both") == "user_error"
+            assert (await it.bus.conversations.read("s")).waiting == []
 
     asyncio.run(main())
 

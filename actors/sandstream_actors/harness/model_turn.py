@@ -19,7 +19,7 @@ from sandstream_actors.harness.step_kinds import AskModel
 from sandstream_actors.harness.steps import next_step
 from sandstream_actors.model import ModelAnswer, ModelCallError, ModelRequest
 from sandstream_actors.model.client import OnEvent
-from sandstream_actors.model_request import build_request
+from sandstream_actors.model_request import build_request, seen_upto
 from sandstream_actors.run_state import RunState
 
 SHORT_WAIT_S = 5.0
@@ -45,7 +45,7 @@ async def take_turn(
             return None
     turn = state.turn + 1
     request = build_request(state)
-    upto = state.last_seq
+    upto = seen_upto(state)
     waited_s = state.waited_s
     attempt = state.wait_attempts
     began = time.monotonic()

@@ -41,6 +41,13 @@ class TaskIntake:
                 ),
             )
             return
+        if task.session and (task.conversation_id or task.previous_response_id):
+            message = (
+                "session keeps the conversation itself: give no conversation_id and no "
+                "previous_response_id with it"
+            )
+            await self.refuse(delivery, ErrorInfo(code="user_error", message=message))
+            return
         try:
             graph = await resolved(registered.graph, self._bus.agents)
         except UnknownAgent as unknown:
