@@ -269,7 +269,7 @@ class RunState(AnswerCalls):
                 ]
             case ChildWaiting():
                 if event.call in self.asked and event.call not in self.results:
-                    self.child_waits[event.call] = event
+                    self._child_asks(event)
             case CancelRequested():
                 if self.cancel is None or event.mode == "immediate":
                     self.cancel = event
@@ -345,6 +345,7 @@ class RunState(AnswerCalls):
         self.requested = {}
         self.decided = {}
         self.child_waits = {}
+        self.decided_below = {}
         self.waiting = None
         self._settled_first = []
 
@@ -423,7 +424,9 @@ class RunState(AnswerCalls):
 
     def _decided(self, sequence: int, event: ApprovalDecided) -> None:
         if event.run and event.run != self.run:
-            self._child_decided(event)
+            self.decided_below[sequence] = event
+            for waiting in list(self.child_waits.values()):
+                self._child_asks(waiting)
             return
         by_call_id = {call.call_id: call.id for call in self.tool_calls}
         call = event.call if event.call in self.requested else by_call_id.get(event.call, "")
@@ -438,18 +441,19 @@ class RunState(AnswerCalls):
         self.trigger = sequence
         self._close_if_settled(before)
 
-    def _child_decided(self, event: ApprovalDecided) -> None:
-        """The harness passes it on; here the question is no longer open."""
-        for call, wait in list(self.child_waits.items()):
-            left = [
-                it
-                for it in wait.approvals
-                if (it.run, it.call) != (event.run, event.call)
-                and (it.run, it.call_id) != (event.run, event.call)
-            ]
-            if len(left) < len(wait.approvals):
-                self.waiting = None
-            self.child_waits[call] = msgspec.structs.replace(wait, approvals=left)
+    def _child_asks(self, waiting: ChildWaiting) -> None:
+        """What is answered here is no longer open, even if the child has not heard of it yet: the
+        harness passes it on.
+        """
+        answered = {(it.run, it.call) for it in self.decided_below.values()}
+        left = [
+            it
+            for it in waiting.approvals
+            if not {(it.run, it.call), (it.run, it.call_id)} & answered
+        ]
+        if len(left) < len(waiting.approvals):
+            self.waiting = None
+        self.child_waits[waiting.call] = msgspec.structs.replace(waiting, approvals=left)
 
     def _ask_again(self) -> None:
         """Whoever was asked and has not answered may be gone, or have given up: ask anew."""

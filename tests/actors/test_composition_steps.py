@@ -448,6 +448,29 @@ def test_after_a_move_children_are_asked_for_again() -> None:
     assert isinstance(step, Ask) and step.calls[0].reply_pool == "main2"
 
 
+def test_after_a_move_a_child_that_waits_comes_along() -> None:
+    waiting = ChildWaiting(
+        call="t1-0", turn=1, child=f"{RUN}_t1-0", approvals=[wants("t2-0", run=f"{RUN}_t1-0")]
+    )
+    paused = after(parent(), CALL, child_asked(), waiting)
+    assert isinstance(paused, Pause)
+    moved = RunMoved(pool="main2", host="h9")
+    so_far = (parent(), CALL, child_asked(), waiting, paused.waiting, moved)
+    assert asked(after(*so_far)) == ["t1-0"]
+    assert [it.call for it in fold(*so_far).open_approvals()] == ["t2-0"]
+
+
+def test_a_question_that_was_answered_here_is_not_open_again_when_the_child_repeats_it() -> None:
+    child = f"{RUN}_t1-0"
+    waiting = ChildWaiting(
+        call="t1-0", turn=1, child=child, approvals=[wants("t2-0", run=child), wants("t2-1")]
+    )
+    so_far = (parent(), CALL, child_asked(), waiting, says_yes("t2-0", run=child), waiting)
+    state = fold(*so_far)
+    assert [it.call for it in state.open_approvals()] == ["t2-1"]
+    assert [it.call for it in state.decided_below.values()] == ["t2-0"]
+
+
 def test_a_cancelled_parent_knows_its_open_children() -> None:
     state = fold(parent(), CALL, child_asked(), CancelRequested())
     assert isinstance(next_step(state), Finish)

@@ -78,6 +78,8 @@ def _approvals() -> list[CompositionCell]:
         CompositionCell("harness.before_dispatch", "claim", 4),
         CompositionCell("tools.started", "claim", where="worker"),
         CompositionCell("tools.after_invoke", "directed", 6, where="worker"),
+        CompositionCell("client.before_decision", "directed", where="approver"),
+        CompositionCell("client.after_decision", "directed", where="approver"),
     ]
 
 
@@ -92,6 +94,31 @@ def _cancels() -> list[CompositionCell]:
         CompositionCell("harness.before_cancel_children", "cancel"),
         CompositionCell("harness.before_report", "cancel", 5),
         CompositionCell("harness.before_done", "cancel", 12),
+    ]
+
+
+class ResumeCell(msgspec.Struct, frozen=True):
+    """A script that goes on with a saved state is killed; started again it goes on once more.
+
+    ``elsewhere``: with a server that does not know the run.
+    """
+
+    point: str
+    count: int = 1
+    elsewhere: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.point}-{self.count}-{'elsewhere' if self.elsewhere else 'here'}"
+
+
+def resume_cells() -> list[ResumeCell]:
+    return [
+        ResumeCell("runner.before_resume"),
+        ResumeCell("runner.after_resume"),
+        ResumeCell("bus.after_publish", 6),
+        ResumeCell("runner.after_restore", 1, elsewhere=True),
+        ResumeCell("runner.after_restore", 3, elsewhere=True),
     ]
 
 

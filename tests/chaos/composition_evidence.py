@@ -8,12 +8,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from chaos.composition_fleet import CompositionFleet
 from chaos.composition_scenarios import PLANS, TALK, Plan
 from chaos.evidence import Effect, Kills, Outcome, is_hint, time_ns_of
+from sandstream_actors.run_places import past_events
 from sandstream_actors.run_state import RunState
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import (
@@ -23,6 +24,8 @@ from sandstream_bus.messages import (
     ConversationOpened,
     ModelAnswered,
     RunDone,
+    RunMoved,
+    RunRestored,
     RunStarted,
     TurnRequested,
 )
@@ -32,7 +35,15 @@ from sandstream.testing import Request, ScriptedModel
 
 _NEVER_NS = 2**63
 _SERVES = re.compile(r"^You serve (\S+)\.$")
-_WAKES = RunStarted | CallFinished | TurnRequested | ApprovalDecided | ConversationOpened
+_WAKES = (
+    RunStarted
+    | RunRestored
+    | RunMoved
+    | CallFinished
+    | TurnRequested
+    | ApprovalDecided
+    | ConversationOpened
+)
 Requests = dict[tuple[str, str], list[Request]]
 """The model's requests, by the key of the tree and the label of the script."""
 
@@ -46,6 +57,14 @@ def requests_by_run(model: ScriptedModel) -> Requests:
     return found
 
 
+class Source(Protocol):
+    """Where the log and the ledger of runs are found."""
+
+    async def events(self, key: str) -> list[LogEvent]: ...
+
+    def effects(self, key: str) -> list[Effect]: ...
+
+
 async def judge_tree(
     outcome: Outcome,
     fleet: CompositionFleet,
@@ -55,13 +74,29 @@ async def judge_tree(
     *,
     plan: Plan,
 ) -> None:
-    """Judge a completed run and all that it has started."""
-    effects = fleet.effects(root)
+    """Judge a completed run and all that it has started; nothing of it was lost or parked."""
+    for run in await judge_runs_of(outcome, fleet, requests, root, kills, plan=plan):
+        outcome.problems.extend(await fleet.lost(run))
+    outcome.problems.extend(await parked_of(fleet, root))
+
+
+async def judge_runs_of(
+    outcome: Outcome,
+    source: Source,
+    requests: Requests,
+    root: str,
+    kills: Kills,
+    *,
+    plan: Plan,
+) -> list[str]:
+    """Judge a completed run and all that it has started; the runs."""
+    effects = source.effects(root)
     todo = [(root, plan, root)]
-    seen: Counter[str] = Counter()
+    seen: dict[str, str] = {}
     for run, wanted, where in todo:
-        seen[run] += 1
-        events = await fleet.events(run)
+        if seen.setdefault(run, where) != where:
+            outcome.problems.append(f"{where}: the same run as {seen[run]}")
+        events = unfolded(await source.events(run))
         outcome.runs += 1
         problems = Outcome("")
         judge_log(problems, wanted, events)
@@ -69,14 +104,23 @@ async def judge_tree(
         asked = requests.get((root, wanted.label), [])
         judge_model(problems, events, asked, kills, turns=len(wanted.turns) + 1)
         _add(outcome, problems, where)
-        outcome.problems.extend(await fleet.lost(run))
-        for it in (one.event for one in events):
-            if isinstance(it, CallRequested) and it.kind == "child":
-                label = json.loads(it.arguments)["input"].strip("[]")
-                todo.append((it.child, PLANS[label], f"{where} > {label}"))
-    twice = [run for run, times in seen.items() if times > 1]
-    outcome.check(not twice, f"{root}: started by two calls: {twice}")
-    outcome.problems.extend(await parked_of(fleet, root))
+        kinds = [one.event for one in events]
+        children = [it for it in kinds if isinstance(it, CallRequested) and it.kind == "child"]
+        for child, arguments in {it.child: it.arguments for it in children}.items():
+            label = json.loads(arguments)["input"].strip("[]")
+            todo.append((child, PLANS[label], f"{where} > {label}"))
+    return list(seen)
+
+
+def unfolded(events: Sequence[LogEvent]) -> list[LogEvent]:
+    """The events, where those that a saved state has brought take its place."""
+    found: list[LogEvent] = []
+    for one in events:
+        if isinstance(one.event, RunRestored):
+            past = past_events(one.event)
+            found += [one._replace(subject=subject, event=event) for subject, event in past]
+        found.append(one)
+    return found
 
 
 def judge_log(outcome: Outcome, plan: Plan, events: Sequence[LogEvent]) -> None:
@@ -98,15 +142,18 @@ def judge_log(outcome: Outcome, plan: Plan, events: Sequence[LogEvent]) -> None:
     outcome.model_turns += len(wanted)
     asked = Counter(event.call for event in kinds if isinstance(event, CallRequested))
     ended = Counter(event.call for event in kinds if isinstance(event, CallFinished))
-    outcome.check(set(asked.values()) <= {1}, f"asked too often: {asked}")
-    outcome.check(asked == ended, f"asked {asked}, answered {ended}")
-    names = [
-        (event.turn, event.name)
+    # what was open when another process took the run over is asked for anew, there
+    most = 1 + sum(isinstance(event, RunMoved | RunRestored) for event in kinds)
+    outcome.check(max(asked.values(), default=0) <= most, f"asked too often: {asked}")
+    outcome.check(set(asked) == set(ended), f"asked {asked}, answered {ended}")
+    outcome.check(set(ended.values()) <= {1}, f"answered too often: {ended}")
+    names = {
+        event.call: (event.turn, event.name)
         for event in kinds
         if isinstance(event, CallRequested) and event.kind in ("tool", "child")
-    ]
+    }.values()
     right = sorted(names) == sorted(plan.wanted_calls)
-    outcome.check(right, f"calls {names}, not {plan.wanted_calls}")
+    outcome.check(right, f"calls {list(names)}, not {plan.wanted_calls}")
 
 
 def judge_effects(
@@ -114,10 +161,12 @@ def judge_effects(
 ) -> None:
     """A tool ran once; more often only for a kill meanwhile, and only if it may."""
     ended = {e.event.call: e for e in events if isinstance(e.event, CallFinished)}
+    counted: set[str] = set()
     for one in events:
         call = one.event
-        if not isinstance(call, CallRequested) or call.kind != "tool":
+        if not isinstance(call, CallRequested) or call.kind != "tool" or call.call in counted:
             continue
+        counted.add(call.call)
         outcome.tool_calls += 1
         ran = sum(effect.call == call.call_id for effect in effects)
         outcome.effects += ran

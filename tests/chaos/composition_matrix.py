@@ -19,8 +19,10 @@ from chaos.composition_evidence import (
 )
 from chaos.composition_fleet import HARNESS, SECOND, WORKER, CompositionFleet
 from chaos.composition_scenarios import CHAIN, CLAIM, DIRECTED, LONG_TREE, TREE, WIDE, Plan
-from chaos.evidence import Kills, Outcome, seconds_to_continue, time_ns_of
+from chaos.evidence import NO_KILLS, Kills, Outcome, seconds_to_continue, time_ns_of
+from chaos.other_kills import kill_caller
 from sandstream_actors.run_state import RunState
+from sandstream_bus.messages import ApprovalDecided, ApprovalRequested
 from sandstream_bus.subjects import RunId
 from support.waiting import until
 
@@ -72,6 +74,8 @@ async def _lane(
 async def _guarded(fleet: CompositionFleet, model: ScriptedModel, cell: CompositionCell) -> Outcome:
     try:
         async with asyncio.timeout(120):
+            if cell.where == "approver":
+                return await _kill_approver(fleet, model, cell)
             return await _run_cell(fleet, model, cell)
     except Exception:
         return Outcome(cell.name, cell.flow, problems=[traceback.format_exc()])
@@ -102,16 +106,32 @@ async def _run_cell(
     batches = await _batches(fleet, cell, is_dead)
     crashed_ns = armed.crashed_ns()
     outcome.check(is_dead() and crashed_ns, "the crash point was not reached")
-    keys = [key for batch in batches for key in batch]
-    late = await fleet.all_done(keys, DONE_WITHIN_S)
-    outcome.check(not late, f"not done within {DONE_WITHIN_S} s: {late}")
+    await _judge(outcome, fleet, model, cell, batches, Kills((crashed_ns or 0,)))
     if armed.is_running:
         await armed.kill()
     fleet.replicas[cell.where].remove(armed)
-    await _judge(outcome, fleet, model, cell, batches, Kills((crashed_ns or 0,)))
     if crashed_ns:
         runs = [run for key in batches[-1] for run in await fleet.tree(key)]
         outcome.continued_s += await waits_of(fleet, runs, crashed_ns)
+    return outcome
+
+
+async def _kill_approver(
+    fleet: CompositionFleet, model: ScriptedModel, cell: CompositionCell
+) -> Outcome:
+    """A person's program dies around its answer and answers again: there is one answer."""
+    outcome = Outcome(cell.name, cell.flow, kills=1)
+    key = cell.slug
+    await fleet.begin(_PLANS[cell.flow], key)
+    await fleet.until_waiting(key)
+    await kill_caller(fleet, outcome, cell.point, "approve", key)
+    await _judge(outcome, fleet, model, cell, [[key]], NO_KILLS)
+    for run in await fleet.tree(key):
+        events = [it.event for it in await fleet.events(run)]
+        said = [it.by for it in events if isinstance(it, ApprovalDecided)]
+        asks = any(isinstance(it, ApprovalRequested) for it in events)
+        wanted = ["caller"] if asks or run == key else []
+        outcome.check(said == wanted, f"{run}: decided by {said}")
     return outcome
 
 
@@ -156,6 +176,9 @@ async def _judge(
     batches: list[list[str]],
     kills: Kills,
 ) -> None:
+    """Wait for the ends, then look at everything."""
+    late = await fleet.all_done([key for batch in batches for key in batch], DONE_WITHIN_S)
+    outcome.check(not late, f"not done within {DONE_WITHIN_S} s: {late}")
     requests = requests_by_run(model)
     for number, keys in enumerate(batches):
         if cell.flow == "talk":

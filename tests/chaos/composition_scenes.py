@@ -108,7 +108,7 @@ async def conversation(outcome: Outcome, fleet: CompositionFleet, model: Scripte
     for done, kill in ((1, HARNESS), (3, WORKER), (5, "server"), (7, HARNESS)):
         reached = _at_least_done(fleet, keys, done)
         await fleet.until(reached, DONE_WITHIN_S, f"{done} runs are done")
-        killed.append(await _kill_one(fleet, kill))
+        killed += await _kill_every(fleet, kill)  # so that the one that holds it is among them
     late = await fleet.all_done(keys, DONE_WITHIN_S)
     outcome.check(not late, f"not done within {DONE_WITHIN_S} s: {late}")
     outcome.kills = len(killed)
@@ -134,6 +134,16 @@ async def _kill_one(fleet: CompositionFleet, kind: str) -> int:
     assert victim.killed_ns is not None
     await fleet.replica(kind)
     return victim.killed_ns
+
+
+async def _kill_every(fleet: CompositionFleet, kind: str) -> list[int]:
+    """kill -9 of all replicas of a kind, or the server; others take their place."""
+    if kind == "server":
+        return [fleet.kill_server()]
+    victims = [it for it in fleet.replicas[kind] if it.is_running]
+    await asyncio.gather(*(victim.kill() for victim in victims))
+    await fleet.replicas_of(**{kind: len(victims)})
+    return [victim.killed_ns for victim in victims if victim.killed_ns]
 
 
 async def _restart_server(fleet: CompositionFleet) -> None:

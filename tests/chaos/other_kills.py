@@ -24,7 +24,7 @@ async def kill_submitter(fleet: Fleet, model: ScriptedModel, cell: Cell) -> Outc
     """A caller dies around its submission and submits again: one run, nothing of it twice."""
     outcome = Outcome(cell.name, cell.scenario.name, kills=1)
     key = cell.slug
-    await _kill_caller(fleet, outcome, cell, "submit", key, cell.scenario.input(key))
+    await kill_caller(fleet, outcome, cell.point, "submit", key, cell.scenario.input(key))
     late = await fleet.all_done([key], _WITHIN_S)
     outcome.check(not late, f"not done: {late}")
     await judge_runs(outcome, fleet, model, [(key, cell.scenario)])
@@ -36,7 +36,7 @@ async def kill_canceller(fleet: Fleet, cell: Cell) -> Outcome:
     outcome = Outcome(cell.name, cell.scenario.name, kills=1, runs=1)
     key = cell.slug
     await _until_waiting(fleet, key, cell.scenario)
-    await _kill_caller(fleet, outcome, cell, "cancel", key)
+    await kill_caller(fleet, outcome, cell.point, "cancel", key)
     late = await fleet.all_done([key], _WITHIN_S)
     outcome.check(not late, f"not done: {late}")
     _check_end(outcome, key, await fleet.events(key), "cancelled", "cancelled")
@@ -95,8 +95,9 @@ async def _publish_rubbish(fleet: Fleet, key: str, cell: Cell) -> None:
         await bus.connection.publish(subject, b"no JSON", msg_id=f"{key}:bad")
 
 
-async def _kill_caller(fleet: Fleet, outcome: Outcome, cell: Cell, *arguments: str) -> None:
-    first = await fleet.program("caller", *arguments, crash_at=cell.point)
+async def kill_caller(fleet: Fleet, outcome: Outcome, point: str, *arguments: str) -> None:
+    """Kill a caller at a point, then have another one do the same."""
+    first = await fleet.program("caller", *arguments, crash_at=point)
     code = await first.wait(_WITHIN_S)
     outcome.check(code == -9, f"the crash point was not reached: {code} {first.errors()}")
     second = await fleet.program("caller", *arguments)

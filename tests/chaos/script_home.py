@@ -62,6 +62,11 @@ class ScriptHome:
     def effects(self, key: str) -> list[Effect]:
         return [effect for effect in read_ledger(self._ledger) if effect.key == key]
 
+    async def move(self) -> None:
+        """From here on everything happens with another server, which knows nothing."""
+        await stop_server(self.home)
+        self.home = self._directory / "other-home"
+
     async def close(self) -> None:
         for program in self._programs:
             await program.kill()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chaos.cells import deployed_cells, script_cells, server_cells
-from chaos.composition_cells import composition_cells, composition_server_cells
+from chaos.composition_cells import composition_cells, composition_server_cells, resume_cells
 from chaos.sandbox_cells import sandbox_cells, sandbox_server_cells
 from sandstream_bus.crashpoints import CRASH_POINTS
 
@@ -43,6 +43,7 @@ _WHEN = ("before", "after")
 def test_every_crash_point_has_a_cell(point: str) -> None:
     points = {cell.point for cell in [*deployed_cells(), *script_cells()]}
     points |= {cell.point for cell in [*sandbox_cells(), *composition_cells()]}
+    points |= {cell.point for cell in resume_cells()}
     assert point in points
 
 

@@ -12,7 +12,6 @@ import logging
 import uuid
 from typing import assert_never
 
-import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
@@ -136,14 +135,7 @@ class Harness:
         """An answer to a question of a child run that was asked above it."""
         event = await self._bus.codec.run_event(delivery.data)
         if isinstance(event, ApprovalDecided) and event.run and event.run != run:
-            crashpoint("harness.before_pass_on")
-            await self._bus.work_log.send(
-                self._bus.subjects.approval_decided(check_token(event.run, "the run id")),
-                msgspec.structs.replace(event, run=""),
-                msg_id=f"{event.run}:passed-on:{delivery.sequence}",
-                headers=caused_by(delivery.sequence, None),
-            )
-            crashpoint("harness.after_pass_on")
+            await self._children.pass_on(event, delivery.sequence)
 
     async def _stop_if_tripped(self, run: RunId, delivery: Delivery) -> None:
         """A guardrail that refuses the run's input stops the model call that runs beside it."""

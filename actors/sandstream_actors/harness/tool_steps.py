@@ -45,8 +45,9 @@ def work_on(state: RunState, missing: list[ToolCall]) -> CallWork:
             if call.id not in state.requested:
                 approvals.append(_approval(state, call))
             continue
-        if call.id in state.child_waits and state.child_waits[call.id].approvals:
-            continue
+        waits = state.child_waits.get(call.id)
+        if waits is not None and waits.approvals and call.id in state.asked:
+            continue  # after a move it is asked anew, so that it comes along
         requests = _next_requests(state, call)
         begins = any(it.call == call.id for it in requests)
         if begins and room is not None:

@@ -1,12 +1,14 @@
-"""A caller on the bus: ``python caller.py submit|cancel <key> [<input>]``. Says ``ready`` when
-done.
+"""A caller on the bus: ``python caller.py submit|cancel|approve <key> [<input>]``. Says ``ready``
+when it is done, or was done before.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 
+from sandstream.approvals import AlreadyDecided
 from sandstream.client import Client
 
 
@@ -14,6 +16,9 @@ async def main(verb: str, key: str, text: str = "") -> None:
     async with await Client.connect() as client:
         if verb == "submit":
             await client.submit("clerk", text, key=key, context={"key": key})
+        elif verb == "approve":
+            with contextlib.suppress(AlreadyDecided):  # by the one that was killed
+                await client.approve(key, by="caller")
         else:
             await client.cancel(key, reason="asked for")
     print("ready", flush=True)
