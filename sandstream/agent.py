@@ -20,9 +20,11 @@ from sandstream.run_context import RunContextWrapper
 from sandstream.tool import (
     FunctionTool,
     FunctionToolResult,
-    Tool as Tool,
     ToolsToFinalOutputResult,
     default_tool_error_function,
+)
+from sandstream.tool import (
+    Tool as Tool,
 )
 
 if TYPE_CHECKING:
