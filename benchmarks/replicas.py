@@ -67,9 +67,7 @@ def _deployed(lab: Lab, name: str, replicas: int, common: dict[str, Any]) -> _La
     home = lab.home()
     worker = lab.start("worker", "sandstream", home=home, **common)
     worker.wait_ready()  # it starts the server
-    harnesses = [
-        lab.start("harness", "sandstream", home=home, **common) for _ in range(replicas)
-    ]
+    harnesses = [lab.start("harness", "sandstream", home=home, **common) for _ in range(replicas)]
     caller = lab.start("submitter", "sandstream", home=home, **common)
     for program in (*harnesses, caller):
         program.wait_ready()

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import approval_resume
 import cold_start
 import concurrent_runs
 import fan_out
@@ -29,6 +30,7 @@ import sandbox_manifest
 import sandbox_memory
 import sandbox_snapshots
 import sandbox_turns
+import session_runs
 import turn_overhead
 from figures import Figure, table
 from lab import Lab
@@ -43,6 +45,8 @@ BENCHMARKS: dict[str, Measure] = {
     "hop_cost": hop_cost.measure,
     "fan_out": fan_out.measure,
     "handoff_chain": handoff_chain.measure,
+    "approval_resume": approval_resume.measure,
+    "session_runs": session_runs.measure,
     "replicas": replicas.measure,
     "sandbox_exec": sandbox_exec.measure,
     "sandbox_turns": sandbox_turns.measure,
