@@ -156,14 +156,17 @@ class AnswerCalls:
 
     def settled(self, call: ToolCall) -> CallFinished | None:
         """The outcome of a call as the model will see it; None while something is missing."""
-        if self.gate(call) == "rejected":
+        was_judged = self.decided or self.sticky or self.reviewed is not None
+        if was_judged and self.gate(call) == "rejected":
             return rejected_result(self, call)
         result = self.results.get(call.id)
-        tool = self.tool(call.name)
-        if result is not None and tool is not None and tool.child is not None:
-            result = child_result(self, call, tool.child, result)
         if result is None:
             return None
+        tool = self.tool(call.name)
+        if tool is not None and tool.child is not None:
+            result = child_result(self, call, tool.child, result)
+            if result is None:
+                return None
         if self.has_outside_hook(tool, "tool_end") and f"{call.id}-end" not in self.results:
             return None
         return result
