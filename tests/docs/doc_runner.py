@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import sandstream_bus.messages as messages
-import sandstream_bus.sandbox_messages as sandbox_messages
 from doc_blocks import Block, Page
+from sandstream_bus import conversation_messages, messages, sandbox_messages
 
 from sandstream import testing
 from sandstream.testing import Conversation, ScriptedModel
@@ -32,6 +31,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BLOCK_S = 90.0
 READY_S = 60.0
+_MESSAGES = (messages, sandbox_messages, conversation_messages)
 
 
 class PageFailed(AssertionError):
@@ -120,7 +120,7 @@ class PageRunner:
                 self._compare(block.text)
             case "json" if "message" in block.marks:
                 name = block.marks["message"]
-                module = messages if hasattr(messages, name) else sandbox_messages
+                module = next(it for it in _MESSAGES if hasattr(it, name))
                 msgspec.json.decode(text, type=getattr(module, name))
             case _:
                 raise PageFailed(
