@@ -19,6 +19,7 @@ from sandstream_actors.state_cache import StateCache
 from sandstream_actors.tools import ToolHost
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import Retry
+from sandstream_bus.messages import CallRequested
 from sandstream_bus.subjects import RunId
 
 from sandstream.connect import OpenBus, open_bus
@@ -168,6 +169,22 @@ class Process:
             self._runs[run] = left
         for child in [key for key, it in self._child_runs.items() if it[0] is hosted]:
             del self._child_runs[child]
+
+    async def children_of(self, run: RunId) -> list[HostedRun]:
+        """The child runs of one of ours, at any depth, as far as their code is here."""
+        states = StateCache(self.bus.log)
+        found: list[HostedRun] = []
+        todo = [run]
+        while todo:
+            for event in await self.bus.log.read(todo.pop()):
+                if not isinstance(event.event, CallRequested) or event.event.kind != "child":
+                    continue
+                child = RunId(event.event.child)
+                started = (await states.load(child)).started
+                if started and started.graph.agents[started.graph.start].host == self.pool:
+                    found.append(await self._find_run(child, states))
+                    todo.append(child)
+        return found
 
     async def _find_run(self, run: RunId, states: StateCache) -> HostedRun:
         callers = self._runs.get(run)

@@ -294,6 +294,12 @@ class RunCall:
             if bound.is_owned and await bound.was_used():
                 await bound.finish()
                 result.sandbox_states[key] = bound.session.state
+        if not self._plan.has_child_sandboxes or self._process is None:
+            return
+        for child in await self._process.children_of(self.run_id):
+            for bound in child.bound.values():
+                if bound.is_owned and await bound.was_used():
+                    await bound.finish()
 
     def _conclude(self, result: RunResultBase, view: RunView) -> None:
         """Fill the result; raise if the run did not complete."""

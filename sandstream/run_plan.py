@@ -57,6 +57,11 @@ class RunPlan:
     def working(self) -> dict[str, Agent[Any]]:
         return {key: bound.working for key, bound in self.bound.items()}
 
+    @property
+    def has_child_sandboxes(self) -> bool:
+        """Does an agent as a tool work in a sandbox?"""
+        return any(self._child_bound.values())
+
     def _graph(self, host: str) -> GraphSpec:
         return compile_graph(
             self.agent,

@@ -43,7 +43,12 @@ def requested(step: Step) -> list[tuple[str, str]]:
 
 def child_ends(call: str, output: object = "done", **more: Any) -> CallFinished:
     """The end of a child run, which used some tokens."""
-    values = {"usage": USED, "turns": 2, "tool_calls": 3, "child": child_of(RUN, call)} | more
+    values: dict[str, Any] = {
+        "usage": USED,
+        "turns": 2,
+        "tool_calls": 3,
+        "child": child_of(RUN, call),
+    } | more
     return CallFinished(call=call, kind="child", turn=1, output=raw(output), **values)
 
 

@@ -63,16 +63,23 @@ def look(ctx: RunContextWrapper[Any]) -> str:
 
 
 def inner(**options: Any) -> Agent[Any]:
-    return Agent(**{"name": "Inner", "instructions": "I am Inner.", "model": MODEL} | options)
+    given: dict[str, Any] = {"name": "Inner", "instructions": "I am Inner.", "model": MODEL}
+    return Agent(**given | options)
 
 
 def outer(*tools: Any, **options: Any) -> Agent[Any]:
-    given = {"name": "Outer", "instructions": "I am Outer.", "model": MODEL, "tools": list(tools)}
+    given: dict[str, Any] = {
+        "name": "Outer",
+        "instructions": "I am Outer.",
+        "model": MODEL,
+        "tools": list(tools),
+    }
     return Agent(**given | options)
 
 
 def as_tool(agent: Agent[Any], **options: Any) -> AgentTool:
-    tool = agent.as_tool(**{"tool_name": "ask", "tool_description": "Asks."} | options)
+    given: dict[str, Any] = {"tool_name": "ask", "tool_description": "Asks."}
+    tool = agent.as_tool(**given | options)
     assert isinstance(tool, AgentTool)
     return tool
 

@@ -43,8 +43,8 @@ MODEL = "gpt-4.1"
 
 
 def agent(name: str, *tools: Any, **options: Any) -> Agent[Any]:
-    about = {"name": name, "instructions": f"I am {name}.", "model": MODEL}
-    return Agent(**about | {"tools": list(tools)} | options)
+    about: dict[str, Any] = {"instructions": f"I am {name}.", "model": MODEL, "tools": list(tools)}
+    return Agent(name, **about | options)
 
 
 def ask(helper: Agent[Any], **options: Any) -> AgentTool:

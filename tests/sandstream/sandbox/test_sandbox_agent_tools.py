@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tarfile
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from sandstream_bus.messages import CallRequested
 from sandstream_bus.subjects import RunId, child_of, sandbox_of
 
 from sandstream import Agent, Client, RunConfig, Runner, UserError, function_tool
-from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
+from sandstream.sandbox import LocalSnapshotSpec, Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Capability, Shell
 from sandstream.sandbox.entries import File
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
@@ -36,8 +38,8 @@ def play(
     return asyncio.run(main())
 
 
-def config() -> RunConfig:
-    return RunConfig(sandbox=SandboxRunConfig(client=UnixLocalSandboxClient()))
+def config(**more: Any) -> RunConfig:
+    return RunConfig(sandbox=SandboxRunConfig(client=UnixLocalSandboxClient(), **more))
 
 
 class Names(Capability):
@@ -135,3 +137,24 @@ def test_the_callers_sandbox_settings_are_inherited(monkeypatch: pytest.MonkeyPa
         assert items_of(model.requests[2])[-1]["output"].endswith("Output:\nfirst\n")
 
     play(steps, program, monkeypatch)
+
+
+def test_a_snapshot_of_the_callers_own_is_written_for_a_child(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    steps = [
+        tool_call("code", {"input": "Job."}).when("I am Boss"),
+        text("done").when("I am Boss"),
+        command("echo new > b.txt", "c1").when("Job."),
+        text("job done").when("Job."),
+    ]
+
+    async def program(model: ScriptedModel) -> None:
+        own = config(snapshot=LocalSnapshotSpec(base_path=tmp_path))
+        await Runner.run(boss(coder(Shell()).as_tool("code", "Codes.", run_config=own)), "go")
+
+    play(steps, program, monkeypatch)
+    (archive,) = tmp_path.glob("*.tar")
+    with tarfile.open(archive) as tar:
+        names = {member.name.removeprefix("./") for member in tar.getmembers() if member.isfile()}
+    assert names == {"a.txt", "b.txt"}
