@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -120,7 +120,7 @@ class Client:
 
     async def follow(
         self, run_id: str, *, after: int = 0, deltas: bool = False
-    ) -> AsyncIterator[LogEvent | LiveEvent]:
+    ) -> AsyncGenerator[LogEvent | LiveEvent, None]:
         """The run's events after a sequence: those stored, then live ones, up to its end."""
         run = RunId(check_token(run_id, "the run id"))
         async for event in self.bus.follow.run(run, after=after, deltas=deltas):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from sandstream_actors.harness.alarms import Alarms
 from sandstream_actors.run_state import RunState as LogState
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import Stored
@@ -69,13 +70,16 @@ class RunResume:
         self.known = self._events[self._news_from - 1].sequence
         state = LogState.of(self.run_id, self._events)
         crashpoint("runner.before_resume")
+        steps = [await self._answer(process, *it) for it in self._answers()]
+        steps.append(lambda it: self._more_input(process, it))
+        for step in steps:
+            step(state)  # whatever does not fit is said before the run is taken from anybody
         if home_of(state) != process.pool:
             await bring_sandboxes(process, self._config, state)
+        await self._bring_children(process)
         await self._write(process, state, lambda it: self._move(process, it))
-        for item, decision in self._answers():
-            await self._decide(process, state, item, decision)
-        await self._write(process, state, lambda it: self._more_input(process, it))
-        await self._write(process, state, lambda it: self._reopen(process, it))
+        for step in [*steps, lambda it: self._reopen(process, it)]:
+            await self._write(process, state, step)
         crashpoint("runner.after_resume")
         return await bus.log.read(self.run_id)
 
@@ -126,6 +130,42 @@ class RunResume:
             except Conflict:
                 continue  # somebody else brought it
             crashpoint("runner.after_restore")
+            await self._arm(process, LogState.of(run, await process.bus.log.read(run)))
+
+    async def _bring_children(self, process: Process) -> None:
+        """Open child runs come along at once: if their parent took them over after an answer they
+        might be at work already, and would do it twice.
+        """
+        pool = pool_for(self._config, process)
+        wanted = (pool, process.pool, pool)
+        for run in self._saved.record.runs[1:]:
+            while True:
+                state = LogState.of(run, await process.bus.log.read(run))
+                if state.started is None or state.done is not None or state.agent.pool:
+                    break  # gone, or an agent that a worker offers: its parent sees to it
+                places = state.places
+                if (places.pool, home_of(state), places.parent_pool) == wanted:
+                    break
+                moved = RunMoved(pool=pool, host=process.pool, parent_pool=pool)
+                try:
+                    await process.bus.log.append(
+                        run,
+                        process.bus.subjects.turn(run, pool),
+                        moved,
+                        after=state.last_seq,
+                        msg_id=f"{run}:resume:{uuid.uuid4().hex}",
+                    )
+                except Conflict:
+                    continue
+                break
+
+    async def _arm(self, process: Process, state: LogState) -> None:
+        """Its alarms are on the other server; the time that people have begins anew."""
+        alarms = Alarms(process.bus)
+        await alarms.arm_deadline(state)
+        for question in state.open_approvals():
+            if not question.run:
+                await alarms.arm_expiry(state, question)
 
     async def _write(self, process: Process, state: LogState, step: _Step) -> None:
         """Write what a step wants, decided on the newest state."""
@@ -170,9 +210,7 @@ class RunResume:
         answers = [(item, decision) for item, decision in found if decision is not None]
         return sorted(answers, key=lambda it: it[1].always)
 
-    async def _decide(
-        self, process: Process, state: LogState, item: ToolApprovalItem, decision: Decision
-    ) -> None:
+    async def _answer(self, process: Process, item: ToolApprovalItem, decision: Decision) -> _Step:
         child = item.run_id if item.run_id and item.run_id != self.run_id else ""
         below = await process.bus.log.read(RunId(child)) if child else []
 
@@ -203,7 +241,7 @@ class RunResume:
             )
             return process.bus.subjects.approval_decided(self.run_id), message
 
-        await self._write(process, state, step)
+        return step
 
     def _more_input(self, process: Process, state: LogState) -> tuple[str, RunEvent] | None:
         """The state's input. For a run that is complete even an empty one: its model is asked

@@ -73,6 +73,16 @@ def play(
 
 
 REFUND = [tool_call("refund", {"amount": 5}), text("Done.")]
+NESTED = [
+    tool_call("ask_clerk", {"input": "Refund."}).when("I am the boss."),
+    text("The boss is done.").when("I am the boss."),
+    tool_call("refund", {"amount": 5}).when("Refund."),
+    text("The clerk is done.").when("Refund."),
+]
+
+
+def steps_end(steps: list[Step]) -> str:
+    return "The boss is done." if steps is NESTED else "Done."
 
 
 def kinds(result: Any) -> list[str]:
@@ -148,30 +158,30 @@ def test_answers_to_some_calls_pause_the_run_again(monkeypatch: pytest.MonkeyPat
     play(steps, program, monkeypatch)
 
 
-def test_another_process_takes_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("nested", [False, True])
+def test_another_process_takes_the_run(nested: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each event loop has a process of its own, with a pool that nobody else serves."""
+    steps = NESTED if nested else REFUND
 
-    async def main() -> None:
-        it = Ledger()
-        async with ScriptedModel(REFUND) as model:
-            monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-            first = await Runner.run(it.clerk, "go")
-            saved = first.to_state().to_string()
-            other = Ledger()
-            done = await asyncio.to_thread(asyncio.run, resume(other, saved))
-            assert done.run_id == first.run_id and done.final_output == "Done."
-            assert other.done == ["refund 5"] and it.done == []
-            process = await Process.of_this_loop()
-            events = await process.bus.log.read(done.run_id)
-            moves = [event.event for event in events if isinstance(event.event, RunMoved)]
-            assert [move.host == process.pool for move in moves] == [False]
+    async def program(it: Ledger, model: ScriptedModel) -> None:
+        first = await Runner.run(it.boss if nested else it.clerk, "go")
+        other = Ledger()
+        saved = first.to_state().to_string()
+        done = await asyncio.to_thread(asyncio.run, resume(other, saved))
+        assert done.run_id == first.run_id and done.final_output == steps_end(steps)
+        assert other.done == ["refund 5"] and it.done == []
+        process = await Process.of_this_loop()
+        events = await process.bus.log.read(done.run_id)
+        moves = [event.event for event in events if isinstance(event.event, RunMoved)]
+        assert [move.host == process.pool for move in moves] == [False]
 
     async def resume(other: Ledger, saved: str) -> Any:
-        state = await RunState.from_string(other.clerk, saved)
+        agent = other.boss if nested else other.clerk
+        state = await RunState.from_string(agent, saved)
         state.approve(state.get_interruptions()[0])
-        return await Runner.run(other.clerk, state)
+        return await Runner.run(agent, state)
 
-    asyncio.run(main())
+    play(steps, program, monkeypatch)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -212,18 +222,6 @@ def test_a_log_that_does_not_have_the_run_gets_it(
             assert [sum("Hurry." in str(i) for i in items) for items in asked][-1] == 1
 
     asyncio.run(main())
-
-
-NESTED = [
-    tool_call("ask_clerk", {"input": "Refund."}).when("I am the boss."),
-    text("The boss is done.").when("I am the boss."),
-    tool_call("refund", {"amount": 5}).when("Refund."),
-    text("The clerk is done.").when("Refund."),
-]
-
-
-def steps_end(steps: list[Step]) -> str:
-    return "The boss is done." if steps is NESTED else "Done."
 
 
 def test_a_question_of_a_nested_agent_is_answered_at_the_top(
