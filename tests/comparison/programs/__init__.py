@@ -6,7 +6,6 @@ NOT_YET: set[str] = {
     "hooks",
     "mcp_tools",
     "run_state",
-    "sessions",
     "tool_guardrails",
 }
 """Files whose programs need what Sandstream does not have yet; the others are compared."""
