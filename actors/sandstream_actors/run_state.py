@@ -27,6 +27,7 @@ from sandstream_bus.messages import (
     ModelDeferred,
     Prepared,
     Reviewed,
+    Rewrite,
     RunDone,
     RunEvent,
     RunMoved,
@@ -88,6 +89,7 @@ class RunState(AnswerCalls):
         self.own_input: list[Raw] = []
         """The run's input as its caller, or the session's callback, gave it."""
         self._said_before: list[Raw] = []
+        self._said_at_answer = 0
         self._rewritten = 0
         self.staged: list[tuple[int, list[Raw]]] = []
         """Input that came meanwhile and that no answer has taken into account."""
@@ -192,7 +194,7 @@ class RunState(AnswerCalls):
 
     @property
     def said(self) -> list[Raw]:
-        """All that the run has added, whatever a handoff's filter made of it for the next agent."""
+        """All that the run has added, whatever the next agent reads of it after a handoff."""
         return self._said_before + self.items[self._rewritten :]
 
     def next_save(self) -> str | None:
@@ -321,7 +323,7 @@ class RunState(AnswerCalls):
         self.agent_is_new = True
         self.handoffs += 1
         if event.rewrite is not None:
-            self._said_before = self.said
+            self._said_before = self._said_with(event.rewrite)
             self.history = []
             self.input = event.rewrite.input
             self.items = list(event.rewrite.model_items)
@@ -329,6 +331,14 @@ class RunState(AnswerCalls):
             self.server_knows = 0
         self._forget_turn()
         self.answer = None
+
+    def _said_with(self, rewrite: Rewrite) -> list[Raw]:
+        """A filter may take away what this turn has said, but not what was said before."""
+        if rewrite.earlier is None:
+            return self.said
+        kept = rewrite.items[rewrite.earlier :]
+        new = [it.raw for it in kept if it.kind != "tool_approval_item"]
+        return self.said[: self._said_at_answer] + new
 
     def _name_of(self, event: TurnRequested) -> str:
         """The name of the next agent, which two agents may share."""
@@ -362,6 +372,7 @@ class RunState(AnswerCalls):
         for _, items in [it for it in self.staged if it[0] <= seen]:
             self.items.extend(items)
         self.staged = [it for it in self.staged if it[0] > seen]
+        self._said_at_answer = len(self.said)
         self.items.extend(self.answer.input_items(omit_reasoning_ids=self._omits_reasoning_ids))
         self.server_knows = len(self.items)
         prepared = self.prepared.disabled_tools if self.prepared else []

@@ -30,6 +30,10 @@ class Rewrite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input: list[Raw]
     items: list[ItemRecord]
     """What the run has produced, for its result."""
+    earlier: int | None = None
+    """How many of ``items`` are not of this turn; a session gets the others in place of what the
+    turn has said. None: it gets all that was said.
+    """
     model_items: list[Raw]
     """What the next agent's model sees after ``input``."""
     is_text: bool = False

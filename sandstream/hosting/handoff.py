@@ -164,6 +164,7 @@ async def _rewrite(
     return Rewrite(
         input=[_encoded(item) for item in new_input],
         items=[record_of(item, key_of, in_input=id(item) in in_input) for item in produced],
+        earlier=len(before),
         model_items=[_encoded(it) for it in input_of([*data.pre_handoff_items, *model_items])],
         is_text=isinstance(data.input_history, str),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from sandstream import (
 )
 from sandstream.deployed_agent import DeployedAgent
 from sandstream.lifecycle import AgentHooks, RunHooks
+from sandstream.memory import SQLiteSession
 from sandstream.result import RunResult
 from sandstream.settings import Settings
 from sandstream.testing import ScriptedModel, Step, answer, text, tool_call, tool_calls
@@ -288,6 +290,27 @@ def test_items_keep_what_data_cannot_say(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(called, ToolCallItem) and called.description == "Find the invoice."
     assert isinstance(looked_up, ToolCallOutputItem) and looked_up.output == "invoice 7"
     assert isinstance(taken, HandoffOutputItem) and taken.target_agent is billing
+
+
+def test_a_session_gets_of_a_turn_what_the_filter_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    for changes, kept in (
+        ({"new_items": ()}, ["message"]),
+        ({"input_items": ()}, ["function_call", "function_call_output", "message"]),
+    ):
+        session = SQLiteSession("any")
+        keep = partial(HandoffInputData.clone, **changes)
+        triage = agent("Triage", handoff(agent("Billing"), input_filter=keep), tools=[look_up])
+        steps = [tool_call("look_up"), tool_call("transfer_to_billing"), text("Paid.")]
+
+        async def program(
+            model: ScriptedModel, first: Agent[Any] = triage, to: Any = session
+        ) -> Any:
+            await Runner.run(first, "pay", session=to)
+            return await to.get_items()
+
+        stored = play(steps, program, monkeypatch)
+        before = [None, "function_call", "function_call_output"]
+        assert [item.get("type") for item in stored] == [*before, *kept]
 
 
 def test_folded_messages_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
