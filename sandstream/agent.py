@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast
 
 from sandstream.agent_output import AgentOutputSchemaBase
 from sandstream.custom_tool import CustomTool
@@ -16,7 +16,7 @@ from sandstream.lifecycle import AgentHooksBase
 from sandstream.model_settings import ModelSettings
 from sandstream.models.default_models import get_default_model_settings
 from sandstream.models.interface import Model
-from sandstream.run_context import RunContextWrapper
+from sandstream.run_context import RunContextWrapper, TContext
 from sandstream.tool import (
     FunctionTool,
     FunctionToolResult,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sandstream.lifecycle import AgentHooks
     from sandstream.mcp import MCPServer
 
-TContext = TypeVar("TContext")
 
 Instructions = str | Callable[[Any, Any], str | Awaitable[str]]
 ToolsToFinalOutputFunction = Callable[
