@@ -167,14 +167,19 @@ class AgentWorker:
         """
         agents = self._deployed_in(started)
         parent = started.parent
-        if parent is not None and not agents:
-            above = (await states.load(RunId(parent.run))).agents.get(parent.agent)
-            if above is not None and above.host == self.pool:
-                parent_run = await self._find_run(RunId(parent.run), states)
-                return hosted_child(parent_run, parent, run, self._bind)
-        if not agents:
+        first = started.graph.agents.get(started.graph.start)
+        is_ours = first is not None and first.host == self.pool and not first.deployed
+        if is_ours or not agents:
+            if parent is not None:
+                above = (await states.load(RunId(parent.run))).agents.get(parent.agent)
+                if above is not None and above.host == self.pool:
+                    parent_run = await self._find_run(RunId(parent.run), states)
+                    child = hosted_child(parent_run, parent, run, self._bind)
+                    child.agents = {**agents, **child.agents}
+                    return child
             plan = self._plans.get(started.graph.start)
-            agents = plan.found.own.agents if plan else self._everyone
+            # others may hand back to agents that were deployed from here
+            agents = {**agents, **(plan.found.own.agents if plan else self._everyone)}
         context = msgspec.json.decode(started.context) if started.context else None
         own = Circle(started.graph.start, agents, self._config)
         bound = bound_agents(own, run, self._bind)
