@@ -292,25 +292,28 @@ def test_items_keep_what_data_cannot_say(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(taken, HandoffOutputItem) and taken.target_agent is billing
 
 
-def test_a_session_gets_of_a_turn_what_the_filter_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for changes, kept in (
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
         ({"new_items": ()}, ["message"]),
         ({"input_items": ()}, ["function_call", "function_call_output", "message"]),
-    ):
+    ],
+)
+def test_a_session_gets_of_a_turn_what_the_filter_keeps(
+    changes: dict[str, Any], kept: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = partial(HandoffInputData.clone, **changes)
+    triage = agent("Triage", handoff(agent("Billing"), input_filter=keep), tools=[look_up])
+
+    async def program(model: ScriptedModel) -> Any:
         session = SQLiteSession("any")
-        keep = partial(HandoffInputData.clone, **changes)
-        triage = agent("Triage", handoff(agent("Billing"), input_filter=keep), tools=[look_up])
-        steps = [tool_call("look_up"), tool_call("transfer_to_billing"), text("Paid.")]
+        await Runner.run(triage, "pay", session=session)
+        return await session.get_items()
 
-        async def program(
-            model: ScriptedModel, first: Agent[Any] = triage, to: Any = session
-        ) -> Any:
-            await Runner.run(first, "pay", session=to)
-            return await to.get_items()
-
-        stored = play(steps, program, monkeypatch)
-        before = [None, "function_call", "function_call_output"]
-        assert [item.get("type") for item in stored] == [*before, *kept]
+    steps = [tool_call("look_up"), tool_call("transfer_to_billing"), text("Paid.")]
+    stored = play(steps, program, monkeypatch)
+    before = [None, "function_call", "function_call_output"]
+    assert [item.get("type") for item in stored] == [*before, *kept]
 
 
 def test_folded_messages_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
