@@ -253,7 +253,7 @@ def _add_looking(commands: Any) -> None:
     replay = command(
         commands,
         "replay",
-        "play a run's stored events again, in their own time",
+        "play the stored events of a run and of those below it again, in their own time",
         "  sandstream replay RUN\n"
         "  sandstream replay RUN --speed 4\n"
         "  sandstream replay RUN --instant --json",

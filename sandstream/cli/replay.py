@@ -1,14 +1,18 @@
-"""``sandstream replay``: a run's stored events again, in their own time."""
+"""``sandstream replay``: the stored events of a run and of those below it, in their own time."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 
-from sandstream.cli.event_lines import EventLines, record_of
+from sandstream_bus.log import LogEvent
+
+from sandstream.cli.event_lines import record_of
 from sandstream.cli.exits import Exit
 from sandstream.cli.render import out, seconds_between
 from sandstream.cli.session import connected, events_of, put_json, run_async
+from sandstream.cli.tree_follow import TreeFollower
+from sandstream.cli.tree_teller import TreeTeller
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -17,19 +21,20 @@ def main(arguments: argparse.Namespace) -> int:
 
 async def _replay(arguments: argparse.Namespace) -> int:
     async with connected() as client:
-        events = await events_of(client, arguments.run)
-    screen = out()
-    lines = EventLines(screen)
+        first = await events_of(client, arguments.run)
+        story = await TreeFollower(client.bus, arguments.run).stored(first)
+    teller = TreeTeller(out(), None)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    for event in events:
+    for told in story:
+        event = told.event
+        assert isinstance(event, LogEvent)
         if not arguments.instant:
             # against the start, not the event before: small delays do not add up
-            passed = seconds_between(events[0].stored.time, event.stored.time) or 0.0
+            passed = seconds_between(first[0].stored.time, event.stored.time) or 0.0
             await asyncio.sleep(max(0.0, began + passed / arguments.speed - loop.time()))
         if arguments.json:
-            put_json(record_of(arguments.run, event))
-            continue
-        for line in lines.render(event):
-            screen.line(line)
+            put_json(record_of(told.member.run, event))
+        else:
+            await teller.tell(told, is_shown=True)
     return Exit.OK

@@ -24,7 +24,7 @@ from sandstream.cli.render import clean, err, pad
 from sandstream.cli.sandbox_lines import LIFE, saved_tree
 from sandstream.cli.session import put_json
 from sandstream.cli.tree_follow import TreeEvent
-from sandstream.cli.tree_teller import TreeTeller
+from sandstream.cli.tree_teller import LiveOutputs, TreeTeller
 
 
 class _Delta(msgspec.Struct):
@@ -54,7 +54,7 @@ class Display:
         self._quiet = quiet
         self._as_json = as_json
         self._screen = err()
-        self._below = TreeTeller(bus, self._screen, stack, hints=hints)
+        self._below = TreeTeller(self._screen, LiveOutputs(bus, stack), hints=hints)
         self._lines = EventLines(self._screen, hints=hints)
         self._said = ""
         self._last_said = ""

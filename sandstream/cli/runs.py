@@ -22,6 +22,7 @@ from sandstream.cli.session import connected, put_json, run_async, say
 from sandstream.client import Client
 from sandstream.summaries import RunSummary, Which, list_runs
 
+_CHILDREN = Column("CHILDREN", ">", drops=7)
 _COLUMNS = [
     Column("RUN", shrinks=22),
     Column("STATUS"),
@@ -30,7 +31,7 @@ _COLUMNS = [
     Column("TOOK", ">", drops=4),
     Column("TURNS", ">", drops=6),
     Column("TOKENS", ">", drops=5),
-    Column("CHILDREN", ">", drops=7),
+    _CHILDREN,
     Column("NOW / RESULT", shrinks=12, drops=1),
 ]
 
@@ -56,8 +57,13 @@ async def _list(arguments: argparse.Namespace) -> int:
         say(f'no {which}runs; start one: sandstream run app.py "hello"')
         return Exit.OK
     screen = out()
-    rows = [_row(summary, prefix) for summary, prefix in in_tree_order(found)]
-    for line in table(screen, _COLUMNS, rows):
+    has_children = any(summary.children for summary in found)
+    columns = [it for it in _COLUMNS if has_children or it is not _CHILDREN]
+    rows = [
+        [cell for it, cell in zip(_COLUMNS, _row(summary, prefix), strict=True) if it in columns]
+        for summary, prefix in in_tree_order(found)
+    ]
+    for line in table(screen, columns, rows):
         screen.line(line)
     return Exit.OK
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import NamedTuple
 
 from sandstream_bus.bus import Bus
@@ -57,21 +57,29 @@ class TreeFollower:
         self._open: set[str] = set()
         """Runs below the top that have begun and not ended."""
 
+    async def stored(self, first: list[LogEvent]) -> list[TreeEvent]:
+        """The events of the tree as they are now; ``first`` are those of the run at the top."""
+        return list(self._merged(await read_logs(self._bus, self._root, first)))
+
     async def events(self) -> AsyncGenerator[TreeEvent, None]:
         """All events of the tree, up to the end of the run at the top. Close it if you stop."""
         first: list[LogEvent] = []
         if not self._deltas:
             first = await read_known(self._bus, self._bus.subjects.run_all(self._root))
         logs = await read_logs(self._bus, self._root, first)
-        history = [(event, run) for run, events in logs.items() for event in events]
-        for event, run in sorted(history, key=lambda it: it[0].sequence):
-            self._meet(event, run)
-            yield TreeEvent(self._members[run], event)
+        for told in self._merged(logs):
+            yield told
         if first and isinstance(first[-1].event, RunDone):
             return
         async with contextlib.aclosing(self._live(logs)) as live:
             async for told in live:
                 yield told
+
+    def _merged(self, logs: dict[str, list[LogEvent]]) -> Iterator[TreeEvent]:
+        history = [(event, run) for run, events in logs.items() for event in events]
+        for event, run in sorted(history, key=lambda it: it[0].sequence):
+            self._meet(event, run)
+            yield TreeEvent(self._members[run], event)
 
     async def _live(self, logs: dict[str, list[LogEvent]]) -> AsyncGenerator[TreeEvent, None]:
         for run, events in logs.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import NamedTuple
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.log import LogEvent
@@ -22,15 +23,19 @@ class _Told:
         self.commands = commands
 
 
-class TreeTeller:
-    """Feed it every event of a tree. ``stack``: what it listens to is closed with it."""
+class LiveOutputs(NamedTuple):
+    """Where output of commands is heard, and what ends that."""
 
-    def __init__(
-        self, bus: Bus, screen: Screen, stack: contextlib.AsyncExitStack, *, hints: bool = True
-    ) -> None:
-        self._bus = bus
+    bus: Bus
+    stack: contextlib.AsyncExitStack
+
+
+class TreeTeller:
+    """Feed it every event of a tree. ``live``: show what commands in sandboxes say meanwhile."""
+
+    def __init__(self, screen: Screen, live: LiveOutputs | None, *, hints: bool = True) -> None:
         self._screen = screen
-        self._stack = stack
+        self._live = live
         self._told: dict[str, _Told] = {}
         self._hinted: set[tuple[str, str]] = set()
         self._hints = hints
@@ -59,5 +64,7 @@ class TreeTeller:
         )
         known = _Told(lines, LiveCommands(self._screen))
         self._told[member.run] = known
-        await self._stack.enter_async_context(heard(self._bus, member.run, known.commands.take))
+        if self._live is not None:
+            heard_run = heard(self._live.bus, member.run, known.commands.take)
+            await self._live.stack.enter_async_context(heard_run)
         return known

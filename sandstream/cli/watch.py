@@ -21,7 +21,7 @@ from sandstream.cli.session import (
     say,
 )
 from sandstream.cli.tree_follow import TreeFollower
-from sandstream.cli.tree_teller import TreeTeller
+from sandstream.cli.tree_teller import LiveOutputs, TreeTeller
 from sandstream.client import Client
 
 
@@ -52,7 +52,7 @@ async def _watch(arguments: argparse.Namespace) -> int:
 async def _follow(client: Client, run: str, after: int, *, as_json: bool) -> int:
     code: int = Exit.OK
     async with contextlib.AsyncExitStack() as stack:
-        teller = TreeTeller(client.bus, out(), stack)
+        teller = TreeTeller(out(), LiveOutputs(client.bus, stack))
         following = TreeFollower(client.bus, run).events()
         async for told in await stack.enter_async_context(contextlib.aclosing(following)):
             if not isinstance(told.event, LogEvent):

@@ -57,6 +57,8 @@ def test_watch_as_json_has_every_run_in_the_order_of_the_log(team: Cli, compared
     half = sequences[len(sequences) // 2]
     rest = team.here("watch", compared, "--json", "--after", str(half)).lines
     assert rest == [it for it in events if it["sequence"] > half]
+    assert team.here("replay", compared, "--instant", "--json").lines == events
+    assert team.here("replay", compared, "--instant").out == team.here("watch", compared).out
 
 
 def test_watch_follows_a_tree_as_it_grows(team: Cli) -> None:
