@@ -47,24 +47,19 @@ def _chains() -> list[CompositionCell]:
     return [
         *cells,
         CompositionCell("harness.received", "chain", where="second"),
-        CompositionCell("harness.before_commit", "chain", 2, where="second"),
         CompositionCell("tools.after_invoke", "chain", 4, where="worker"),
     ]
 
 
 def _trees() -> list[CompositionCell]:
     return [
-        CompositionCell("harness.before_child", "tree"),
         CompositionCell("harness.before_child", "tree", 3),
-        CompositionCell("harness.after_child", "tree"),
         CompositionCell("harness.after_child", "tree", 4),
         CompositionCell("harness.before_report", "tree", 2),
         CompositionCell("harness.after_report", "tree", 2),
         CompositionCell("harness.before_report", "tree", where="second"),
         CompositionCell("bus.after_publish", "tree", 9),
-        CompositionCell("bus.before_publish", "tree", 14),
         CompositionCell("tools.started", "tree", 2, where="worker"),
-        CompositionCell("tools.published", "tree", 5, where="worker"),
     ]
 
 
@@ -72,12 +67,10 @@ def _approvals() -> list[CompositionCell]:
     return [
         CompositionCell("harness.before_waiting", "claim"),
         CompositionCell("harness.after_waiting", "directed"),
-        CompositionCell("harness.after_waiting", "directed", 2),
         CompositionCell("harness.before_pass_on", "directed"),
         CompositionCell("harness.after_pass_on", "directed"),
         CompositionCell("harness.before_dispatch", "claim", 4),
         CompositionCell("tools.started", "claim", where="worker"),
-        CompositionCell("tools.after_invoke", "directed", 6, where="worker"),
         CompositionCell("client.before_decision", "directed", where="approver"),
         CompositionCell("client.after_decision", "directed", where="approver"),
     ]

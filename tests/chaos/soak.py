@@ -1,5 +1,6 @@
 """Storm after storm: ``PYTHONPATH=tests python -m chaos.soak --minutes 10``. Exit code 1 if any run
-went wrong; its directory is then kept. ``--sandboxes``: the runs work in sandboxes.
+went wrong; its directory is then kept. ``--sandboxes``: the runs work in sandboxes;
+``--composition``: agents work together.
 """
 
 from __future__ import annotations
@@ -11,24 +12,34 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Literal
 
 from chaos import report
+from chaos.composition_scenarios import scripted_company
+from chaos.composition_storm import composition_storm
 from chaos.evidence import Outcome
 from chaos.matrix import scripted_model
 from chaos.sandbox_storm import sandbox_storm
 from chaos.storm import storm
 
+Kind = Literal["runs", "sandboxes", "composition"]
+
 
 async def soak(
-    minutes: float, runs: int, seconds: float, seed: int | None, *, sandboxes: bool
+    kind: Kind, minutes: float, runs: int, seconds: float, seed: int | None
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
     ends = time.monotonic() + minutes * 60
     while time.monotonic() < ends:
         directory = Path(tempfile.mkdtemp(prefix="sandstream-soak-"))
         name, fleet = f"soak{len(outcomes)}", directory / "fleet"
-        if sandboxes:
+        if kind == "sandboxes":
             outcome = await sandbox_storm(name, fleet, runs=runs, seconds=seconds, seed=seed)
+        elif kind == "composition":
+            with scripted_company() as model:
+                outcome = await composition_storm(
+                    name, fleet, model, runs=runs, seconds=seconds, seed=seed
+                )
         else:
             with scripted_model() as model:
                 outcome = await storm(name, fleet, model, runs=runs, seconds=seconds, seed=seed)
@@ -48,16 +59,17 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=60, help="per storm")
     parser.add_argument("--seconds", type=float, default=20.0, help="per storm")
     parser.add_argument("--seed", type=int, help="of every storm; without it each has its own")
-    parser.add_argument("--sandboxes", action="store_true", help="the runs work in sandboxes")
+    kinds = parser.add_mutually_exclusive_group()
+    for kind, help in (
+        ("sandboxes", "the runs work in sandboxes"),
+        ("composition", "trees of runs, handoffs, approvals and conversations"),
+    ):
+        kinds.add_argument(
+            f"--{kind}", action="store_const", dest="kind", const=kind, default="runs", help=help
+        )
     options = parser.parse_args()
     outcomes = asyncio.run(
-        soak(
-            options.minutes,
-            options.runs,
-            options.seconds,
-            options.seed,
-            sandboxes=options.sandboxes,
-        )
+        soak(options.kind, options.minutes, options.runs, options.seconds, options.seed)
     )
     kills = sum(outcome.kills for outcome in outcomes)
     runs = sum(outcome.runs for outcome in outcomes)

@@ -36,7 +36,7 @@ async def storm(
         killed: list[tuple[str, int]] = []
         ends = time.monotonic() + seconds
         await asyncio.gather(
-            _submit(fleet, planned, seconds / 2), _kill(fleet, chance, ends, killed)
+            _submit(fleet, planned, seconds / 2), kill_at_random(fleet, chance, ends, killed)
         )
         await fleet.replicas_of(**{kind: _missing(fleet, kind) for kind in fleet.replicas})
         late = await fleet.all_done([key for key, _ in planned], DONE_WITHIN_S)
@@ -69,14 +69,15 @@ async def _submit(fleet: Fleet, runs: list[tuple[str, Scenario]], seconds: float
         await asyncio.sleep(seconds / len(runs))
 
 
-async def _kill(
+async def kill_at_random(
     fleet: Fleet, chance: random.Random, ends: float, killed: list[tuple[str, int]]
 ) -> None:
     """Kill one after the other; the dead are started again at once, as a supervisor would."""
     starting: set[asyncio.Task[object]] = set()
+    kinds = (*fleet.replicas, "server")
     while time.monotonic() < ends:
         await asyncio.sleep(chance.uniform(0.2, 1.2))
-        kind = chance.choice(_KINDS)
+        kind = chance.choice(kinds)
         if kind == "server":
             if fleet.server.is_running:
                 killed.append((kind, fleet.kill_server()))
