@@ -22,6 +22,7 @@ import fan_out
 import first_token
 import handoff_chain
 import hop_cost
+import parked_approvals
 import parked_runs
 import peer
 import replicas
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Measure] = {
     "concurrent_runs": concurrent_runs.measure,
     "first_token": first_token.measure,
     "parked_runs": parked_runs.measure,
+    "parked_approvals": parked_approvals.measure,
     "cold_start": cold_start.measure,
     "hop_cost": hop_cost.measure,
     "fan_out": fan_out.measure,
