@@ -428,7 +428,7 @@ class RunState(AnswerCalls):
             decision = _stop(event.output)
             if decision.final and decision.include_in_history and decision.value:
                 self.items.append(assistant_message(decision.value))
-        if event.kind != "guard" or self.turn > 0 or asked.name == "blocking":
+        if event.kind != "guard" or self.turn > 0 or asked.name != "parallel":
             # the first turn does not wait for parallel guardrails: it is somebody's already
             self.trigger = sequence
         self._close_if_settled(before)

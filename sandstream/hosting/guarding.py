@@ -21,15 +21,17 @@ from sandstream.run_view import usage_of
 async def guard(
     hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
 ) -> Outcome:
-    """Ask the guardrails of one kind: ``blocking`` before the first turn, ``parallel`` beside it.
+    """Ask the guardrails of one kind: ``blocking`` before the first turn, ``parallel`` beside it;
+    or all of them about input that came later (``staged``).
 
     Raises:
         CallFailed: if one trips, raises or takes too long.
     """
     agent = hosted.agent(call.agent)
+    is_staged = call.name == "staged"
     is_parallel = call.name == "parallel"
     every = [*agent.input_guardrails, *(hosted.config.input_guardrails or [])]
-    guardrails = [it for it in every if bool(it.run_in_parallel) == is_parallel]
+    guardrails = [it for it in every if is_staged or bool(it.run_in_parallel) == is_parallel]
     hosted.context.usage = usage_of(call.usage)
     results: list[InputGuardrailResult] = []
     hosted.guardrails[call.call] = results
@@ -38,13 +40,23 @@ async def guard(
             guardrails,
             hosted.context,
             agent,
-            _input(state),
+            _staged(state, call) if is_staged else _input(state),
             hosted.config.guardrail_timeout,
             results=results,
         )
     except Exception as error:
         raise CallFailed(error, guardrails=records_of(results, call.agent)) from error
     return Outcome(None, {"guardrails": records_of(results, call.agent)})
+
+
+def _staged(state: RunState, call: CallRequested) -> list[TResponseInputItem]:
+    upto = int(call.call.rpartition("-")[2])
+    return [
+        msgspec.json.decode(item)
+        for sequence, items in state.staged
+        if sequence <= upto
+        for item in items
+    ]
 
 
 def _input(state: RunState) -> str | list[TResponseInputItem]:

@@ -16,6 +16,8 @@ from support.nats_server import NatsServer
 from sandstream import (
     Agent,
     Client,
+    GuardrailFunctionOutput,
+    InputGuardrailTripwireTriggered,
     RunConfig,
     RunContextWrapper,
     Runner,
@@ -24,6 +26,7 @@ from sandstream import (
     ToolApprovalItem,
     UserError,
     function_tool,
+    input_guardrail,
 )
 from sandstream.process import Process
 from sandstream.testing import ScriptedModel, Step, text, tool_call, tool_calls
@@ -261,6 +264,28 @@ def test_added_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert state.pending_input == []
 
     play(REFUND, program, monkeypatch)
+
+
+def test_added_input_is_input_for_guardrails(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def program(it: Ledger, model: ScriptedModel) -> None:
+        seen: list[Any] = []
+
+        @input_guardrail
+        def calm(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+            seen.append(given)
+            return GuardrailFunctionOutput(None, tripwire_triggered="Hurry" in str(given))
+
+        it.clerk.input_guardrails = [calm]
+        first = await Runner.run(it.clerk, "go")
+        state = first.to_state()
+        state.add_input("Hurry.")
+        state.approve(first.interruptions[0])
+        with pytest.raises(InputGuardrailTripwireTriggered):
+            await Runner.run(it.clerk, state)
+        assert seen == ["go", [{"role": "user", "content": "Hurry."}]]
+        assert len(model.requests) == 1 and it.done == ["refund 5"]
+
+    play(REFUND[:1], program, monkeypatch)
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -134,6 +134,9 @@ def _before_model(state: RunState) -> Step:
     agent = state.agent
     if state.turn == 0 and "blocking" in agent.guards and "t1-guard" not in state.results:
         return _host_call(state, "guard", turn, name="blocking")
+    step = _guard_staged(state, agent)
+    if step is not None:
+        return step
     if agent.sandbox is not None:
         step = before_sandbox_turn(state, agent.sandbox, turn)
         if step is not None:
@@ -172,6 +175,16 @@ def _save(state: RunState) -> Ask | Wait | None:
     if session is None or session.kind != "host" or call is None:
         return None
     return _host_call(state, "save", state.turn, call=call)
+
+
+def _guard_staged(state: RunState, agent: AgentSpec) -> Step | None:
+    """Input that came meanwhile is input: the agent's guardrails look at it before the model."""
+    if not agent.guards or not any(items for _, items in state.staged):
+        return None
+    call = f"t{state.turn + 1}-guard-{state.staged[-1][0]}"
+    if call in state.results:
+        return None
+    return _host_call(state, "guard", state.turn + 1, name="staged", call=call)
 
 
 def _parallel_guards(state: RunState, agent: AgentSpec) -> list[CallRequested]:
