@@ -13,7 +13,7 @@ from sandstream_bus.specs import GraphSpec
 from sandstream.agent import Agent
 from sandstream.agent_tool import AgentTool
 from sandstream.exceptions import UserError
-from sandstream.graph import Workplaces, compile_graph
+from sandstream.graph import Workplaces, compile_graph, hosted_by
 from sandstream.hosting.hosted_run import HostedRun
 from sandstream.reach import Circle, Reach, reach
 from sandstream.run_config import RunConfig
@@ -47,7 +47,7 @@ class RunPlan:
         self._child_bound = {
             key: bound_agents(circle, "", self._bind) for key, circle in self.found.children.items()
         }
-        self._graph("")  # checks all, before any effect
+        self._compiled = self._compile()  # checks all, before any effect
 
     @property
     def start(self) -> str:
@@ -62,11 +62,11 @@ class RunPlan:
         """Does an agent as a tool work in a sandbox?"""
         return any(self._child_bound.values())
 
-    def _graph(self, host: str) -> GraphSpec:
+    def _compile(self) -> GraphSpec:
         return compile_graph(
             self.agent,
             self.config,
-            host=host,
+            host="",
             found=self.found,
             hooks=self._hooks,
             places=_places(self.bound),
@@ -78,7 +78,7 @@ class RunPlan:
 
         ``one_run``: the sandboxes are this run's; else each run has its own, named after it.
         """
-        graph = self._graph(host)
+        graph = hosted_by(self._compiled, host)
         agents = dict(graph.agents)
         for key, bound in self.bound.items():
             use = await bound.use()

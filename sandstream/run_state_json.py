@@ -19,6 +19,8 @@ from sandstream.exceptions import UserError
 from sandstream.run_record import RunRecord
 
 VERSION = "sandstream-1"
+_NEEDED = ("run_id", "last_sequence", "events", "digest")
+"""What every state has; the other fields have defaults, and later versions may add some."""
 _NEWER = re.compile(r"sandstream-(\d+)")
 _sorted = msgspec.json.Encoder(order="sorted").encode
 
@@ -53,8 +55,7 @@ def from_data(data: Any) -> SavedState:
             "RunState.to_json() or to_string() returned"
         )
     _check_version(data.get("$schemaVersion"))
-    known = [it.name for it in msgspec.structs.fields(SavedState)]
-    missing = [name for name in (*known, "digest") if name not in data]
+    missing = [name for name in _NEEDED if name not in data]
     if missing:
         raise UserError(
             f"the run state is incomplete: {', '.join(missing)} is missing. Store the whole text "
