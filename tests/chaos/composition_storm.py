@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from chaos.composition_evidence import judge_talk, judge_tree, requests_by_run
@@ -83,11 +84,11 @@ async def _submit(
     talks: dict[str, list[str]],
     seconds: float,
 ) -> None:
-    work = [fleet.begin(plan, key) for key, plan in trees]
-    work += [fleet.talk(session, key) for session, keys in talks.items() for key in keys]
+    work = [partial(fleet.begin, plan, key) for key, plan in trees]
+    work += [partial(fleet.talk, session, key) for session, keys in talks.items() for key in keys]
     chance.shuffle(work)
     for one in work:
-        await one
+        await one()
         await asyncio.sleep(seconds / len(work))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from pathlib import Path
@@ -73,7 +74,7 @@ async def kill_at_random(
     fleet: Fleet, chance: random.Random, ends: float, killed: list[tuple[str, int]]
 ) -> None:
     """Kill one after the other; the dead are started again at once, as a supervisor would."""
-    starting: set[asyncio.Task[object]] = set()
+    starting: set[asyncio.Task[None]] = set()
     kinds = (*fleet.replicas, "server")
     while time.monotonic() < ends:
         await asyncio.sleep(chance.uniform(0.2, 1.2))
@@ -88,5 +89,14 @@ async def kill_at_random(
             await victim.kill()
             assert victim.killed_ns is not None
             killed.append((kind, victim.killed_ns))
-            starting.add(asyncio.ensure_future(fleet.replica(kind)))
+            starting.add(asyncio.ensure_future(_start_again(fleet, kind)))
     await asyncio.gather(*starting)
+
+
+async def _start_again(fleet: Fleet, kind: str) -> None:
+    """As a supervisor does: one that finds no server in that moment is started once more."""
+    for _ in range(4):
+        with contextlib.suppress(AssertionError):
+            await fleet.replica(kind)
+            return
+    await fleet.replica(kind)
