@@ -161,6 +161,7 @@ class RunResultBase:
                 item.release_agent()
         self._starting_agent.release()
         self._last_agent.release()
+        self._make_state = _released
 
     def details(self) -> RunErrorDetails:
         """The run up to now, for exceptions."""
@@ -175,6 +176,10 @@ class RunResultBase:
             tool_input_guardrail_results=self.tool_input_guardrail_results,
             tool_output_guardrail_results=self.tool_output_guardrail_results,
         )
+
+
+def _released() -> RunState[Any, Any]:
+    raise UserError("release_agents() let go of what a state needs: take the state before it")
 
 
 def _without_id(item: TResponseInputItem) -> TResponseInputItem:

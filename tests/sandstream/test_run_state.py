@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -326,6 +328,22 @@ def test_the_model_of_a_finished_run_is_asked_again(monkeypatch: pytest.MonkeyPa
         assert second.final_output == "Again." and len(second.raw_responses) == 2
 
     play([text("Done."), text("Again.")], program, monkeypatch)
+
+
+def test_a_result_that_released_its_agents_keeps_none_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def program(it: Ledger, model: ScriptedModel) -> None:
+        result = await Runner.run(it.clerk, "go")
+        clerk = weakref.ref(it.clerk)
+        del it.clerk, it.boss
+        result.release_agents()
+        gc.collect()
+        assert clerk() is None
+        with pytest.raises(UserError, match="take the state before"):
+            result.to_state()
+
+    play([text("Done.")], program, monkeypatch)
 
 
 def test_input_that_nobody_would_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
