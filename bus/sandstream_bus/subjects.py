@@ -56,9 +56,14 @@ _ESCAPED = re.compile(rb"=([0-9A-F]{2})")
 _HASHED = re.compile(r"=sha256-[0-9a-f]{64}")  # no escaped text has a "=" before an "s"
 
 
+def is_token(value: str) -> bool:
+    """May it stand between two dots of a subject?"""
+    return _TOKEN.fullmatch(value) is not None
+
+
 def check_token(value: str, what: str) -> str:
     """Return ``value`` if it may stand between two dots of a subject, else raise."""
-    if not _TOKEN.fullmatch(value):
+    if not is_token(value):
         raise InvalidSubject(
             f"{what} {value[:80]!r} cannot be part of a subject: "
             "use 1 to 128 of the characters A-Z a-z 0-9 _ - ="

@@ -46,11 +46,18 @@ class CompositionFleet(Fleet):
 
     async def talk(self, session: str, key: str) -> None:
         """One more run on a conversation."""
+        await self._publish(TALK, key, Task(input=f"{TALK.text} {key}", session=session))
+
+    async def begin_with_expiry(self, plan: Plan, key: str, seconds: float) -> None:
+        """A run whose questions must be answered in time."""
+        await self._publish(plan, key, Task(input=plan.text, approval_expires_s=seconds))
+
+    async def _publish(self, plan: Plan, key: str, task: Task) -> None:
         bus = self.client.bus
         context = Raw(msgspec.json.encode({"key": key}))
-        task = Task(input=f"{TALK.text} {key}", context=context, session=session)
+        task = msgspec.structs.replace(task, context=context)
         await bus.connection.publish(
-            bus.subjects.task(TALK.agent), await bus.codec.encode_task(task), msg_id=key
+            bus.subjects.task(plan.agent), await bus.codec.encode_task(task), msg_id=key
         )
 
     async def children(self, run: str) -> list[str]:

@@ -12,7 +12,7 @@ from chaos.composition_fleet import HARNESS, SECOND, WORKER, CompositionFleet
 from chaos.composition_matrix import waits_of
 from chaos.composition_scenarios import CLAIM, DIRECTED, FAN, TALKS, Plan
 from chaos.evidence import Kills, Outcome
-from sandstream_bus.messages import ApprovalDecided
+from sandstream_bus.messages import ApprovalDecided, RunDone
 from support.waiting import eventually, until
 
 from sandstream.testing import ScriptedModel
@@ -42,7 +42,8 @@ def _at_least(fleet: CompositionFleet, key: str, effects: int) -> Callable[[], b
 
 async def decisions(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
     """People answer right before everything dies, while nothing lives, and after all of it was
-    started again; at the run or above it; once, twice, and in contradiction.
+    started again; at the run or above it; once, twice, and in contradiction; or not at all, and
+    then their time is over while nothing lives.
     """
     await fleet.replicas_of(**{HARNESS: 2, WORKER: 2})
     plans = {
@@ -56,8 +57,10 @@ async def decisions(outcome: Outcome, fleet: CompositionFleet, model: ScriptedMo
     }
     for key, plan in plans.items():
         await fleet.begin(plan, key)
-    for key in plans:
+    await fleet.begin_with_expiry(CLAIM, "late", seconds=3.0)
+    for key in (*plans, "late"):
         await fleet.until_waiting(key)
+    await fleet.decide("after", "t1-1", child="no.run", by="a bad client")  # for nobody: ignored
     await asyncio.gather(fleet.approve_all("before"), fleet.approve_all("before-nested"))
     killed = [time.time_ns()]
     await fleet.kill_all()
@@ -73,6 +76,21 @@ async def decisions(outcome: Outcome, fleet: CompositionFleet, model: ScriptedMo
     events = [it.event for it in await fleet.events("twice")]
     said = [it.approve for it in events if isinstance(it, ApprovalDecided)]
     outcome.check(said == [True, True, False], f"twice: the log has the decisions {said}")
+    await _judge_expired(outcome, fleet, "late")
+
+
+async def _judge_expired(outcome: Outcome, fleet: CompositionFleet, key: str) -> None:
+    """Nobody answered: that is a refusal, once, and the model was told."""
+    late = await fleet.all_done([key], DONE_WITHIN_S)
+    outcome.check(not late, f"{key}: not done")
+    outcome.runs += 1
+    events = [it.event for it in await fleet.events(key)]
+    said = [(it.approve, it.by) for it in events if isinstance(it, ApprovalDecided)]
+    outcome.check(said == [(False, "timer")], f"{key}: decided: {said}")
+    status = [it.status for it in events if isinstance(it, RunDone)]
+    outcome.check(status == ["completed"], f"{key}: ended as {status}")
+    tools = [effect.tool for effect in fleet.effects(key)]
+    outcome.check(tools == ["note"], f"{key}: these tools ran: {tools}")
 
 
 async def all_restarted(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:

@@ -7,6 +7,7 @@ it waits for a person, and how it ended. A parent that ends first cancels what i
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Sequence
 
@@ -31,13 +32,15 @@ from sandstream_bus.messages import (
     RunStarted,
 )
 from sandstream_bus.specs import NO_JSON, AgentSpec, ChildGraph, ChildSpec, GraphSpec
-from sandstream_bus.subjects import RunId, check_token
+from sandstream_bus.subjects import RunId, is_token
 
 from sandstream_actors.budgets import smaller, with_deadline
 from sandstream_actors.harness.tool_steps import plain_input
 from sandstream_actors.harness.tree_budget import share_of
 from sandstream_actors.output_items import user_message
 from sandstream_actors.run_state import RunState
+
+logger = logging.getLogger(__name__)
 
 _child_input = msgspec.json.Decoder(ChildInput).decode
 
@@ -171,9 +174,12 @@ class Children:
 
     async def pass_on(self, decided: ApprovalDecided, sequence: int) -> None:
         """Tell a run somewhere below what a person has answered."""
+        if not is_token(decided.run):
+            logger.warning("an answer for a run that cannot exist", extra={"child": decided.run})
+            return
         crashpoint("harness.before_pass_on")
         await self._bus.work_log.send(
-            self._bus.subjects.approval_decided(check_token(decided.run, "the run id")),
+            self._bus.subjects.approval_decided(decided.run),
             msgspec.structs.replace(decided, run=""),
             msg_id=f"{decided.run}:passed-on:{sequence}",
             headers=caused_by(sequence, None),
