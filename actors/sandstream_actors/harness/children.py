@@ -111,7 +111,7 @@ class Children:
             graph=GraphSpec(
                 start=graph.start,
                 agents={key: _placed(state, agent) for key, agent in graph.agents.items()},
-                children=_reached(graph, started.graph.children),
+                children=reached(graph, started.graph.children),
             ),
             input=input.input,
             is_text=input.is_text,
@@ -254,7 +254,7 @@ def _input(state: RunState, call: CallRequested, child: ChildSpec) -> ChildInput
     return ChildInput(input=[user_message(text)], is_text=True)
 
 
-def _reached(graph: ChildGraph, known: dict[str, ChildGraph]) -> dict[str, ChildGraph]:
+def reached(graph: ChildGraph, known: dict[str, ChildGraph]) -> dict[str, ChildGraph]:
     """What the child's own agents may start: all of a hundred siblings would be in each one's log.
 
     Where the tool host decides who is next, that may be an agent with any of the tools.
