@@ -105,7 +105,8 @@ class Compositions:
     async def _fan_out(self, number: int, size: int, config: Any) -> float:
         agent = self._orchestrator(size)
         result = await Runner.run(agent, f"Ask all {size}, for case {number}.", run_config=config)
-        outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+        items: list[Any] = list(result.new_items)
+        outputs = [item.output for item in items if item.type == "tool_call_output_item"]
         if result.final_output != "done" or outputs != ["known"] * size:
             raise RuntimeError(f"wrong result: {result}")
         return 0.0
