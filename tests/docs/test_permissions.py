@@ -18,7 +18,7 @@ from support.nats_server import NatsServer
 from sandstream.testing import ScriptedModel, text
 
 ROOT = Path(__file__).parents[2]
-ROW = re.compile(r"^\| (submit|follow|cancel|be an actor) \| (.+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (submit|follow|cancel|approve|send|be an actor) \| (.+) \|$", re.MULTILINE)
 pytestmark = pytest.mark.timeout(90)
 
 
@@ -83,7 +83,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_each_role_can_do_its_part_and_no_more(url: str) -> None:
-    assert set(_roles()) == {"submit", "follow", "cancel", "be an actor"}
+    assert set(_roles()) == {"submit", "follow", "cancel", "approve", "send", "be an actor"}
     asyncio.run(_try_all(url))
 
 
@@ -96,7 +96,9 @@ async def _try_all(url: str) -> None:
     async def connect(user: str) -> nats.NATS:
         return await nats.connect(f"nats://{user}:pw@{url}", error_cb=remember)
 
-    submitter, follower, canceller = [await connect(u) for u in ("submit", "follow", "cancel")]
+    users = ("submit", "follow", "cancel", "approve", "send")
+    everybody = [await connect(user) for user in users]
+    submitter, follower, canceller, approver, sender = everybody
     try:
         done = await follower.subscribe("sandstream.live.r-1.done")
         await follower.flush()
@@ -113,15 +115,21 @@ async def _try_all(url: str) -> None:
         first = await follower.request(subject, json.dumps(query).encode(), timeout=5)
         assert b"run.started" in first.data
         await canceller.publish("sandstream.run.r-1.cancel", b'{"type":"cancel.requested"}')
-        await canceller.flush()
+        decided = b'{"type":"approval.decided","call":"t1-0","approve":true}'
+        await approver.publish("sandstream.run.r-1.approval.decided", decided)
+        await sender.publish("sandstream.run.r-1.input", b'{"type":"input.staged","input":"x"}')
+        for connection in everybody:
+            await connection.flush()
         assert refused == []
         await submitter.publish("sandstream.run.r-1.done", b"{}")
         await follower.publish("sandstream.task.weather", b"{}")
         await canceller.publish("sandstream.run.r-1.result.main", b"{}")
-        for connection in (submitter, follower, canceller):
+        await approver.publish("sandstream.run.r-1.cancel", b"{}")
+        await sender.publish("sandstream.run.r-1.approval.decided", b"{}")
+        for connection in everybody:
             await connection.flush()
-        assert len(refused) == 3
+        assert len(refused) == 5
         assert all("permissions violation" in each for each in refused)
     finally:
-        for connection in (submitter, follower, canceller):
+        for connection in everybody:
             await connection.close()

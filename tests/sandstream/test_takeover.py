@@ -20,12 +20,12 @@ from support.runs import new_run, started
 from support.scripted_log import RUN, answer, begin, log, says
 
 from sandstream import Agent, RunConfig, RunContextWrapper, Runner, function_tool, run_start
+from sandstream.hosting.hosted_run import HostedRun
+from sandstream.hosting.user_code import UserCode
 from sandstream.process import Process, _processes
 from sandstream.run_view import RunView
 from sandstream.summaries import summarize
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.user_code import UserCode
 
 SCRIPT = '''
 import asyncio, os, sys

@@ -40,7 +40,6 @@ class SessionTool(FunctionTool):
     tool_description: ClassVar[str]
     session: ToolSession = field(init=False, repr=False, compare=False)
     user: str | User | None = field(default=None, init=False, repr=False, compare=False)
-    needs_approval: ToolApproval = field(default=False, init=False, repr=False, compare=False)
     workspace_scope: SandboxWorkspaceScope = field(init=False, repr=False, compare=False)
 
     def __init__(
@@ -53,7 +52,6 @@ class SessionTool(FunctionTool):
     ) -> None:
         self.session = session
         self.user = user
-        self.needs_approval = needs_approval
         self.workspace_scope = workspace_scope or SandboxWorkspaceScope()
         super().__init__(
             name=self.tool_name,
@@ -61,6 +59,7 @@ class SessionTool(FunctionTool):
             params_json_schema=self.args_model.model_json_schema(),
             on_invoke_tool=self._invoke,
             strict_json_schema=False,
+            needs_approval=needs_approval,
             _on_failure=default_tool_error_function,
             _on_failure_is_default=True,
         )
