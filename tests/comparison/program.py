@@ -49,6 +49,8 @@ class Program:
     function: Function
     script: Callable[[Any], list[Any]]
     """From the module `sandstream.testing` to the steps."""
+    topic: str
+    """The file that it is in."""
     has_sandbox: bool = False
     """Its report is compared without what is each SDK's own: prompts, descriptions, roots."""
 
@@ -62,20 +64,20 @@ def program(script: Callable[[Any], list[Any]]) -> Callable[[Any], Any]:
     def register(function: Any) -> Any:
         name = function.__name__
         assert name not in PROGRAMS, name
-        PROGRAMS[name] = Program(name, function, script)
+        topic = function.__module__.rpartition(".")[2]
+        PROGRAMS[name] = Program(name, function, script, topic)
         return function
 
     return register
 
 
 def load() -> dict[str, Program]:
-    """All programs that both SDKs can run, in the order of the files."""
+    """All programs, in the order of the files."""
     import importlib
     import pkgutil
 
     from comparison import programs
 
-    found = {info.name for info in pkgutil.iter_modules(programs.__path__)}
-    for module in sorted(found - programs.NOT_YET):
-        importlib.import_module(f"comparison.programs.{module}")
+    for info in sorted(pkgutil.iter_modules(programs.__path__), key=lambda it: it.name):
+        importlib.import_module(f"comparison.programs.{info.name}")
     return PROGRAMS

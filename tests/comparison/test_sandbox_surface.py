@@ -49,20 +49,6 @@ class Other:
 
 OTHERWISE = (
     Other(
-        "parts of agents that are not there yet; see test_surface.py",
-        ("sandbox.SandboxAgent", "sandbox.sandbox_agent.SandboxAgent"),
-        missing=(
-            "as_tool()",
-            "get_mcp_tools()",
-            "handoffs",
-            "hooks",
-            "input_guardrails",
-            "mcp_config",
-            "mcp_servers",
-            "output_guardrails",
-        ),
-    ),
-    Other(
         "the default is set when the agent is made, because it depends on the model",
         ("sandbox.SandboxAgent", "sandbox.sandbox_agent.SandboxAgent"),
         different=("model_settings",),

@@ -20,45 +20,14 @@ pytestmark = pytest.mark.timeout(600)  # the first run installs the peer
 TESTS = Path(__file__).resolve().parents[1]
 
 NOT_YET: dict[str, str] = {
-    "Agents as tools": (
-        "Agent.as_tool AgentToolInvocation AgentToolStreamEvent ToolOrigin ToolOriginType"
-    ),
-    "Approvals and RunState": (
-        "InputItem RunState.add_input RunState.approve RunState.clear_pending_input "
-        "RunState.from_json RunState.from_string RunState.get_interruptions "
-        "RunState.get_tool_use_tracker_snapshot RunState.reject "
-        "RunState.set_reasoning_item_id_policy RunState.set_tool_use_tracker_snapshot "
-        "RunState.set_trace RunState.to_json RunState.to_string "
-        "RunContextWrapper.approve_tool RunContextWrapper.get_approval_status "
-        "RunContextWrapper.get_rejection_message RunContextWrapper.is_tool_approved "
-        "RunContextWrapper.reject_tool RunResult.to_state RunState ToolApprovalItem"
-    ),
-    "Guardrails": (
-        "GuardrailFunctionOutput GuardrailSpanData InputGuardrail InputGuardrailResult "
-        "InputGuardrailTripwireTriggered OutputGuardrail OutputGuardrailBlockedMessageArgs "
-        "OutputGuardrailBlockedMessageFormatter OutputGuardrailResult "
-        "OutputGuardrailTripwireTriggered ToolGuardrailFunctionOutput ToolInputGuardrail "
-        "ToolInputGuardrailData ToolInputGuardrailResult "
-        "ToolInputGuardrailTripwireTriggered ToolOutputGuardrail ToolOutputGuardrailData "
-        "ToolOutputGuardrailResult ToolOutputGuardrailTripwireTriggered guardrail_span "
-        "ToolGuardrailFunctionOutput.allow ToolGuardrailFunctionOutput.raise_exception "
-        "ToolGuardrailFunctionOutput.reject_content "
-        "input_guardrail output_guardrail tool_input_guardrail tool_output_guardrail"
-    ),
-    "Handoffs": (
-        "Handoff Handoff.default_tool_description Handoff.default_tool_name "
-        "Handoff.get_transfer_message HandoffCallItem HandoffInputData HandoffInputData.clone "
-        "HandoffInputFilter HandoffOutputItem "
-        "default_handoff_history_mapper get_conversation_history_wrappers handoff "
-        "nest_handoff_history reset_conversation_history_wrappers "
-        "set_conversation_history_wrappers"
+    "Compaction": (
+        "CompactionItem OpenAIResponsesCompactionArgs OpenAIResponsesCompactionAwareSession "
+        "OpenAIResponsesCompactionSession is_openai_responses_compaction_aware_session"
     ),
     "Helpers": "AgentBase enable_verbose_stdout_logging run_demo_loop",
-    "Hooks": "AgentHookContext AgentHooks RunHooks",
-    "MCP": (
-        "Agent.get_mcp_tools HostedMCPTool MCPApprovalRequestItem MCPApprovalResponseItem "
-        "MCPListToolsItem MCPToolApprovalFunction MCPToolApprovalFunctionResult "
-        "MCPToolApprovalRequest MCPToolCancellationError"
+    "Hosted MCP": (
+        "HostedMCPTool MCPApprovalRequestItem MCPApprovalResponseItem MCPListToolsItem "
+        "MCPToolApprovalFunction MCPToolApprovalFunctionResult MCPToolApprovalRequest"
     ),
     "OpenAI's WebSocket transport and agent registration": (
         "OpenAIAgentRegistrationConfig OpenAIResponsesWSModel "
@@ -84,31 +53,25 @@ NOT_YET: dict[str, str] = {
         "ToolSearchOutputItem ToolSearchTool WebSearchTool WebSearchToolImageSettings "
         "apply_diff dispose_resolved_computers resolve_computer tool_namespace"
     ),
-    "Sessions": (
-        "CompactionItem OpenAIConversationsSession OpenAIResponsesCompactionArgs "
-        "OpenAIResponsesCompactionAwareSession OpenAIResponsesCompactionSession "
-        "SQLiteSession SQLiteSession.add_items SQLiteSession.clear_session SQLiteSession.close "
-        "SQLiteSession.get_items SQLiteSession.pop_item Session SessionABC SessionSettings "
-        "is_openai_responses_compaction_aware_session"
+    "RunState": (
+        "RunState.get_tool_use_tracker_snapshot RunState.set_reasoning_item_id_policy "
+        "RunState.set_tool_use_tracker_snapshot"
     ),
     "Tracing": (
-        "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData HandoffSpanData "
-        "MCPListToolsSpanData ResponseSpanData Span SpanData SpanError SpeechGroupSpanData "
-        "SpeechSpanData TaskSpanData Trace TracingProcessor TranscriptionSpanData "
-        "TurnSpanData add_trace_processor agent_span custom_span flush_traces function_span "
-        "gen_span_id gen_trace_id generation_span get_current_span get_current_trace "
-        "handoff_span mcp_tools_span response_span set_trace_processors set_trace_provider "
-        "set_tracing_disabled set_tracing_export_api_key speech_group_span speech_span "
-        "task_span trace transcription_span turn_span"
+        "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData GuardrailSpanData "
+        "HandoffSpanData MCPListToolsSpanData ResponseSpanData RunState.set_trace Span "
+        "SpanData SpanError SpeechGroupSpanData SpeechSpanData TaskSpanData Trace "
+        "TracingProcessor TranscriptionSpanData TurnSpanData add_trace_processor agent_span "
+        "custom_span flush_traces function_span gen_span_id gen_trace_id generation_span "
+        "get_current_span get_current_trace guardrail_span handoff_span mcp_tools_span "
+        "response_span set_trace_processors set_trace_provider set_tracing_disabled "
+        "set_tracing_export_api_key speech_group_span speech_span task_span trace "
+        "transcription_span turn_span"
     ),
 }
 """Topic -> names."""
 
 PARAMETERS_NOT_YET: dict[str, str] = {
-    "Agent": "mcp_servers mcp_config handoffs input_guardrails output_guardrails hooks",
-    "Runner.run": "hooks session",
-    "Runner.run_streamed": "hooks session",
-    "Runner.run_sync": "hooks session",
     "OpenAIChatCompletionsModel": (
         "should_replay_reasoning_content strict_feature_validation buffer_streamed_tool_calls"
     ),
@@ -123,32 +86,26 @@ PARAMETERS_NOT_YET: dict[str, str] = {
     ),
     "OpenAIResponsesModel": "model_is_explicit",
     "ItemHelpers.tool_call_output_item": "output_json_schema output_type_adapter",
-    "RunConfig": (
-        "handoff_input_filter nest_handoff_history handoff_history_mapper input_guardrails "
-        "output_guardrails tracing_disabled tracing trace_include_sensitive_data trace_id "
-        "session_input_callback session_settings output_guardrail_blocked_message"
-    ),
-    "ToolExecutionConfig": "pre_approval_tool_input_guardrails",
-    "FunctionTool": (
-        "tool_input_guardrails tool_output_guardrails needs_approval defer_loading "
-        "allowed_callers output_json_schema"
-    ),
-    "function_tool": (
-        "needs_approval tool_input_guardrails tool_output_guardrails defer_loading "
-        "allowed_callers output_type output_json_schema"
-    ),
+    "RunConfig": "tracing_disabled tracing trace_include_sensitive_data trace_id",
+    "FunctionTool": "defer_loading allowed_callers output_json_schema",
+    "function_tool": "defer_loading allowed_callers output_type output_json_schema",
 }
 """Name -> parameters. Those of objects that only a run makes are not looked at."""
 
 MADE_BY_RUNS = {
     "AgentUpdatedStreamEvent",
     "FunctionToolResult",
+    "HandoffCallItem",
+    "HandoffOutputItem",
+    "InputItem",
     "MessageOutputItem",
     "RawResponsesStreamEvent",
     "ReasoningItem",
     "RunItemStreamEvent",
     "RunResult",
     "RunResultStreaming",
+    "RunState",
+    "ToolApprovalItem",
     "ToolCallItem",
     "ToolCallOutputItem",
 }

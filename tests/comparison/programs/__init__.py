@@ -1,11 +1,15 @@
 """The programs, a file per topic."""
 
-NOT_YET: set[str] = {
+COMPOSITION = {
+    "agent_tools",
     "approvals",
     "guardrails",
+    "handoff_history",
+    "handoffs",
     "hooks",
     "mcp_tools",
     "run_state",
+    "sessions",
     "tool_guardrails",
 }
-"""Files whose programs need what Sandstream does not have yet; the others are compared."""
+"""Topics of several agents, of people and of conversations: about half of all programs."""
