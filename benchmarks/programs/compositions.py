@@ -64,7 +64,8 @@ def make_careful() -> Any:
         """
         return f"paid {amount}"
 
-    return Agent(name="Clerk", instructions="Pay what is due.", model=MODEL, tools=[pay])
+    tools: list[Any] = [pay]
+    return Agent(name="Clerk", instructions="Pay what is due.", model=MODEL, tools=tools)
 
 
 class Compositions:
