@@ -264,11 +264,12 @@ def _key_of(item: dict[str, Any]) -> str:
 
 
 async def judge_cancelled(
-    outcome: Outcome, fleet: CompositionFleet, root: str, *, children: int
+    outcome: Outcome, fleet: CompositionFleet, root: str, *, children: int | None = None
 ) -> None:
     """A cancelled run and all that it had started have ended, once, as cancelled."""
     runs = await fleet.tree(root)
-    outcome.check(len(runs) == children + 1, f"{root}: {len(runs) - 1} children")
+    ok = children is None or len(runs) == children + 1
+    outcome.check(ok, f"{root}: {len(runs) - 1} children")
     for run in runs:
         outcome.runs += 1
         events = [it.event for it in await fleet.events(run)]

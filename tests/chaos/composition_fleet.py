@@ -13,6 +13,7 @@ from chaos.fleet import Fleet
 from chaos.processes import Program
 from msgspec import Raw
 from sandstream_bus.messages import ApprovalDecided, CallRequested, RunWaiting, Task
+from support.waiting import eventually
 
 HARNESS, SECOND, WORKER = "harness", "second", "worker"
 
@@ -71,6 +72,21 @@ class CompositionFleet(Fleet):
         for run in found:
             found += await self.children(run)
         return found
+
+    async def begun(self, root: str) -> list[str]:
+        """Those of them that have begun; a child of a cancelled run may never do."""
+        runs = await self.tree(root)
+        starts = [await self.client.bus.log.first_subject(self._start_of(run)) for run in runs]
+        return [run for run, start in zip(runs, starts, strict=True) if start is not None]
+
+    async def until_begun(self, run: str) -> None:
+        async def has_begun() -> bool:
+            return await self.client.bus.log.first_subject(self._start_of(run)) is not None
+
+        await eventually(has_begun, within_s=60, what=f"{run} has begun")
+
+    def _start_of(self, run: str) -> str:
+        return self.client.bus.subjects.start(run, "*")
 
     # --- people --------------------------------------------------------------------------------
 

@@ -9,10 +9,24 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from chaos.composition_evidence import judge_talk, judge_tree, requests_by_run
+from chaos.composition_evidence import (
+    judge_cancelled,
+    judge_talk,
+    judge_tree,
+    requests_by_run,
+)
 from chaos.composition_fleet import CompositionFleet
 from chaos.composition_matrix import waits_of
-from chaos.composition_scenarios import CHAIN, CLAIM, DIRECTED, MANAGED, TALKS, TREE, Plan
+from chaos.composition_scenarios import (
+    CHAIN,
+    CLAIM,
+    DIRECTED,
+    LONG_TREE,
+    MANAGED,
+    TALKS,
+    TREE,
+    Plan,
+)
 from chaos.evidence import Kills, Outcome
 from chaos.storm import kill_at_random
 
@@ -35,7 +49,7 @@ async def composition_storm(
 ) -> Outcome:
     """Submit trees and conversations over the first half of the storm, answer what they ask, kill
     until it is over, wait for all ends. ``runs``: of the tops of trees; for every six of them there
-    is a conversation of five runs.
+    is a conversation of five runs, and for every twelve a tree of fifty that is cancelled.
     """
     seed = random.randrange(2**32) if seed is None else seed
     chance = random.Random(seed)
@@ -45,12 +59,14 @@ async def composition_storm(
         f"{name}-chat{n}": [f"{name}-chat{n}-{talker}" for talker in range(_TALKERS)]
         for n in range(max(1, runs // 6))
     }
+    in_vain = [f"{name}-vain{n}" for n in range(max(1, runs // 12))]
     async with CompositionFleet(directory, model.base_url) as fleet:
         await fleet.replicas_of(**dict.fromkeys(fleet.replicas, 2))
         killed: list[tuple[str, int]] = []
         answering = asyncio.ensure_future(_answer(fleet, chance, trees))
         await asyncio.gather(
             _submit(fleet, chance, trees, talks, seconds / 2),
+            *(_cancel(fleet, chance, key, seconds / 2) for key in in_vain),
             kill_at_random(fleet, chance, time.monotonic() + seconds, killed),
         )
         await fleet.replicas_of(
@@ -60,6 +76,7 @@ async def composition_storm(
             }
         )
         keys = [key for key, _ in trees] + [key for talk in talks.values() for key in talk]
+        keys += [run for key in in_vain for run in await fleet.begun(key)]
         late = await fleet.all_done(keys, DONE_WITHIN_S)
         outcome.check(not late, f"not done {DONE_WITHIN_S} s after the storm: {late}")
         answering.cancel()
@@ -74,6 +91,8 @@ async def composition_storm(
                 outcome.continued_s += await waits_of(fleet, tree, at)
         for session, talkers in talks.items():
             await judge_talk(outcome, fleet, requests, session, talkers, kills)
+        for key in in_vain:
+            await judge_cancelled(outcome, fleet, key)
     return outcome
 
 
@@ -90,6 +109,15 @@ async def _submit(
     for one in work:
         await one()
         await asyncio.sleep(seconds / len(work))
+
+
+async def _cancel(fleet: CompositionFleet, chance: random.Random, key: str, seconds: float) -> None:
+    """A run that asks fifty agents is cancelled at some point: before, while or after it does."""
+    await asyncio.sleep(chance.uniform(0.0, seconds / 2))
+    await fleet.begin(LONG_TREE, key)
+    await fleet.until_begun(key)
+    await asyncio.sleep(chance.uniform(0.0, seconds / 2))
+    await fleet.client.cancel(key, reason="asked for")
 
 
 async def _answer(
