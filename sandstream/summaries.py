@@ -232,9 +232,7 @@ async def _known(bus: Bus, found: list[Stored]) -> list[LogEvent]:
     events: list[LogEvent] = []
     for stored in found:
         try:
-            event = await bus.codec.run_event(stored.data)
+            events.append(await bus.log.decoded(stored))
         except (MessageError, ObjectMissing) as error:
             logger.warning("skipped an event", extra={"subject": stored.subject, "why": str(error)})
-        else:
-            events.append(LogEvent(stored.sequence, stored.subject, event, stored))
     return events

@@ -36,7 +36,7 @@ from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
 
 from sandstream_actors.cancellations import Cancellations
-from sandstream_actors.harness.actor import end_parked_run
+from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
 

@@ -22,6 +22,7 @@ from sandstream_bus.direct import Stored
 from sandstream_bus.errors import MessageError, ObjectMissing, UnknownMessage
 from sandstream_bus.log import LogEvent, RunLog
 from sandstream_bus.messages import LiveEvent, RunDone, RunReopened
+from sandstream_bus.remarks import is_remark
 from sandstream_bus.subjects import RunId, Subjects
 
 logger = logging.getLogger(__name__)
@@ -159,10 +160,11 @@ class Follower:
         headers = message.headers or {}
         stored = Stored(int(headers[h.SEQUENCE]), headers[h.SUBJECT], message.data, headers)
         try:
-            return LogEvent(
-                stored.sequence, stored.subject, await self._codec.run_event(message.data), stored
-            )
-        except UnknownMessage as error:  # written by a newer version: not for us
+            return await self._log.decoded(stored)
+        except MessageError as error:
+            is_newer = isinstance(error, UnknownMessage)  # written by a newer version: not for us
+            if not is_newer and not is_remark(self._subjects, stored.subject):
+                raise
             logger.warning("skipped an event", extra={"subject": stored.subject, "why": str(error)})
             return None
 

@@ -14,9 +14,16 @@ from typing import NamedTuple
 from sandstream_bus.codec import Codec
 from sandstream_bus.connection import PUBLISH_BUDGET_S, Connection
 from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each, direct_get_many
-from sandstream_bus.errors import BusUnavailable, StoreFull, UnknownMessage, WrongSequence
+from sandstream_bus.errors import (
+    BusUnavailable,
+    MessageError,
+    StoreFull,
+    UnknownMessage,
+    WrongSequence,
+)
 from sandstream_bus.messages import Message, RunEvent
 from sandstream_bus.publishing import Expect, PubAck
+from sandstream_bus.remarks import is_remark, read_event
 from sandstream_bus.subjects import RunId, Subjects
 
 
@@ -74,23 +81,27 @@ class RunLog:
         counts as stored.
         """
         data = await self._encode(message)
-        expect = Expect(after, self._subjects.run_all(run))
-        try:
-            ack = await self._connection.publish(
-                subject,
-                data,
-                msg_id=msg_id,
-                headers=headers,
-                expect=expect,
-                budget_s=self._budget_s,
-            )
-        except WrongSequence:
-            news = await self._read_news(run, after)
-            for event in news:
-                if event.stored.msg_id == msg_id:
-                    return event.sequence
-            raise Conflict(news) from None
-        return ack.seq
+        while True:
+            expect = Expect(after, self._subjects.run_all(run))
+            try:
+                ack = await self._connection.publish(
+                    subject,
+                    data,
+                    msg_id=msg_id,
+                    headers=headers,
+                    expect=expect,
+                    budget_s=self._budget_s,
+                )
+            except WrongSequence:
+                news, last = await self._read_news(run, after)
+                for event in news:
+                    if event.stored.msg_id == msg_id:
+                        return event.sequence
+                if news or last == after:
+                    raise Conflict(news) from None
+                after = last  # only remarks that say nothing: what was decided still fits
+            else:
+                return ack.seq
 
     async def send(
         self, subject: str, message: Message, *, msg_id: str, headers: dict[str, str] | None = None
@@ -120,11 +131,15 @@ class RunLog:
             return first.sequence if first and first.stored.msg_id == msg_id else None
         return ack.seq
 
-    async def _read_news(self, run: RunId, after: int) -> list[LogEvent]:
-        """What made a decision fail. Whoever must not lose what it holds waits for it."""
+    async def _read_news(self, run: RunId, after: int) -> tuple[list[LogEvent], int]:
+        """What made a decision fail, and where the log ends. Whoever must not lose what it holds
+        waits for it.
+        """
         while True:
             try:
-                return await self.read(run, after=after)
+                found = await self._stored(self._subjects.run_all(run), after=after)
+                last = found[-1].sequence if found else after
+                return await self._read_all(found, skip_unknown=False), last
             except BusUnavailable as error:
                 if self._budget_s is not None:
                     raise
@@ -158,41 +173,50 @@ class RunLog:
         limit: int | None = None,
         skip_unknown: bool = False,
     ) -> list[LogEvent]:
-        """A subject's events. Observers skip those of a newer version, for others they raise."""
-        found = await direct_get_many(
-            self._connection, self._stream, subject, after=after, limit=limit
-        )
+        """A subject's events. Observers skip those of a newer version, for others they raise.
+        Nobody sees remarks that say nothing.
+        """
+        found = await self._stored(subject, after=after, limit=limit)
+        return await self._read_all(found, skip_unknown=skip_unknown)
+
+    async def _read_all(self, found: Sequence[Stored], *, skip_unknown: bool) -> list[LogEvent]:
         events: list[LogEvent] = []
         for stored in found:
             try:
-                events.append(await self._decoded(stored))
-            except UnknownMessage:
-                if not skip_unknown:
+                events.append(await self.decoded(stored))
+            except MessageError as error:
+                is_newer = skip_unknown and isinstance(error, UnknownMessage)
+                if not is_newer and not is_remark(self._subjects, stored.subject):
                     raise
         return events
 
+    async def _stored(
+        self, subject: str, *, after: int = 0, limit: int | None = None
+    ) -> Sequence[Stored]:
+        return await direct_get_many(
+            self._connection, self._stream, subject, after=after, limit=limit
+        )
+
     async def first_subject(self, subject: str) -> str | None:
         """The subject of the first event that matches, without decoding it."""
-        found = await direct_get_many(self._connection, self._stream, subject, after=0, limit=1)
+        found = await self._stored(subject, limit=1)
         return found[0].subject if found else None
 
     async def last_sequence(self, run: RunId) -> int:
         """The sequence of the run's last event, without decoding any."""
-        found = await direct_get_many(
-            self._connection, self._stream, self._subjects.run_all(run), after=0
-        )
+        found = await self._stored(self._subjects.run_all(run))
         return found[-1].sequence if found else 0
 
     async def last(self, subject: str) -> LogEvent | None:
         """The last event of one subject."""
         stored = await direct_get_last(self._connection, self._stream, subject)
-        return None if stored is None else await self._decoded(stored)
+        return None if stored is None else await self.decoded(stored)
 
     async def last_each(self, subjects: Sequence[str]) -> list[LogEvent]:
         """The last event of each of many subjects, in one read."""
         found = await direct_get_last_each(self._connection, self._stream, subjects)
-        return [await self._decoded(stored) for stored in found]
+        return [await self.decoded(stored) for stored in found]
 
-    async def _decoded(self, stored: Stored) -> LogEvent:
-        event = await self._codec.run_event(stored.data)
+    async def decoded(self, stored: Stored) -> LogEvent:
+        event = await read_event(self._codec, self._subjects, stored.subject, stored.data)
         return LogEvent(stored.sequence, stored.subject, event, stored)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-from sandstream_actors.harness import actor as harness_actor
 from sandstream_actors.harness.actor import Harness
+from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.model import ModelAnswer, ModelRequest
 from sandstream_actors.model.client import OnEvent
 from sandstream_bus.bus import Bus
@@ -84,7 +84,7 @@ def test_a_run_whose_log_cannot_be_read_is_ended(nats_server: NatsServer) -> Non
             subject = bus.subjects.start(run, "main")
             await bus.connection.publish(subject, msgspec.json.encode(claim), msg_id="1")
             for _ in range(2):  # twice, as after a crash: there is one end
-                await harness_actor.end_parked_run(bus, run, "the object is gone")
+                await end_parked_run(bus, run, "the object is gone")
             state = await bus.topology.stream_state(bus.connection, bus.topology.log)
             assert state["messages"] == 2
             end = await end_of(bus, run)

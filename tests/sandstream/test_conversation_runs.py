@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from sandstream_actors.harness.actor import Harness, end_parked_run
+from sandstream_actors.harness.actor import Harness
+from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.model import ModelAnswer, ModelClient, ModelRequest, Route
 from sandstream_actors.model.client import OnEvent
 from sandstream_bus.log import LogEvent

@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from sandstream_actors.harness.actor import Harness, end_parked_run
+from sandstream_actors.harness.actor import Harness
+from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.model import ModelClient, Route
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.messages import LiveEvent, RunDone

@@ -15,7 +15,7 @@ from typing import assert_never
 from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import MessageError, ObjectMissing, PayloadTooLarge
+from sandstream_bus.errors import MessageError, PayloadTooLarge
 from sandstream_bus.headers import EXPECTED_SEQUENCE, TRACEPARENT, caused_by
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import (
@@ -28,8 +28,10 @@ from sandstream_bus.messages import (
     ModelAnswered,
     ModelDeferred,
     RunDone,
+    RunEvent,
     TurnRequested,
 )
+from sandstream_bus.remarks import read_event
 from sandstream_bus.runtime import Worker
 from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
@@ -40,11 +42,11 @@ from sandstream_actors.harness.children import Children
 from sandstream_actors.harness.conversation import (
     ConversationBusy,
     Membership,
-    let_go,
     why_closed,
 )
 from sandstream_actors.harness.ends import Finish, failed
 from sandstream_actors.harness.model_turn import ModelCaller, take_turn
+from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.harness.sandbox_steps import closing_calls
 from sandstream_actors.harness.step_kinds import (
     Ask,
@@ -119,9 +121,11 @@ class Harness:
             return
         where = self._bus.subjects.parse_run(delivery.subject)
         if where.kind == "cancel":  # the live copy may have been lost, and a model call may be long
+            await self._event(delivery)
             self._cancellations.take(where.run, delivery.data)
         elif where.kind == "approval":
-            await self._pass_on(where.run, delivery)
+            if not await self._pass_on(where.run, delivery):
+                return
         elif where.kind == "result" and b'"guard"' in delivery.data:
             await self._stop_if_tripped(where.run, delivery)
         async with self._states.exclusive(where.run):
@@ -131,11 +135,23 @@ class Harness:
                 self._states.drop(where.run)  # whatever the cached state was, do not trust it
                 raise
 
-    async def _pass_on(self, run: RunId, delivery: Delivery) -> None:
-        """An answer to a question of a child run that was asked above it."""
-        event = await self._bus.codec.run_event(delivery.data)
+    async def _pass_on(self, run: RunId, delivery: Delivery) -> bool:
+        """An answer to a question of a child run that was asked above it; False: it says nothing,
+        and is parked where the run is.
+        """
+        try:
+            event = await self._event(delivery)
+        except MessageError:
+            if await self._is_ours(run):
+                raise
+            return False
         if isinstance(event, ApprovalDecided) and event.run and event.run != run:
             await self._children.pass_on(event, delivery.sequence)
+        return True
+
+    async def _event(self, delivery: Delivery) -> RunEvent:
+        bus = self._bus
+        return await read_event(bus.codec, bus.subjects, delivery.subject, delivery.data)
 
     async def _stop_if_tripped(self, run: RunId, delivery: Delivery) -> None:
         """A guardrail that refuses the run's input stops the model call that runs beside it."""
@@ -426,8 +442,17 @@ class Harness:
             await self._tasks.refuse(delivery, ErrorInfo(code="parked", message=reason))
             return
         where = self._bus.subjects.parse_run(delivery.subject)
+        if where.kind == "approval" and await self._says_nothing(delivery):
+            return  # the run goes on waiting for an answer
         if where.kind not in ("cancel", "approval") or await self._is_ours(where.run):
             await end_parked_run(self._bus, where.run, reason)
+
+    async def _says_nothing(self, delivery: Delivery) -> bool:
+        try:
+            await self._event(delivery)
+        except MessageError:
+            return True
+        return False
 
     async def _is_ours(self, run: RunId) -> bool:
         """Every pool gets every cancel. Asked of the subject, as the log may be unreadable here."""
@@ -443,47 +468,6 @@ def _stage(state: RunState) -> tuple[int, int, int]:
 def _again(state: RunState) -> str:
     """Part of message ids: what is asked again after a move or a reopening is another message."""
     return f":m{state.moves}r{state.reopens}" if state.moves or state.reopens else ""
-
-
-async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
-    """Write the end of a run one of whose messages was parked, unless it has ended."""
-    error = ErrorInfo(code="parked", message=f"a message of this run was parked: {reason}")
-    while True:
-        try:
-            state = RunState.of(run, await bus.log.read(run))
-        except (MessageError, ObjectMissing):  # unreadable: end it from what the server knows
-            state = RunState(run)
-            state.last_seq = await bus.log.last_sequence(run)
-            ended = await bus.log.last(bus.subjects.done(run))
-            if ended is not None:
-                return
-        if state.done is not None:
-            await let_go(bus, state, state.done)
-            await Children(bus).close_tree(state)
-            return
-        done = RunDone(
-            status="failed",
-            agent=state.agent_name,
-            turns=state.turn,
-            usage=state.usage,
-            error=error,
-        )
-        crashpoint("parking.before_end")
-        try:
-            sequence = await bus.log.append(
-                run,
-                bus.subjects.done(run),
-                done,
-                after=state.last_seq,
-                msg_id=f"{run}:parked{state.last_seq}",
-            )
-        except Conflict:
-            continue
-        crashpoint("parking.after_end")
-        state.apply(sequence, done)
-        await let_go(bus, state, done)
-        await Children(bus).close_tree(state)
-        return
 
 
 def _is_being_cancelled() -> bool:

@@ -32,7 +32,7 @@ from sandstream_providers.interface import Provider
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream_actors.cancellations import Cancellations
-from sandstream_actors.harness.actor import end_parked_run
+from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.run_state import RunState
 from sandstream_actors.sandbox.calls import RunCalls
 from sandstream_actors.sandbox.failures import failure_of
