@@ -30,14 +30,14 @@ async def fan_out(outcome: Outcome, fleet: CompositionFleet, model: ScriptedMode
     await fleet.begin(FAN, key)
     killed: list[int] = []
     for effects, kill in ((8, HARNESS), (30, WORKER), (55, "server")):
-        reached = _at_least(fleet, key, effects)
+        reached = _at_least(fleet, [key], effects)
         await until(reached, within_s=DONE_WITHIN_S, what=f"{effects} effects")
         killed.append(await _kill_one(fleet, kill))
     await _judge_done(outcome, fleet, model, [(key, FAN)], killed)
 
 
-def _at_least(fleet: CompositionFleet, key: str, effects: int) -> Callable[[], bool]:
-    return lambda: len(fleet.effects(key)) >= effects
+def _at_least(fleet: CompositionFleet, keys: Sequence[str], effects: int) -> Callable[[], bool]:
+    return lambda: sum(len(fleet.effects(key)) for key in keys) >= effects
 
 
 async def decisions(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
@@ -123,9 +123,10 @@ async def conversation(outcome: Outcome, fleet: CompositionFleet, model: Scripte
     for key in keys:
         await fleet.talk("chat", key)
     killed: list[int] = []
-    for done, kill in ((1, HARNESS), (3, WORKER), (5, "server"), (7, HARNESS)):
-        reached = _at_least_done(fleet, keys, done)
-        await fleet.until(reached, DONE_WITHIN_S, f"{done} runs are done")
+    # each run has two effects: an odd number is in the midst of one
+    for effects, kill in ((3, HARNESS), (7, WORKER), (11, "server"), (15, HARNESS)):
+        reached = _at_least(fleet, keys, effects)
+        await until(reached, within_s=DONE_WITHIN_S, what=f"{effects} effects")
         killed += await _kill_every(fleet, kill)  # so that the one that holds it is among them
     late = await fleet.all_done(keys, DONE_WITHIN_S)
     outcome.check(not late, f"not done within {DONE_WITHIN_S} s: {late}")
@@ -134,10 +135,6 @@ async def conversation(outcome: Outcome, fleet: CompositionFleet, model: Scripte
     await judge_talk(outcome, fleet, requests_by_run(model), "chat", keys, kills)
     for at in killed:
         outcome.continued_s += await waits_of(fleet, keys, at)
-
-
-def _at_least_done(fleet: CompositionFleet, keys: Sequence[str], count: int) -> Callable[[], bool]:
-    return lambda: sum(map(fleet.is_done, keys)) >= count
 
 
 # --- the parts ------------------------------------------------------------------------------------
