@@ -138,6 +138,12 @@ if TYPE_CHECKING:
     from sandstream.run_config import CallModelData as CallModelData
     from sandstream.run_config import CallModelInputFilter as CallModelInputFilter
     from sandstream.run_config import ModelInputData as ModelInputData
+    from sandstream.run_config import (
+        OutputGuardrailBlockedMessageArgs as OutputGuardrailBlockedMessageArgs,
+    )
+    from sandstream.run_config import (
+        OutputGuardrailBlockedMessageFormatter as OutputGuardrailBlockedMessageFormatter,
+    )
     from sandstream.run_config import ReasoningItemIdPolicy as ReasoningItemIdPolicy
     from sandstream.run_config import RunConfig as RunConfig
     from sandstream.run_config import ToolErrorFormatter as ToolErrorFormatter
@@ -316,6 +322,8 @@ _MODULES = {
         "CallModelData",
         "CallModelInputFilter",
         "ModelInputData",
+        "OutputGuardrailBlockedMessageArgs",
+        "OutputGuardrailBlockedMessageFormatter",
         "ReasoningItemIdPolicy",
         "RunConfig",
         "ToolErrorFormatter",

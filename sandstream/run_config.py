@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -31,6 +32,8 @@ __all__ = [
     "CallModelData",
     "CallModelInputFilter",
     "ModelInputData",
+    "OutputGuardrailBlockedMessageArgs",
+    "OutputGuardrailBlockedMessageFormatter",
     "ReasoningItemIdPolicy",
     "RunConfig",
     "SandboxArchiveLimits",
@@ -92,6 +95,21 @@ ToolErrorFormatter = Callable[[ToolErrorFormatterArgs], str | Awaitable[str | No
 
 
 @dataclass
+class OutputGuardrailBlockedMessageArgs(Generic[T]):
+    """The argument of an ``output_guardrail_blocked_message`` function: not what was refused."""
+
+    default_message: str
+    guardrail_name: str
+    agent: Agent[Any]
+    run_context: RunContextWrapper[T]
+
+
+OutputGuardrailBlockedMessageFormatter = Callable[
+    [OutputGuardrailBlockedMessageArgs[Any]], str | None
+]
+
+
+@dataclass
 class ToolExecutionConfig:
     """How function tools of one answer are run."""
 
@@ -134,7 +152,8 @@ class RunConfig:
     tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
     sandbox: SandboxRunConfig | None = None
     """Where the sandbox agents of the run work."""
-    output_guardrail_blocked_message: Any | None = None
+    output_guardrail_blocked_message: str | OutputGuardrailBlockedMessageFormatter | None = None
+    """What is kept of a tool's result that was the output and that a guardrail refused."""
     budget: Budget | None = field(default=None, kw_only=True)
     """What the run and all of its child runs may use together."""
     approval_expires_s: float | None = field(default=None, kw_only=True)
@@ -169,6 +188,7 @@ class RunConfig:
         _check_choice(
             self.tool_name_collision_policy, "tool_name_collision_policy", ("warn", "error")
         )
+        _check_blocked_message(self.output_guardrail_blocked_message)
         if self.run_key is not None and not self.run_key:
             raise UserError("run_key must not be empty; leave it out for a run without a key")
 
@@ -182,6 +202,15 @@ class RunConfig:
         if isinstance(value, Mapping):
             return _from_dict(cls, value)
         raise TypeError(f"run_config must be a RunConfig or a dict, not {type(value).__name__}")
+
+
+def _check_blocked_message(value: Any) -> None:
+    what = "output_guardrail_blocked_message"
+    if isinstance(value, str):
+        if not value:
+            raise ValueError(f"{what} must not be empty; leave it out for the default text")
+    elif value is not None and (not callable(value) or inspect.iscoroutinefunction(value)):
+        raise TypeError(f"{what} must be a text or a function that is not async")
 
 
 def _sandbox_config(value: Any) -> SandboxRunConfig:

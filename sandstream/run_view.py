@@ -261,6 +261,8 @@ class RunView:
             self.usage.add(usage_of(result.usage))
         elif result.kind == "history":
             self.new_input = self.input
+        elif result.kind == "finish" and result.error is not None and result.value:
+            self._withhold(msgspec.json.decode(result.value, type=str))
         elif result.kind in ("error", "output") and result.output:
             return self._handled(_stop(result.output))
         return self._outcomes()
@@ -290,6 +292,16 @@ class RunView:
             return []
         raw = msgspec.json.decode(assistant_message(Raw(decision.value)))
         return self._add([MessageOutputItem(self._make.agent(self.key), raw)])
+
+    def _withhold(self, text: str) -> None:
+        """A guardrail refused what the tools of the last turn have said."""
+        for items, start in zip((self.items, self.model_items), self._answer_at, strict=True):
+            for index, item in enumerate(items[start:], start):
+                if isinstance(item, ToolCallOutputItem):
+                    raw = {**item.to_input_item(), "output": text}
+                    items[index] = ToolCallOutputItem(
+                        item.agent, raw, text, tool_origin=item.tool_origin
+                    )
 
     def _take_guardrails(self, result: CallFinished) -> None:
         """What guardrails said: as they said it, if they were asked in this process."""

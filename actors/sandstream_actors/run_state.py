@@ -54,6 +54,7 @@ from sandstream_actors.output_items import (
     staged_items,
 )
 from sandstream_actors.run_places import Places, past_events
+from sandstream_actors.withheld import without_refused
 
 _prepared = msgspec.json.Decoder(Prepared).decode
 _stop = msgspec.json.Decoder(StopDecision).decode
@@ -419,6 +420,9 @@ class RunState(AnswerCalls):
             self.tree_turns += event.turns
         elif event.kind == "tool":
             self.tool_calls_made += 1
+        elif event.kind == "finish" and event.error and event.error.code == "output_guardrail":
+            start = self._said_at_answer - len(self._said_before) + self._rewritten
+            self.items = without_refused(self.items, start, asked, event.value)
         elif event.kind == "open" and event.output:
             self.sandboxes[asked.agent] = _opened(event.output)
         elif event.kind == "close":

@@ -248,8 +248,9 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     ``tool_use_behavior``; ``output``: validate the final answer; ``error``: an error handler;
     ``guard``: input guardrails (``name``: blocking or parallel); ``review``: the model answered
     (hook), which calls need a person; ``reject``: the text for a call that a person refused;
-    ``handoff``: callback, hook and filter of a handoff; ``finish``: the output guardrails, or the
-    hook (``name``: agent_end), for the final output (``value``); ``hook``: a tool hook (``name``)
+    ``handoff``: callback, hook and filter of a handoff; ``finish``: the output guardrails
+    (``name``: tool or handler, if that and not the model made the output), or the hook (``name``:
+    agent_end), for the final output (``value``); ``hook``: a tool hook (``name``)
     around a call that another actor does; ``child_input``, ``child_output``, ``watch``: an agent as
     a tool, before, after and during its run (``child``); ``history``, ``save``: the user's session.
     All but ``tool`` read the run's log for the rest.
@@ -299,7 +300,9 @@ class CallFinished(Message, frozen=True, kw_only=True, tag="call.finished"):
     struct.
     """
     value: Raw = NO_JSON
-    """The tool's return value as JSON, where it may become the final output."""
+    """The tool's return value as JSON, where it may become the final output. Of guardrails that
+    refused a tool's output: the text that is kept instead of it.
+    """
     custom_data: Raw = NO_JSON
     error: ErrorInfo | None = None
     duration_ms: int = 0

@@ -4,12 +4,14 @@ do hooks and guardrails say to it.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
+from sandstream_actors.withheld import WITHHELD
 from sandstream_bus.messages import (
     CallRequested,
     RunDone,
@@ -18,9 +20,13 @@ from sandstream_bus.messages import (
 
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorData, RunErrorHandlerInput, as_result
-from sandstream.exceptions import ModelBehaviorError, UserError
+from sandstream.exceptions import (
+    ModelBehaviorError,
+    OutputGuardrailTripwireTriggered,
+    UserError,
+)
 from sandstream.graph import output_schema_of
-from sandstream.guardrail import OutputGuardrailResult
+from sandstream.guardrail import GuardrailFunctionOutput, OutputGuardrailResult
 from sandstream.hosting import hooks
 from sandstream.hosting.guard_records import records_of
 from sandstream.hosting.guards import run_output_guardrails
@@ -30,12 +36,15 @@ from sandstream.hosting.values import as_json, final_value, resolved
 from sandstream.item_records import input_of
 from sandstream.items import ToolCallOutputItem
 from sandstream.outcomes import exception_of
+from sandstream.run_config import OutputGuardrailBlockedMessageArgs
 from sandstream.run_view import usage_of
 from sandstream.tool import (
     FunctionTool,
     FunctionToolResult,
     ToolsToFinalOutputResult,
 )
+
+logger = logging.getLogger(__name__)
 
 
 async def decide_stop(
@@ -166,9 +175,40 @@ async def finish(
             hosted.config.guardrail_timeout,
             results=results,
         )
+    except OutputGuardrailTripwireTriggered as error:
+        if call.name != "tool":
+            raise CallFailed(error, guardrails=records_of(results, call.agent)) from error
+        text = _blocked_message(hosted, agent, error)
+        results[:] = [_without_data(it, text) for it in results]
+        withheld = OutputGuardrailTripwireTriggered(_without_data(error.guardrail_result, text))
+        records = records_of(results, call.agent)
+        raise CallFailed(withheld, guardrails=records, value=encode(text)) from None
     except Exception as error:
         raise CallFailed(error, guardrails=records_of(results, call.agent)) from error
     return Outcome(None, {"guardrails": records_of(results, call.agent)})
+
+
+def _blocked_message(
+    hosted: HostedRun, agent: Agent[Any], error: OutputGuardrailTripwireTriggered
+) -> str:
+    """What is kept of a tool's refused result. A function that fails does not bring it back."""
+    wanted = hosted.config.output_guardrail_blocked_message
+    if callable(wanted):
+        name = error.guardrail_result.guardrail.get_name()
+        try:
+            wanted = wanted(
+                OutputGuardrailBlockedMessageArgs(WITHHELD, name, agent, hosted.context)
+            )
+        except Exception:
+            logger.exception("output_guardrail_blocked_message failed; the default text is used")
+            return WITHHELD
+    return wanted if isinstance(wanted, str) and wanted else WITHHELD
+
+
+def _without_data(result: OutputGuardrailResult, text: str) -> OutputGuardrailResult:
+    """A verdict on what a tool has said, without what it said or what the guardrail says of it."""
+    verdict = GuardrailFunctionOutput(None, result.output.tripwire_triggered)
+    return OutputGuardrailResult(result.guardrail, text, result.agent, verdict)
 
 
 def _final_output(hosted: HostedRun, state: RunState, call: CallRequested) -> Any:

@@ -65,16 +65,23 @@ def next_step(state: RunState) -> Step:
     step = _decide(state)
     if isinstance(step, Finish) and step.done.status == "completed":
         step = _before_end(state, step)
-    elif isinstance(step, Finish) and _refuses_input(step) and not state.input_saved:
+    elif isinstance(step, Finish) and _is_told_to_session(state, step.done.error):
         step = _save(state) or step
     if isinstance(step, Finish) and state.cancel is None and state.to_close():
         return close_sandboxes(state)
     return step
 
 
-def _refuses_input(end: Finish) -> bool:
-    """A guardrail's refusal is part of a conversation, as what was refused is."""
-    return end.done.error is not None and end.done.error.code == "input_guardrail"
+def _is_told_to_session(state: RunState, error: ErrorInfo | None) -> bool:
+    """Does a conversation hear of the run's last turn although the run failed?
+
+    Of input that a guardrail refused; and of what output guardrails have left of the turn.
+    """
+    if error is None:
+        return False
+    check = state.results.get(f"t{state.turn}-finish")
+    is_refused = error.code == "input_guardrail" and not state.input_saved
+    return is_refused or (check is not None and check.error is error)
 
 
 def _decide(state: RunState) -> Step:
@@ -103,7 +110,9 @@ def _before_end(state: RunState, end: Finish) -> Step:
     if _guards_missing(state):
         return Wait()
     if state.agent.checks_output and f"t{turn}-finish" not in state.results:
-        return _host_call(state, "finish", turn, value=output)
+        source = end.done.output_from
+        name = "" if source == "model" else source
+        return _host_call(state, "finish", turn, name=name, value=output)
     return _save(state) or end
 
 

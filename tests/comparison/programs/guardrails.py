@@ -285,6 +285,102 @@ async def blocked_message_of_the_run_config(sdk: Any, probe: Probe) -> Any:
     return await session.get_items()
 
 
+@program(lambda m: [m.answer("Let me see.", m.tool_call("f"), m.tool_call("g"))])
+async def blocked_message_by_a_function(sdk: Any, probe: Probe) -> Any:
+    """In a streamed run, of two tools and a message beside them."""
+
+    @sdk.function_tool
+    def f() -> str:
+        return "a secret"
+
+    @sdk.function_tool
+    def g() -> str:
+        return "another secret"
+
+    def message(about: Any) -> str:
+        probe.note(about.default_message, about.guardrail_name, about.agent.name)
+        return f"Refused by {about.guardrail_name}."
+
+    agent = guarded(
+        sdk,
+        tools=[f, g],
+        tool_use_behavior={"stop_at_tool_names": ["g"]},
+        output_guardrails=[judges(sdk, probe, "no", trips=True)],
+    )
+    session = sdk.SQLiteSession(probe.name)
+    config = sdk.RunConfig(output_guardrail_blocked_message=message)
+    result = sdk.Runner.run_streamed(agent, probe.input, session=session, run_config=config)
+    try:
+        async for _ in result.stream_events():
+            pass
+    except sdk.OutputGuardrailTripwireTriggered as error:
+        probe.note(type(error).__name__, error.guardrail_result.agent_output)
+    return await session.get_items()
+
+
+@program(lambda m: [m.answer(m.reasoning("Hm."), m.tool_call("f"))])
+async def refused_output_after_reasoning(sdk: Any, probe: Probe) -> Any:
+    @sdk.function_tool
+    def f() -> str:
+        return "a secret"
+
+    agent = guarded(
+        sdk,
+        tools=[f],
+        tool_use_behavior="stop_on_first_tool",
+        output_guardrails=[judges(sdk, probe, "no", trips=True)],
+    )
+    session = sdk.SQLiteSession(probe.name)
+    try:
+        await sdk.Runner.run(agent, probe.input, session=session)
+    except sdk.OutputGuardrailTripwireTriggered as error:
+        probe.note(type(error).__name__)
+    return await session.get_items()
+
+
+@program(lambda m: [m.tool_call("f"), m.text("A secret.")])
+async def refused_answer_is_not_in_the_session(sdk: Any, probe: Probe) -> Any:
+    @sdk.function_tool
+    def f() -> str:
+        return "f"
+
+    trips = judges(sdk, probe, "no", trips=True)
+    session = sdk.SQLiteSession(probe.name)
+    try:
+        await sdk.Runner.run(
+            guarded(sdk, tools=[f], output_guardrails=[trips]), probe.input, session=session
+        )
+    except sdk.OutputGuardrailTripwireTriggered as error:
+        probe.note(type(error).__name__)
+    return await session.get_items()
+
+
+@program(answer)
+async def answer_that_could_not_be_judged_is_in_the_session(sdk: Any, probe: Probe) -> Any:
+    @sdk.output_guardrail
+    async def fails(ctx: Any, agent: Any, output: Any) -> Any:
+        raise ValueError("cannot judge")
+
+    session = sdk.SQLiteSession(probe.name)
+    try:
+        await sdk.Runner.run(guarded(sdk, output_guardrails=[fails]), probe.input, session=session)
+    except ValueError as error:
+        probe.note(error)
+    return await session.get_items()
+
+
+@program(answer)
+async def blocked_messages_that_are_none(sdk: Any, probe: Probe) -> Any:
+    async def later(about: Any) -> str:
+        return "later"
+
+    for value in ("", 3, later):
+        try:
+            sdk.RunConfig(output_guardrail_blocked_message=value)
+        except (TypeError, ValueError) as error:
+            probe.note(type(error).__name__)
+
+
 @program(lambda m: [m.text("Hello.")])
 async def output_guardrail_with_previous_response_id(sdk: Any, probe: Probe) -> Any:
     agent = guarded(sdk, output_guardrails=[judges(sdk, probe, "one")])

@@ -1,0 +1,46 @@
+"""What stays of a turn whose output a guardrail refused.
+
+The log keeps all of it; the conversation does not, and nor does a model that reads on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.messages import CallRequested
+
+from sandstream_actors.output_items import assistant_message
+
+WITHHELD = "Output withheld by an output guardrail."
+"""In place of what a tool has said."""
+
+
+def without_refused(
+    items: list[Raw], start: int, asked: CallRequested, text: Raw | None
+) -> list[Raw]:
+    """The items, of which those from ``start`` on are of the turn.
+
+    An error handler's output goes alone; a model's answer goes with all that came with it. Where a
+    tool's result was the output its call has happened: it stays, with a text for its result.
+    """
+    if asked.name == "handler":
+        is_said = items[start:] and items[-1] == assistant_message(asked.value)
+        return items[:-1] if is_said else items
+    if asked.name != "tool":
+        return items[:start]
+    said = msgspec.json.decode(text, type=str) if text else WITHHELD
+    return items[:start] + _calls_of([msgspec.json.decode(it) for it in items[start:]], said)
+
+
+def _calls_of(turn: list[dict[str, Any]], text: str) -> list[Raw]:
+    """The calls with their results; none, if a part of the turn cannot be separated from them."""
+    kinds = {item.get("type", "message") for item in turn}
+    if not kinds <= {"message", "function_call", "function_call_output"}:
+        return []
+    outputs = {it["call_id"] for it in turn if it.get("type") == "function_call_output"}
+    kept = [it for it in turn if it.get("call_id") in outputs]
+    return [
+        Raw(msgspec.json.encode({**it, "output": text} if "output" in it else it)) for it in kept
+    ]
