@@ -64,7 +64,8 @@ class ItemMaker:
         if self._state.handoff(ToolCall("", name, "", "")) is not None:
             return HandoffCallItem(agent, raw)
         tool = self._tool(name)
-        return ToolCallItem(agent, raw, self._description(name, tool), None, _origin(tool))
+        title = tool.title if isinstance(tool, FunctionTool) else None
+        return ToolCallItem(agent, raw, self._description(name, tool), title, _origin(tool))
 
     def of_outcome(self, call: ToolCall, result: CallFinished) -> ToolCallOutputItem:
         """What became of a call."""

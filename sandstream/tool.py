@@ -101,6 +101,8 @@ class FunctionTool:
     tool_output_guardrails: list[Any] | None = field(default=None, kw_only=True)
     tool_origin: ToolOrigin | None = field(default=None, kw_only=True, repr=False)
     """Where the tool comes from, if it is not a plain function."""
+    title: str | None = field(default=None, kw_only=True, repr=False)
+    """What people may be shown in place of the name."""
     delivery: Delivery = field(default="at_least_once", kw_only=True)
     """What happens when the worker dies during a call. ``at_least_once``: it is called again with
     the same ``tool_call_id``. ``at_most_once``: it is not, and the model is told that the outcome

@@ -125,6 +125,7 @@ class MCPUtil:
             tool_output_guardrails=_copy(server.tool_output_guardrails),
             custom_data_extractor=calls.custom_data if server.custom_data_extractor else None,
             tool_origin=ToolOrigin(ToolOriginType.MCP, mcp_server_name=server.safe_name),
+            title=_title(tool),
             _on_failure=on_failure,
         )
 

@@ -105,6 +105,7 @@ def test_a_tool_is_described_to_the_model() -> None:
     assert add.needs_approval is False
     assert add.tool_origin == ToolOrigin(ToolOriginType.MCP, mcp_server_name="tools")
     assert tools["echo"].description == "Say it again", "a title stands in for a description"
+    assert tools["echo"].title == "Say it again"
 
 
 def test_failures_of_a_call() -> None:
