@@ -16,7 +16,7 @@ from offline import model_or_script
 
 from sandstream import Runner
 from sandstream.run import RunConfig
-from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
+from sandstream.sandbox import LocalSnapshotSpec, Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Shell
 from sandstream.sandbox.entries import File
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient, UnixLocalSandboxSessionState
@@ -46,7 +46,8 @@ async def main() -> None:
         print("went on in the saved workspace")
     else:
         manifest = Manifest(entries={"diary.txt": File(content=b"the first day\n")})
-        session = await client.create(manifest=manifest)
+        snapshots = LocalSnapshotSpec(base_path=STATE_FILE.with_suffix(".snapshots"))
+        session = await client.create(manifest=manifest, snapshot=snapshots)
         print("made a new workspace")
     await session.start()
     # at once, so that a crash does not orphan the workspace
