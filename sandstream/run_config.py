@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
-from sandstream_bus.specs import Budget
+from sandstream_bus.specs import MAX_SECONDS, Budget
 
 from sandstream.exceptions import UserError
 from sandstream.items import TResponseInputItem
@@ -178,6 +178,7 @@ class RunConfig:
         if isinstance(self.budget, Mapping):
             self.budget = _budget(self.budget)
         _check_choice(self.approval_expiry, "approval_expiry", ("reject", "approve", "fail"))
+        _check_expiry(self.approval_expires_s)
         if self.call_model_input_filter is not None and not callable(self.call_model_input_filter):
             raise UserError("call_model_input_filter must be callable")
         _check_choice(
@@ -245,6 +246,14 @@ def _from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
 def _check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise UserError(f"{name} must be one of {', '.join(choices)}; it is {value!r}")
+
+
+def _check_expiry(value: Any) -> None:
+    if value is not None and not (isinstance(value, int | float) and 0 < value <= MAX_SECONDS):
+        raise UserError(
+            f"approval_expires_s must be a number of seconds above 0 and up to {MAX_SECONDS:,}, or "
+            f"None: people may take as long as they like; it is {value!r}"
+        )
 
 
 def _budget(value: Mapping[str, Any]) -> Budget:

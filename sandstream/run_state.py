@@ -213,6 +213,18 @@ class RunState(Generic[TContext, TAgent]):
                 f"reached from {agent.name!r} (which reaches {', '.join(map(repr, found))}). "
                 "Resume it with the agent that the run began with"
             )
+        state = self.record.state
+        if state.waiting is None:
+            return
+        known = {tool.name for tool in found[state.agent_name].tools}
+        began_with = {tool.name for tool in state.agent.tools}  # a server may list more of them
+        lost = {it.name for it in state.waiting.approvals if not it.run} & began_with - known
+        if lost:
+            raise UserError(
+                f"the run state waits for {', '.join(sorted(map(repr, lost)))}, which the "
+                f"agent {state.agent.name!r} does not have here. Resume it with the agent that the "
+                "run began with"
+            )
 
     def _view(self) -> RunView:
         from sandstream.hosting.hosted_run import HostedRun

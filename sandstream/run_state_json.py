@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from sandstream_bus.errors import InvalidSubject
 from sandstream_bus.messages import PastEvent
 from sandstream_bus.subjects import RunId, check_token
 
@@ -68,7 +69,7 @@ def from_data(data: Any) -> SavedState:
         check_token(saved.run_id, "the run id")
         record = saved.record()
         is_whole = bool(record.log_of(record.run_id)) and record.state.started is not None
-    except (TypeError, ValueError, LookupError) as error:
+    except (TypeError, ValueError, LookupError, RecursionError, InvalidSubject) as error:
         raise UserError(f"the run state cannot be read: {error}") from None
     if digest != data["digest"]:
         raise UserError(
@@ -83,7 +84,7 @@ def from_data(data: Any) -> SavedState:
 def from_text(text: str | bytes) -> SavedState:
     try:
         data = json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise UserError(
             f"this is no run state, or only a part of one: it is not JSON ({error}). Give the "
             "whole text that RunState.to_string() returned"

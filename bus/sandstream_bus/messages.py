@@ -24,7 +24,7 @@ from sandstream_bus.host_results import (
     Rewrite,
     StopDecision,
 )
-from sandstream_bus.specs import NO_JSON, AgentSpec, Budget, GraphSpec, RunOptions, ToolSpec
+from sandstream_bus.specs import NO_JSON, AgentSpec, Budget, GraphSpec, RunOptions, Span, ToolSpec
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -80,7 +80,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The conversation that it continues."""
     session_busy: Literal["queue", "refuse"] = "queue"
     budget: Budget | None = None
-    approval_expires_s: float | None = None
+    approval_expires_s: Span | None = None
 
 
 class AgentRegistered(Message, frozen=True, kw_only=True, tag="agent.registered"):
@@ -105,6 +105,8 @@ class ParentLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The harness pool that waits for the outcome."""
     root: str
     """The run at the top of the tree."""
+    depth: int = 1
+    """How many runs are above this one."""
     agent: str = ""
     tool: str = ""
     call_id: str = ""
@@ -321,6 +323,7 @@ class CancelRequested(Message, frozen=True, kw_only=True, tag="cancel.requested"
     mode: Literal["immediate", "after_turn"] = "immediate"
     reason: str = ""
     code: Literal["cancelled", "budget"] = "cancelled"
+    budget: Literal["seconds", "depth"] = "seconds"
 
 
 # --- people ---------------------------------------------------------------------------------------

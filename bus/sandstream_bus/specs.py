@@ -6,13 +6,18 @@ turn and a later deployment does not change a run that is under way.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from sandstream_bus.sandbox_specs import SandboxUse
 from sandstream_bus.spec_base import NO_JSON as NO_JSON
 from sandstream_bus.spec_base import Spec
+
+MAX_SECONDS = 1_000_000_000
+"""About thirty years: a timer can still be set to it."""
+Span = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
+"""Seconds that somebody may take."""
 
 
 class Budget(Spec, frozen=True, kw_only=True):
@@ -25,6 +30,20 @@ class Budget(Spec, frozen=True, kw_only=True):
     seconds: float | None = None
     deadline: float | None = None
     """When ``seconds`` are over, as Unix time; the children of a run have its deadline."""
+
+    def __post_init__(self) -> None:
+        for name in ("turns", "tokens", "tool_calls"):
+            _check(name, getattr(self, name), type(getattr(self, name)) is int)
+        _check("seconds", self.seconds, type(self.seconds) in (int, float))
+        if self.seconds is not None and self.seconds > MAX_SECONDS:
+            raise ValueError(f"a budget's seconds must be at most {MAX_SECONDS:,}, or None")
+
+
+def _check(name: str, limit: float | None, is_number: bool) -> None:
+    if limit is not None and not (is_number and limit >= 0):
+        raise ValueError(
+            f"a budget's {name} must be a number from 0 on, or None for no limit; it is {limit!r}"
+        )
 
 
 class SessionUse(Spec, frozen=True, kw_only=True):

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
+from typing import Any
 
+import msgspec
 import pytest
+from sandstream_actors.harness.children import MAX_DEPTH
+from sandstream_bus.messages import Task
 from sandstream_bus.subjects import RunId
 
-from sandstream import Agent, Client, RunConfig, Runner, function_tool
+from sandstream import (
+    Agent,
+    Budget,
+    BudgetExceeded,
+    Client,
+    RunConfig,
+    Runner,
+    RunState,
+    UserError,
+    function_tool,
+)
 from sandstream.testing import ScriptedModel, text, tool_call
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -66,3 +81,63 @@ def test_what_outsiders_say_wrongly_neither_ends_nor_forges_a_run(
             assert result.final_output == "She has it."
 
     asyncio.run(main())
+
+
+def test_agents_that_call_themselves_without_end_are_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not only the deepest: each of those above would call the next one again."""
+    deeper = tool_call("again", {"input": "Deeper."}).forever()
+
+    async def main() -> None:
+        async with ScriptedModel([deeper], strict=False) as model:
+            monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+            narcissus = Agent(name="Narcissus", model="gpt-4.1")
+            narcissus.tools = [narcissus.as_tool("again", "Asks himself.")]
+            with pytest.raises(BudgetExceeded, match=f"more than {MAX_DEPTH} levels") as raised:
+                await Runner.run(narcissus, "Who is it?")
+            assert raised.value.budget == "depth"
+            assert len(model.requests) == MAX_DEPTH + 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["turns", "tokens", "tool_calls", "seconds"])
+@pytest.mark.parametrize("limit", [-1, math.nan, "many", True])
+def test_a_budget_is_a_number_that_can_be_used_up(name: str, limit: Any) -> None:
+    with pytest.raises(ValueError, match=f"a budget's {name} must be a number from 0 on"):
+        Budget(**{name: limit})
+    with pytest.raises(UserError, match="RunConfig budget"):
+        RunConfig(budget={name: limit})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seconds", [0, -5, math.nan, math.inf, 1e18, "soon"])
+def test_a_question_expires_at_a_time_that_a_timer_can_be_set_to(seconds: Any) -> None:
+    with pytest.raises(UserError, match="approval_expires_s must be a number of seconds above 0"):
+        RunConfig(approval_expires_s=seconds)
+    body = b'{"input": "x", "approval_expires_s": %s}' % msgspec.json.encode(seconds)
+    if seconds is not math.nan and seconds != math.inf:  # those are null in JSON: no expiry
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(body, type=Task)
+
+
+def test_a_state_does_not_go_to_an_agent_without_the_tool_that_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with ScriptedModel([tool_call("pay", {"euros": 5})]) as model:
+            monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+            state = (await Runner.run(CLERK, "Pay.")).to_state()
+            namesake = Agent(name="Clerk", model="gpt-4.1")
+            with pytest.raises(UserError, match="waits for 'pay', which the agent 'Cl"):
+                await RunState.from_string(namesake, state.to_string())
+            with pytest.raises(UserError, match="waits for 'pay'"):
+                await Runner.run(namesake, state)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("text_of_it", ["[" * 100_000, '{"a":' * 100_000])
+def test_a_state_that_is_nested_without_end_is_no_state(text_of_it: str) -> None:
+    with pytest.raises(UserError, match="this is no run state"):
+        asyncio.run(RunState.from_string(CLERK, text_of_it))

@@ -42,6 +42,8 @@ from sandstream_actors.run_state import RunState
 
 logger = logging.getLogger(__name__)
 
+MAX_DEPTH = 16
+"""So many levels of runs may be below a run: nobody wants more, and each may multiply them."""
 _child_input = msgspec.json.Decoder(ChildInput).decode
 
 
@@ -75,6 +77,9 @@ class Children:
         input = _input(state, call, tool.child)
         if isinstance(input, ErrorInfo):
             await self._fail(state, call, input)
+            return
+        if _depth(state) == MAX_DEPTH:
+            await self._stop_tree(state, call)
             return
         started = self._started(state, call, tool.child, graph, input)
         run = RunId(call.child)
@@ -128,6 +133,7 @@ class Children:
                 turn=call.turn,
                 pool=state.pool,
                 root=parent.root if parent else state.run,
+                depth=_depth(state) + 1,
                 agent=call.agent,
                 tool=call.name,
                 call_id=call.call_id,
@@ -162,6 +168,22 @@ class Children:
             elif child.waiting is not None:
                 await self.report_waiting(child)
             return
+
+    async def _stop_tree(self, state: RunState, call: CallRequested) -> None:
+        """Agents that call each other in a circle: if only the deepest run failed, each of those
+        above would try again, as often as its turns allow.
+        """
+        assert state.started is not None and state.started.parent is not None
+        root = state.started.parent.root
+        reason = (
+            f"agents as tools call each other more than {MAX_DEPTH} levels deep (at last "
+            f"{state.agent.name!r} with {call.name!r}): is there a circle?"
+        )
+        await self._bus.work_log.send(
+            self._bus.subjects.cancel(root),
+            CancelRequested(code="budget", budget="depth", reason=reason),
+            msg_id=f"{root}:cancel:depth",
+        )
 
     async def _fail(self, state: RunState, call: CallRequested, error: ErrorInfo) -> None:
         """There can be no child: the call's outcome says why."""
@@ -252,6 +274,11 @@ def _input(state: RunState, call: CallRequested, child: ChildSpec) -> ChildInput
         message = f"Invalid JSON input for tool {call.name}: it needs a text 'input'"
         return ErrorInfo(code="model_behavior", message=message)
     return ChildInput(input=[user_message(text)], is_text=True)
+
+
+def _depth(state: RunState) -> int:
+    parent = state.started.parent if state.started else None
+    return parent.depth if parent else 0
 
 
 def reached(graph: ChildGraph, known: dict[str, ChildGraph]) -> dict[str, ChildGraph]:

@@ -33,14 +33,14 @@ def completed(state: RunState, output: Raw, source: Literal["model", "tool", "ha
 
 
 def cancelled(state: RunState) -> Finish:
-    """Somebody, or the clock of its budget, stopped the run."""
+    """Somebody, or a limit of its tree, stopped the run."""
     request = state.cancel
     code = request.code if request else "cancelled"
     reason = request.reason if request else ""
     error = ErrorInfo(
         code=code,
         message=reason or "the run was cancelled",
-        data={"budget": "seconds"} if code == "budget" else {},
+        data={"budget": request.budget} if request and code == "budget" else {},
     )
     return _end(state, _STATUS[code], error=error)
 
