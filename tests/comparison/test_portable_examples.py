@@ -2,7 +2,9 @@
 
 Only import lines change: `sandstream` becomes `agents`. The scripts of the model stay ours, in a
 server here; what the examples use to make them is replaced by modules that do nothing. The peer's
-client has no `close`: it gets one that does nothing, too.
+client has no `close`: it gets one that does nothing, too. Its sandboxes have the host's ports and
+leave their processes behind: the example that serves a page gets a free port, and what is left is
+ended.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -67,8 +71,27 @@ def model_of(example: Path) -> Iterator[str]:
         yield server.base_url
 
 
-def said(python: Path, program: Path, url: str, folder: Path, starts: int) -> list[str]:
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def end_what_is_left(folder: Path) -> None:
+    """End the processes that have this directory for temporary files."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (process / "environ").read_bytes().split(b"\0")
+            if f"TMPDIR={folder}".encode() in environment:
+                os.kill(int(process.name), signal.SIGKILL)
+        except (FileNotFoundError, PermissionError, ProcessLookupError):
+            continue  # it has ended, or is somebody else's
+
+
+def said(python: Path, program: Path, url: str, starts: int) -> list[str]:
     """What the program prints, each time that it is started."""
+    folder = program.parent
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -80,6 +103,7 @@ def said(python: Path, program: Path, url: str, folder: Path, starts: int) -> li
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "SANDSTREAM_HOME": str(folder / "home"),
         "TMPDIR": str(folder),
+        "PYTHONPATH": str(EXAMPLES) if folder.name == "ours" else "",
     }
     texts = []
     for _ in range(starts):
@@ -106,15 +130,19 @@ def test_the_peer_runs_the_example(
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.mkdir()
     theirs.mkdir()
-    text = example.read_text()
+    text = example.read_text().replace("PORT = 8080", f"PORT = {free_port()}")
+    (ours / example.name).write_text(text)
     ported = re.sub(r"^from sandstream\.testing\b", "from steps", text, flags=re.MULTILINE)
     ported = re.sub(r"^from sandstream\b", "from agents", ported, flags=re.MULTILINE)
     (theirs / "offline.py").write_text(OFFLINE)
     (theirs / "steps.py").write_text(STEPS)
     (theirs / example.name).write_text(ported)
     starts = STARTS[name]
-    with model_of(example) as url:
-        here = said(Path(sys.executable), example, url, ours, starts)
-        there = said(peer_python(), theirs / example.name, url, theirs, starts)
+    with model_of(ours / example.name) as url:
+        here = said(Path(sys.executable), ours / example.name, url, starts)
+        try:
+            there = said(peer_python(), theirs / example.name, url, starts)
+        finally:
+            end_what_is_left(theirs)
     assert there == here
     assert all(here)

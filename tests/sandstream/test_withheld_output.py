@@ -63,7 +63,8 @@ def test_a_refused_answer_is_not_part_of_the_conversation(monkeypatch: pytest.Mo
             await refused(bot(), "refused-answer")
             result = await Runner.run(bot(), "Again.", session=BusSession("refused-answer"))
             assert result.final_output == "No."
-            said = [it["content"] for it in server.requests[-1]["input"]]
+            sent: Any = server.requests[-1]["input"]
+            said = [it["content"] for it in sent]
             assert said == ["Tell me.", "Again."]
 
     asyncio.run(main())
@@ -89,7 +90,8 @@ def test_a_call_stays_without_what_it_said(
             ended = bot(tool_use_behavior="stop_on_first_tool")
             error: Any = await refused(ended, session, config)
             await Runner.run(bot(), "Again.", session=BusSession(session))
-            asked, call, output, again = server.requests[-1]["input"]
+            sent: Any = server.requests[-1]["input"]
+            asked, call, output, again = sent
             assert (asked["content"], call["name"]) == ("Tell me.", "secret")
             assert (output["output"], again["content"]) == (kept, "Again.")
             shown = [it.output for it in error.run_data.new_items if hasattr(it, "output")]
