@@ -10,7 +10,7 @@ import asyncio
 import builtins
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -206,10 +206,17 @@ async def decide(
         events = await bus.log.read(run)
         state = RunState.of(run, events)
         question = _question(run, state, events, call)
-        below = await bus.log.read(RunId(question.run)) if question.run else []
-        earlier = first_decision(below, question.call, question.call_id)
-        if earlier is not None:
-            raise AlreadyDecided(question.run, _name(question), earlier)
+        if question.run:
+            # where it is asked is where the first answer is found; the run above hears of it, too
+            answer: dict[str, Any] = {
+                "approve": approve,
+                "always": always,
+                "by": by,
+                "message": message,
+            }
+            shown = await decide(bus, RunId(question.run), question.call, **answer)
+            await _tell_above(bus, state, question, answer)
+            return shown
         crashpoint("client.before_decision")
         try:
             await bus.log.append(
@@ -221,7 +228,6 @@ async def decide(
                     message=message,
                     always=always,
                     by=by,
-                    run=question.run,
                 ),
                 after=state.last_seq,
                 msg_id=f"{run}:decide:{uuid.uuid4().hex}",
@@ -229,10 +235,30 @@ async def decide(
         except Conflict:
             continue
         crashpoint("client.after_decision")
-        asked = below if question.run else events
         parent = state.started.parent if state.started else None
         root = parent.root if parent else run
-        return _shown(question.run or run, root, question, asked)
+        return _shown(run, root, question, events)
+
+
+async def _tell_above(
+    bus: Bus, state: RunState, question: ApprovalRequested, answer: dict[str, Any]
+) -> None:
+    """A run whose child was answered no longer waits for that."""
+    asked = (question.run, question.call)
+    decided = ApprovalDecided(call=question.call, run=question.run, **answer)
+    while state.done is None and asked in {(it.run, it.call) for it in state.open_approvals()}:
+        try:
+            await bus.log.append(
+                state.run,
+                bus.subjects.approval_decided(state.run),
+                decided,
+                after=state.last_seq,
+                msg_id=f"{state.run}:decide:{uuid.uuid4().hex}",
+            )
+        except Conflict as conflict:
+            state.fold(conflict.news)
+        else:
+            return
 
 
 def _question(

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from sandstream_actors.harness.children import MAX_DEPTH
-from sandstream_bus.messages import Task
+from sandstream_actors.harness.children import MAX_DEPTH, Children
+from sandstream_bus.messages import ApprovalDecided, Task
 from sandstream_bus.subjects import RunId
 
 from sandstream import (
@@ -24,6 +24,7 @@ from sandstream import (
     UserError,
     function_tool,
 )
+from sandstream.approvals import AlreadyDecided
 from sandstream.testing import ScriptedModel, text, tool_call
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -141,3 +142,50 @@ def test_a_state_does_not_go_to_an_agent_without_the_tool_that_it_waits_for(
 def test_a_state_that_is_nested_without_end_is_no_state(text_of_it: str) -> None:
     with pytest.raises(UserError, match="this is no run state"):
         asyncio.run(RunState.from_string(CLERK, text_of_it))
+
+
+def test_an_answer_at_one_run_does_not_count_for_another_that_is_not_below_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Permissions of the bus are by subject: who may answer for one run, may not for all."""
+
+    async def main() -> None:
+        async with ScriptedModel([tool_call("pay", {"euros": 5}).times(2)]) as model:
+            monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+            mine, foreign = (RunId(f"mine-{uuid.uuid4().hex[:8]}"), RunId(uuid.uuid4().hex))
+            for run in (mine, foreign):
+                await Runner.run(CLERK, "Pay.", run_config=RunConfig(run_key=run))
+            async with await Client.connect() as client:
+                bus = client.bus
+                forged = ApprovalDecided(call="t1-0", approve=True, run=foreign, by="mallory")
+                await Children(bus).pass_on(mine, forged, 1)
+                events = [it.event for it in await bus.log.read(foreign)]
+                assert not [it for it in events if isinstance(it, ApprovalDecided)]
+                assert foreign in [it.run_id for it in await client.approvals()]
+
+    asyncio.run(main())
+
+
+def test_of_two_people_at_two_levels_of_a_tree_one_is_told_that_the_other_was_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    boss = Agent(name="Boss", model="gpt-4.1", tools=[CLERK.as_tool("ask_clerk", "Asks him.")])
+    steps = [tool_call("ask_clerk", {"input": "Pay."}), tool_call("pay", {"euros": 5})]
+
+    async def main() -> None:
+        async with ScriptedModel([*steps, text("So be it.").forever()], strict=False) as model:
+            monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+            waiting = await Runner.run(boss, "Go.")
+            [question] = waiting.interruptions
+            assert question.run_id and question.run_id != waiting.run_id
+            async with await Client.connect() as client:
+                answers = await asyncio.gather(
+                    client.approve(waiting.run_id, by="ann"),
+                    client.reject(question.run_id, by="bob"),
+                    client.approve(waiting.run_id, by="cid"),
+                    return_exceptions=True,
+                )
+                late = [it for it in answers if isinstance(it, BaseException)]
+                assert [type(it) for it in late] == [AlreadyDecided] * 2
+
+    asyncio.run(main())

@@ -146,7 +146,7 @@ class Harness:
                 raise
             return False
         if isinstance(event, ApprovalDecided) and event.run and event.run != run:
-            await self._children.pass_on(event, delivery.sequence)
+            await self._children.pass_on(run, event, delivery.sequence)
         return True
 
     async def _event(self, delivery: Delivery) -> RunEvent:

@@ -61,7 +61,7 @@ class Children:
             return
         await asyncio.gather(*(self._start_one(state, call) for call in calls))
         for sequence, decided in state.decided_below.items():  # whoever had to may have died
-            await self.pass_on(decided, sequence)
+            await self.pass_on(state.run, decided, sequence)
         state.fold(await self._bus.log.read(state.run, after=state.last_seq))
         if state.done is not None:  # ended meanwhile, by somebody who did not see these calls
             await self.cancel_open(state)
@@ -194,10 +194,12 @@ class Children:
             msg_id=f"{state.run}:{call.call}:nochild:{state.pool}",
         )
 
-    async def pass_on(self, decided: ApprovalDecided, sequence: int) -> None:
+    async def pass_on(self, above: RunId, decided: ApprovalDecided, sequence: int) -> None:
         """Tell a run somewhere below what a person has answered."""
-        if not is_token(decided.run):
-            logger.warning("an answer for a run that cannot exist", extra={"child": decided.run})
+        if not is_token(decided.run) or not await self._is_below(RunId(decided.run), above):
+            # whoever may answer for this run may not answer for others
+            extra = {"run": above, "child": decided.run[:64]}
+            logger.warning("an answer for a run that is not below", extra=extra)
             return
         crashpoint("harness.before_pass_on")
         await self._bus.work_log.send(
@@ -207,6 +209,15 @@ class Children:
             headers=caused_by(sequence, None),
         )
         crashpoint("harness.after_pass_on")
+
+    async def _is_below(self, run: RunId, above: RunId) -> bool:
+        while run != above:
+            first = await self._bus.log.read_subject(self._bus.subjects.start(run, "*"), limit=1)
+            started = RunState.of(run, first).started
+            if started is None or started.parent is None:
+                return False
+            run = RunId(started.parent.run)
+        return True
 
     async def close_tree(self, state: RunState) -> None:
         """What follows in the tree from the end of a run."""
