@@ -17,6 +17,7 @@ from sandstream import (
     Agent,
     Budget,
     BudgetExceeded,
+    BusSession,
     Client,
     RunConfig,
     Runner,
@@ -187,5 +188,24 @@ def test_of_two_people_at_two_levels_of_a_tree_one_is_told_that_the_other_was_fi
                 )
                 late = [it for it in answers if isinstance(it, BaseException)]
                 assert [type(it) for it in late] == [AlreadyDecided] * 2
+
+    asyncio.run(main())
+
+
+def test_a_run_that_is_not_in_the_log_does_not_keep_a_conversation_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its events may be older than the stream keeps them."""
+
+    async def main() -> None:
+        async with ScriptedModel([text("Good day.")]) as model:
+            monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+            session = f"haunted-{uuid.uuid4().hex[:8]}"
+            async with await Client.connect() as client:
+                await client.bus.conversations.join(session, RunId("ghost"), "main", "queue")
+            kept = BusSession(session, busy="refuse")
+            result = await Runner.run(Agent(name="Friend", model="gpt-4.1"), "Hi.", session=kept)
+            assert result.final_output == "Good day."
+            assert len(await kept.get_items()) == 2
 
     asyncio.run(main())

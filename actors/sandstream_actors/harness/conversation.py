@@ -48,12 +48,19 @@ class Membership:
         return ConversationOpened(history=readable(conversation.history, session.limit))
 
     async def _relieve(self, session: str, run: RunId) -> None:
-        """A run that has ended where no harness saw it still holds the conversation: let go."""
+        """A run that has ended where no harness saw it still holds the conversation: let go. So
+        does one that is not in the log: it has aged out, or there was none.
+        """
         while True:
             conversation = await self._bus.conversations.read(session)
             holder = conversation.holder
             if holder is None or holder.run == run:
                 return
+            start = self._bus.subjects.start(RunId(holder.run), "*")
+            if await self._bus.log.first_subject(start) is None:
+                await self._bus.conversations.leave(session, RunId(holder.run), status="failed")
+                await self._wake(session)
+                continue
             ended = await self._bus.log.last(self._bus.subjects.done(holder.run))
             if ended is None or not isinstance(ended.event, RunDone):
                 return
