@@ -10,10 +10,11 @@ import asyncio
 import builtins
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
+from sandstream_actors.harness.children import Children
 from sandstream_actors.run_state import RunState
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
@@ -206,59 +207,49 @@ async def decide(
         events = await bus.log.read(run)
         state = RunState.of(run, events)
         question = _question(run, state, events, call)
-        if question.run:
-            # where it is asked is where the first answer is found; the run above hears of it, too
-            answer: dict[str, Any] = {
-                "approve": approve,
-                "always": always,
-                "by": by,
-                "message": message,
-            }
-            shown = await decide(bus, RunId(question.run), question.call, **answer)
-            await _tell_above(bus, state, question, answer)
-            return shown
+        below = await bus.log.read(RunId(question.run)) if question.run else []
+        earlier = first_decision(below, question.call, question.call_id)
+        if earlier is not None:
+            raise AlreadyDecided(question.run, _name(question), earlier)
+        decided = ApprovalDecided(
+            call=question.call,
+            approve=approve,
+            message=message,
+            always=always,
+            by=by,
+            run=question.run,
+        )
         crashpoint("client.before_decision")
         try:
-            await bus.log.append(
+            sequence = await bus.log.append(
                 run,
                 bus.subjects.approval_decided(run),
-                ApprovalDecided(
-                    call=question.call,
-                    approve=approve,
-                    message=message,
-                    always=always,
-                    by=by,
-                ),
+                decided,
                 after=state.last_seq,
                 msg_id=f"{run}:decide:{uuid.uuid4().hex}",
             )
         except Conflict:
             continue
         crashpoint("client.after_decision")
+        if question.run:
+            await _pass_on(bus, run, question, decided, sequence)
+        asked = below if question.run else events
         parent = state.started.parent if state.started else None
         root = parent.root if parent else run
-        return _shown(run, root, question, events)
+        return _shown(question.run or run, root, question, asked)
 
 
-async def _tell_above(
-    bus: Bus, state: RunState, question: ApprovalRequested, answer: dict[str, Any]
+async def _pass_on(
+    bus: Bus, above: RunId, question: ApprovalRequested, decided: ApprovalDecided, sequence: int
 ) -> None:
-    """A run whose child was answered no longer waits for that."""
-    asked = (question.run, question.call)
-    decided = ApprovalDecided(call=question.call, run=question.run, **answer)
-    while state.done is None and asked in {(it.run, it.call) for it in state.open_approvals()}:
-        try:
-            await bus.log.append(
-                state.run,
-                bus.subjects.approval_decided(state.run),
-                decided,
-                after=state.last_seq,
-                msg_id=f"{state.run}:decide:{uuid.uuid4().hex}",
-            )
-        except Conflict as conflict:
-            state.fold(conflict.news)
-        else:
-            return
+    """The harness does it, too; but of two people, one here and one below, the second must hear
+    that the first answer is another one.
+    """
+    await Children(bus).pass_on(above, decided, sequence)
+    below = await _asked(bus, RunId(question.run))
+    first = first_decision(below, question.call, question.call_id)
+    if first is not None and first.decided != msgspec.structs.replace(decided, run=""):
+        raise AlreadyDecided(question.run, _name(question), first)
 
 
 def _question(
