@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from chaos.scenarios import LARGE, LIMITED, PLAIN, SHORT, Scenario
+from chaos.scenarios import LARGE, LIMITED, PATIENT, PLAIN, SHORT, Scenario
 from sandstream_bus.crashpoints import CRASH_POINTS
 
 Where = Literal["harness", "worker", "script", "submitter", "canceller", "parker", "ender"]
@@ -76,7 +76,7 @@ def deployed_cells() -> list[Cell]:
     cells += [Cell("harness", point, count) for point in _PUBLISH for count in (3, 6)]
     cells += [Cell("submitter", f"client.{when}_submit") for when in ("before", "after")]
     cells += [
-        Cell("canceller", f"client.{when}_cancel", scenario=LIMITED) for when in ("before", "after")
+        Cell("canceller", f"client.{when}_cancel", scenario=PATIENT) for when in ("before", "after")
     ]
     cells += [Cell("parker", f"parking.{when}_park") for when in ("before", "after")]
     cells += [Cell("parker", f"harness.{when}_refuse") for when in ("before", "after")]

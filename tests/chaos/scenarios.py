@@ -23,24 +23,25 @@ class Scenario(NamedTuple):
     turns: tuple[tuple[Call, ...], ...]
     limited_turn: int | None = None
     """The model answers 429 once before this turn's answer, with a wait that needs a timer."""
+    retry_after_s: float = 5.5
 
     def conversation(self) -> Conversation:
         steps: list[Step] = [tool_calls(*calls) for calls in self.turns]
         steps.append(structured({"total": TOTAL}))
         if self.limited_turn is not None:
-            steps.insert(self.limited_turn - 1, error(429, retry_after=RETRY_AFTER_S))
+            steps.insert(self.limited_turn - 1, error(429, retry_after=self.retry_after_s))
         return script_for(f"[{self.name}]", steps, name=self.name)
 
     def input(self, key: str) -> str:
         return f"[{self.name}] {key}"
 
 
-RETRY_AFTER_S = 5.5
-
 SHORT = Scenario("short", ((NOTE, CHARGE),))
 PLAIN = Scenario("plain", ((NOTE, CHARGE, SLOW), (CHARGE, NOTE)))
 LIMITED = Scenario("limited", ((NOTE,), (CHARGE,)), limited_turn=2)
+PATIENT = Scenario("patient", ((NOTE,), (CHARGE,)), limited_turn=2, retry_after_s=120.0)
+"""It waits for longer than a slow machine needs to stop it."""
 LARGE = Scenario("large", ((BIG,), (CHARGE,)))
 LONG = Scenario("long", ((NOTE, CHARGE), (BRISK,), (CHARGE, NOTE, BRISK), (NOTE,), (CHARGE,)))
 MIDDLE = Scenario("middle", ((CHARGE, BRISK), (NOTE, NOTE, CHARGE), (BRISK,)))
-ALL = (SHORT, PLAIN, LIMITED, LARGE, LONG, MIDDLE)
+ALL = (SHORT, PLAIN, LIMITED, PATIENT, LARGE, LONG, MIDDLE)
