@@ -257,6 +257,10 @@ def _check_expiry(value: Any) -> None:
 
 
 def _budget(value: Mapping[str, Any]) -> Budget:
+    limits = Budget.__struct_fields__
+    unknown = [name for name in value if name not in limits]
+    if unknown:  # a limit with a slip in its name would be none
+        raise UserError(f"RunConfig budget has no {unknown[0]!r}; it has {', '.join(limits)}")
     try:
         return msgspec.convert(dict(value), Budget)
     except msgspec.ValidationError as error:

@@ -111,6 +111,8 @@ def test_a_budget_is_a_number_that_can_be_used_up(name: str, limit: Any) -> None
         Budget(**{name: limit})
     with pytest.raises(UserError, match="RunConfig budget"):
         RunConfig(budget={name: limit})  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="RunConfig budget has no 'token'; it has turns, tokens"):
+        RunConfig(budget={"token": 5})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seconds", [0, -5, math.nan, math.inf, 1e18, "soon"])
