@@ -214,8 +214,8 @@ class RunState(Generic[TContext, TAgent]):
                 "Resume it with the agent that the run began with"
             )
         state = self.record.state
-        if state.waiting is None:
-            return
+        if state.waiting is None or state.agent.sandbox is not None:
+            return  # the capabilities of a sandbox agent bring more tools, bound to its sandbox
         known = {tool.name for tool in found[state.agent_name].tools}
         began_with = {tool.name for tool in state.agent.tools}  # a server may list more of them
         lost = {it.name for it in state.waiting.approvals if not it.run} & began_with - known
