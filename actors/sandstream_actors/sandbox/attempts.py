@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -12,6 +13,8 @@ from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.live import Live
 
 T = TypeVar("T")
+RESTART_S = 0.5
+"""How long a box may have no socket while it is started again."""
 
 
 async def in_box(
@@ -24,12 +27,13 @@ async def in_box(
     when_lost: Callable[[Live], T] | None = None,
     when_closed: Callable[[], T] | None = None,
 ) -> T:
-    """The work's result. It is done again, once, if its box went away under it.
+    """The work's result. It is done again if its box went away under it: at once, and once more a
+    moment later, as another replica may be starting it anew.
 
     Where it must not run twice, ``when_lost`` is the outcome of what may have begun in a box that
     is gone, and ``when_closed`` of what was in one that somebody let go.
     """
-    for last_try in (False, True):
+    for pause_s in (0.0, RESTART_S, None):
         live = await lifecycle.live(sandbox)
         if when_lost is not None and live.may_have_run(sequence, fresh=fresh):
             return when_lost(live)
@@ -40,10 +44,11 @@ async def in_box(
         except BoxGone:
             lifecycle.forget(sandbox)
             fresh = False  # it may have begun
-            if last_try:
+            if pause_s is None:
                 raise
             if when_closed is not None and await lifecycle.was_closed(sandbox):
                 return when_closed()
+            await asyncio.sleep(pause_s)
         else:
             crashpoint("sandbox.after_operation")
             return result
