@@ -44,7 +44,7 @@ class RunCalls:
         try:
             if call.kind == "tool":
                 return await self._tool(run, call, sequence=sequence, fresh=fresh)
-            result = await self._lifecycle_call(run, call)
+            result = await self._lifecycle_call(run, call, sequence)
         except (Elsewhere, SandboxMovedOn):
             raise
         except Exception as error:
@@ -75,7 +75,7 @@ class RunCalls:
                 with contextlib.suppress(BoxGone):
                     await box.kill(op_of(run, call))
 
-    async def _lifecycle_call(self, run: RunId, call: CallRequested) -> Any:
+    async def _lifecycle_call(self, run: RunId, call: CallRequested, sequence: int) -> Any:
         lifecycle = self._tools.lifecycle
         if call.kind == "open":
             use, spec = await self._use_of(run, call)
@@ -83,9 +83,11 @@ class RunCalls:
         if call.kind == "checkpoint":
             live = await lifecycle.live(call.sandbox)
             return await lifecycle.checkpoint(live, reason=f"turn {call.turn}")
-        return await self._close(run, call, "end of the run")
+        return await self._close(run, call, "end of the run", asked_at=sequence)
 
-    async def _close(self, run: RunId, call: CallRequested, reason: str) -> Checkpointed:
+    async def _close(
+        self, run: RunId, call: CallRequested, reason: str, asked_at: int | None = None
+    ) -> Checkpointed:
         use, _ = await self._use_of(run, call)
         if not use.owned or use.keep:
             return Checkpointed()
@@ -94,6 +96,7 @@ class RunCalls:
             checkpoint=use.checkpoint != "never",
             delete=use.checkpoint == "never",
             reason=reason,
+            asked_at=asked_at,
         )
 
     async def _use_of(self, run: RunId, call: CallRequested) -> tuple[SandboxUse, SandboxSpec]:

@@ -85,3 +85,13 @@ def _code_of(error: ProviderError, op: str) -> str:
     if error.code == "not_found":
         return "workspace_read_not_found"
     return "workspace_archive_write_error"
+
+
+def unsaved(sandbox: str, reason: str) -> Refused:
+    """A box that is to be closed is gone, and with it what no checkpoint has."""
+    return Refused(
+        "workspace_lost",
+        f"sandbox {sandbox} cannot be saved: {reason}; what changed since its last checkpoint is "
+        "lost",
+        reason=reason,
+    )

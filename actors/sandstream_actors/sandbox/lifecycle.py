@@ -36,7 +36,7 @@ from sandstream_bus.subscription import CoreMessage, Subscription
 from sandstream_providers.interface import Box, BoxGone, Provider, ProviderError
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream_actors.sandbox.failures import Refused, failure_of
+from sandstream_actors.sandbox.failures import Refused, failure_of, unsaved
 from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.news import IDLE, read_news
 from sandstream_actors.sandbox.plans import apply_plan
@@ -404,11 +404,16 @@ class Lifecycle:
         delete: bool,
         exclude: Sequence[str] = (),
         reason: str = "",
+        asked_at: int | None = None,
     ) -> Checkpointed:
-        """Let the box go, after a checkpoint if wanted. Closing what is closed is no error."""
+        """Let the box go, after a checkpoint if wanted. Closing what is closed is no error, also
+        where it was opened anew since then (``asked_at``: the request's place in the log).
+        """
         async with self._lock(sandbox):
             record = await self.record(sandbox)
             result = Checkpointed(tree=record.tree)
+            if record.is_newer_than(asked_at):
+                return result
             if record.state == "unknown":
                 raise Refused("workspace_stop_error", f"there is no sandbox {sandbox}")
             is_open = record.state not in ("stopped", "deleted")
@@ -444,12 +449,7 @@ class Lifecycle:
             restorable = bool(record.tree)
             lost = SandboxLost(generation=record.generation, reason=reason, restorable=restorable)
             await self._append(record, lost)
-        raise Refused(
-            "workspace_lost",
-            f"sandbox {record.sandbox} cannot be saved: {reason}; what changed since its last "
-            "checkpoint is lost",
-            reason=reason,
-        )
+        raise unsaved(record.sandbox, reason)
 
     async def pause(self, sandbox: str, reason: str = "") -> None:
         async with self._lock(sandbox):

@@ -46,6 +46,9 @@ class SandboxRecord:
         earlier may have run there.
         """
 
+        self.closed_at = 0
+        """The sequence at which somebody last let a box go: what was asked earlier was about it."""
+
     @classmethod
     def of(cls, sandbox: str, events: Iterable[SandboxLogEvent]) -> SandboxRecord:
         record = cls(sandbox)
@@ -57,6 +60,13 @@ class SandboxRecord:
     def is_live(self) -> bool:
         """There should be a box."""
         return self.state in ("ready", "paused")
+
+    def is_newer_than(self, asked_at: int | None) -> bool:
+        """Was the box opened after the one that somebody wanted closed, at this sequence, had been
+        let go? Then it is not meant.
+        """
+        is_open = self.state not in ("unknown", "stopped", "deleted")
+        return is_open and asked_at is not None and asked_at < self.closed_at
 
     @property
     def base(self) -> str:
@@ -89,7 +99,7 @@ class SandboxRecord:
                 self.state = "paused"
             case SandboxStopped():
                 self.state = "stopped"
-                self.ended_at = sequence
+                self.ended_at = self.closed_at = sequence
                 self.reason = event.reason
             case SandboxLost():
                 self.state = "lost"
@@ -97,6 +107,7 @@ class SandboxRecord:
                 self.reason = event.reason
             case SandboxDeleted():
                 self.state = "deleted"
+                self.closed_at = sequence
                 self.reason = event.reason
             case _:
                 assert_never(event)

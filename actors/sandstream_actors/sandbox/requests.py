@@ -60,6 +60,7 @@ class Requests:
                 delete=action.delete,
                 exclude=action.exclude,
                 reason="closed by its session",
+                asked_at=sequence,
             )
         if isinstance(action, Probe):
             return await self._probe(sandbox)

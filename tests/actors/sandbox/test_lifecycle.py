@@ -45,6 +45,34 @@ def test_a_closed_box_is_removed_though_the_event_loop_ends(
     asyncio.run(story())
 
 
+def test_a_late_repeat_of_a_close_does_not_close_what_was_opened_since(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """A killed server delivers a request to two replicas: the slower one comes after the reply."""
+
+    async def story() -> None:
+        async with yard(nats_server, tmp_path / "home") as it:
+            bus = await it.bus()
+            provider = LocalProvider(it.home)
+            owner = await installation_of(bus)
+            lifecycle = Lifecycle(bus, provider, WorkspaceStore(bus), node=NODE, owner=owner)
+            await lifecycle.open("one", SandboxSpec())
+            asked_at = (await lifecycle.record("one")).last_seq
+            options = {"checkpoint": False, "delete": False}
+            await lifecycle.close("one", **options, asked_at=asked_at)
+            await lifecycle.open("one", None)
+            await lifecycle.close("one", **options, asked_at=asked_at)
+            record = await lifecycle.record("one")
+            assert (record.state, record.generation) == ("ready", 2)
+            assert it.box(record).is_dir()
+            await lifecycle.close("one", **options, asked_at=record.last_seq)
+            assert (await lifecycle.record("one")).state == "stopped"
+            await lifecycle.stop()
+            await provider.close()
+
+    asyncio.run(story())
+
+
 def test_a_paused_sandbox_whose_processes_died_is_found_again(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
