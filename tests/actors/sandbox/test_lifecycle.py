@@ -8,6 +8,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from actors.sandbox.yard import NODE, yard
@@ -58,7 +59,7 @@ def test_a_late_repeat_of_a_close_does_not_close_what_was_opened_since(
             lifecycle = Lifecycle(bus, provider, WorkspaceStore(bus), node=NODE, owner=owner)
             await lifecycle.open("one", SandboxSpec())
             asked_at = (await lifecycle.record("one")).last_seq
-            options = {"checkpoint": False, "delete": False}
+            options: Any = {"checkpoint": False, "delete": False}
             await lifecycle.close("one", **options, asked_at=asked_at)
             await lifecycle.open("one", None)
             await lifecycle.close("one", **options, asked_at=asked_at)
