@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-__all__ = ["as_json", "as_plain"]
+__all__ = ["as_json", "as_plain", "plain_part"]
 
 
 def as_json(value: Any) -> Raw:
     """The value as JSON; what JSON cannot say becomes its text."""
     try:
-        return Raw(msgspec.json.encode(value, enc_hook=_plain_part))
+        return Raw(msgspec.json.encode(value, enc_hook=plain_part))
     except (TypeError, ValueError, RecursionError):
         text = str(value).encode(errors="backslashreplace").decode()
         return Raw(msgspec.json.encode(text))
@@ -24,6 +24,7 @@ def as_plain(value: Any) -> Any:
     return msgspec.json.decode(as_json(value))
 
 
-def _plain_part(value: Any) -> Any:
+def plain_part(value: Any) -> Any:
+    """What stands for an object that JSON does not know."""
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else str(value)

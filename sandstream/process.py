@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -26,6 +25,7 @@ from sandstream.connect import OpenBus, open_bus
 from sandstream.hosted_models import HostedModels
 from sandstream.hosting.hosted_run import Host, HostedRun
 from sandstream.hosting.user_code import UserCode
+from sandstream.ids import new_pool
 from sandstream.models.defaults import DefaultModels
 from sandstream.run_plan import bind_here, hosted_child
 from sandstream.settings import Settings
@@ -47,7 +47,7 @@ class Process:
     def __init__(self, opened: OpenBus, settings: Settings) -> None:
         self.bus: Bus = opened.bus
         self.settings = settings
-        self.pool = f"p-{uuid.uuid4().hex[:16]}"
+        self.pool = new_pool()
         self._opened = opened
         self._models = DefaultModels()
         self._runs: dict[RunId, list[HostedRun]] = {}

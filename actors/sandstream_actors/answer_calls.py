@@ -14,6 +14,7 @@ from sandstream_bus.messages import (
     CallRequested,
     ChildWaiting,
     Reviewed,
+    RunStarted,
 )
 from sandstream_bus.specs import AgentSpec, HandoffSpec, RunOptions, ToolSpec
 
@@ -52,6 +53,7 @@ class AnswerCalls:
     turn: int
 
     def __init__(self) -> None:
+        self.started: RunStarted | None = None
         self.agents: dict[str, AgentSpec] = {}
         self.agent_name = ""
         self.answer: AnswerView | None = None
@@ -89,7 +91,8 @@ class AnswerCalls:
 
     @property
     def options(self) -> RunOptions:
-        raise NotImplementedError
+        assert self.started is not None
+        return self.started.options
 
     @property
     def agent(self) -> AgentSpec:

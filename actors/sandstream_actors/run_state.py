@@ -40,7 +40,7 @@ from sandstream_bus.messages import (
     TurnRequested,
 )
 from sandstream_bus.sandbox_messages import Opened, SandboxUse
-from sandstream_bus.specs import AgentSpec, RunOptions
+from sandstream_bus.specs import AgentSpec
 from sandstream_bus.subjects import RunId, sandbox_of
 
 from sandstream_actors.answer_calls import AnswerCalls
@@ -69,7 +69,6 @@ class RunState(AnswerCalls):
         super().__init__()
         self.run = run
         self.last_seq = 0
-        self.started: RunStarted | None = None
         self.places = Places()
         self.traceparent: str | None = None
         self.turn = 0
@@ -143,11 +142,6 @@ class RunState(AnswerCalls):
             self.apply(event.sequence, event.event, event.subject)
 
     # --- what callers ask for ------------------------------------------------------------------
-
-    @property
-    def options(self) -> RunOptions:
-        assert self.started is not None
-        return self.started.options
 
     @property
     def pool(self) -> str:

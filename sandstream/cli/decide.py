@@ -12,9 +12,7 @@ from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.render import one_line, out, shorten
 from sandstream.cli.session import connected, put_json, run_async, say
 from sandstream.client import Client
-
-_OWN_POOL = "p-"
-"""How the pools begin that are served only by the process that called a run."""
+from sandstream.ids import PRIVATE_POOL
 
 
 class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -77,7 +75,7 @@ async def _warn(client: Client, run: str) -> None:
     pool = (await client.get(run)).pool
     if await client.bus.presence.is_served(f"harness-{pool}"):
         return
-    if pool.startswith(_OWN_POOL):
+    if pool.startswith(PRIVATE_POOL):
         say(f"its process has ended: call it again, `sandstream run app.py … --key {run}`")
     else:
         say(f"no harness of pool {pool} is running: the run goes on when one is")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from sandstream.agent import Agent
@@ -87,21 +87,13 @@ async def run_input_guardrails(
         GuardrailTimeout: for one that takes longer than ``timeout_s``.
         Exception: what a guardrail raises.
     """
-    heard = [] if results is None else results
-
-    async def check(guardrail: InputGuardrail[Any]) -> InputGuardrailResult:
-        result = await _stoppable(guardrail, timeout_s).run(agent, input, context)
-        result.guardrail = guardrail
-        return result
-
-    def hear(result: InputGuardrailResult) -> None:
-        _check_verdict(result.guardrail.get_name(), result.output, "tripwire_triggered")
-        heard.append(result)
-        if result.output.tripwire_triggered:
-            raise InputGuardrailTripwireTriggered(result)
-
-    await _ask_all([(each.get_name(), check(each)) for each in guardrails], timeout_s, hear)
-    return heard
+    return await _verdicts(
+        guardrails,
+        lambda each: each.run(agent, input, context),
+        InputGuardrailTripwireTriggered,
+        timeout_s,
+        [] if results is None else results,
+    )
 
 
 async def run_output_guardrails(
@@ -114,18 +106,34 @@ async def run_output_guardrails(
     results: list[OutputGuardrailResult] | None = None,
 ) -> list[OutputGuardrailResult]:
     """As :func:`run_input_guardrails`, with ``OutputGuardrailTripwireTriggered``."""
-    heard = [] if results is None else results
+    return await _verdicts(
+        guardrails,
+        lambda each: each.run(context, agent, output),
+        OutputGuardrailTripwireTriggered,
+        timeout_s,
+        [] if results is None else results,
+    )
 
-    async def check(guardrail: OutputGuardrail[Any]) -> OutputGuardrailResult:
-        result = await _stoppable(guardrail, timeout_s).run(context, agent, output)
+
+async def _verdicts(
+    guardrails: Sequence[AnyGuardrail],
+    ask: Callable[[Any], Awaitable[Any]],
+    trip: Callable[[Any], Exception],
+    timeout_s: float | None,
+    heard: list[Any],
+) -> list[Any]:
+    """Ask all of them at once; ``heard`` has the results as they come."""
+
+    async def check(guardrail: AnyGuardrail) -> Any:
+        result = await ask(_stoppable(guardrail, timeout_s))
         result.guardrail = guardrail
         return result
 
-    def hear(result: OutputGuardrailResult) -> None:
+    def hear(result: Any) -> None:
         _check_verdict(result.guardrail.get_name(), result.output, "tripwire_triggered")
         heard.append(result)
         if result.output.tripwire_triggered:
-            raise OutputGuardrailTripwireTriggered(result)
+            raise trip(result)
 
     await _ask_all([(each.get_name(), check(each)) for each in guardrails], timeout_s, hear)
     return heard

@@ -10,8 +10,7 @@ from msgspec import Raw
 
 from sandstream.agent import Agent
 from sandstream.graph import output_schema_of
-
-_encode = msgspec.json.encode
+from sandstream.json_values import plain_part
 
 
 async def resolved(value: Any) -> Any:
@@ -23,12 +22,7 @@ def as_json(value: Any) -> Raw:
     dump = getattr(value, "model_dump_json", None)
     if callable(dump):
         return Raw(str(dump()).encode())
-    return Raw(_encode(value, enc_hook=_enc_hook))
-
-
-def _enc_hook(value: Any) -> Any:
-    dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) else str(value)
+    return Raw(msgspec.json.encode(value, enc_hook=plain_part))
 
 
 def final_value(agent: Agent[Any], value: Any) -> Any:
