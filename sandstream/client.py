@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunReopened, Task
 from sandstream_bus.parking import ParkedEntry
@@ -29,6 +28,7 @@ from sandstream.ids import new_run_id
 from sandstream.run_options import compile_input
 from sandstream.settings import Settings
 from sandstream.summaries import RunSummary, list_runs, read_known, summarize
+from sandstream.trace_parent import trace_headers
 
 _CANCEL_PATIENCE_S = 3.0
 
@@ -107,7 +107,7 @@ class Client:
             self.bus.subjects.task(agent),
             await self.bus.codec.encode_task(task),
             msg_id=key or run,
-            headers={TRACEPARENT: new_traceparent()},
+            headers=trace_headers(),
         )
         crashpoint("client.after_submit")
         return run

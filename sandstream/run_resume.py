@@ -16,7 +16,6 @@ from sandstream_actors.harness.alarms import Alarms
 from sandstream_actors.run_state import RunState as LogState
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import Stored
-from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import (
     ApprovalDecided,
@@ -38,6 +37,7 @@ from sandstream.run_config import RunConfig
 from sandstream.run_moving import bring_sandboxes, home_of, pool_for
 from sandstream.run_options import compile_input
 from sandstream.run_state import RunState
+from sandstream.trace_parent import trace_headers
 
 BY = "state"
 """Who decided, where a state is resumed."""
@@ -125,7 +125,7 @@ class RunResume:
                     RunRestored(events=events, pool=pool, host=process.pool),
                     after=0,
                     msg_id=f"{run}:restore:{uuid.uuid4().hex}",
-                    headers={TRACEPARENT: new_traceparent()},
+                    headers=trace_headers(),
                 )
             except Conflict:
                 continue  # somebody else brought it

@@ -18,7 +18,6 @@ from sandstream_actors.model import preload
 from sandstream_actors.run_state import RunState
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import Stored
-from sandstream_bus.headers import TRACEPARENT, new_traceparent
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import RunMoved, RunStarted
 from sandstream_bus.specs import RunOptions
@@ -30,6 +29,7 @@ from sandstream.run_config import RunConfig
 from sandstream.run_moving import bring_sandboxes, pool_for
 from sandstream.run_options import started_now
 from sandstream.run_plan import RunPlan
+from sandstream.trace_parent import trace_headers
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class RunStart:
                 started,
                 after=0,
                 msg_id=f"{self.run_id}:start:{uuid.uuid4().hex}",  # another caller's is a conflict
-                headers={TRACEPARENT: new_traceparent()},
+                headers=trace_headers(),
             )
         except Conflict as conflict:
             await self._continue(process, started, conflict.news)

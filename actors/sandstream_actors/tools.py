@@ -22,7 +22,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage
-from sandstream_bus.headers import TRACEPARENT, caused_by
+from sandstream_bus.headers import TRACEPARENT
 from sandstream_bus.messages import (
     CallFinished,
     CallRequested,
@@ -34,9 +34,11 @@ from sandstream_bus.messages import (
 from sandstream_bus.runtime import Worker
 from sandstream_bus.subjects import RunId, check_token
 from sandstream_bus.topology import ConsumerSpec
+from sandstream_bus.trace_context import working_on
 
 from sandstream_actors.cancellations import Cancellations
 from sandstream_actors.harness.parked_runs import end_parked_run
+from sandstream_actors.run_headers import answering
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
 
@@ -113,7 +115,8 @@ class ToolHost:
         if call.at_most_once and not await self._claim(run, call, delivery):
             outcome = _finished(call, output=UNKNOWN_OUTCOME, code="outcome_unknown")
         else:
-            outcome = await self._run(run, call)
+            with working_on(delivery.headers.get(TRACEPARENT)):
+                outcome = await self._run(run, call)
         if outcome is not None:
             await self._publish(run, call, outcome, delivery)
 
@@ -130,7 +133,7 @@ class ToolHost:
             CallStarted(call=call.call, host=self._name),
             # a new one for each try: the same again would pass for a lost acknowledgement
             msg_id=f"{run}:{call.call}:started:{uuid.uuid4().hex}",
-            headers=caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT)),
+            headers=answering(delivery),
         )
         crashpoint("tools.started")
         return sequence is not None
@@ -168,7 +171,7 @@ class ToolHost:
         # one per request: after a move the call is asked for again, and an earlier result, which
         # does not count then, must not pass for this one
         msg_id = f"{run}:{call.call}:result:{delivery.sequence}"
-        headers = caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT))
+        headers = answering(delivery)
         try:
             await self._bus.work_log.send(subject, outcome, msg_id=msg_id, headers=headers)
         except PayloadTooLarge as error:

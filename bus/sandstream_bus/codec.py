@@ -17,6 +17,8 @@ from sandstream_bus.messages import AgentRegistered, Claim, Message, Parked, Run
 from sandstream_bus.objects import Objects
 from sandstream_bus.sandbox_messages import Message as SandboxMessage
 from sandstream_bus.sandbox_messages import SandboxEvent, SandboxReply, SandboxRequest
+from sandstream_bus.trace_messages import Message as TraceMessage
+from sandstream_bus.trace_messages import TraceEvent
 
 INLINE_LIMIT_BYTES = 128 * 1024
 MESSAGE_LIMIT_BYTES = 32 * 1024 * 1024
@@ -39,6 +41,7 @@ _sandbox_request = msgspec.json.Decoder[SandboxRequest | Claim](SandboxRequest |
 _sandbox_reply = msgspec.json.Decoder[SandboxReply | Claim](SandboxReply | Claim)
 _conversation_event = msgspec.json.Decoder[ConversationEvent | Claim](ConversationEvent | Claim)
 _compacted = msgspec.json.Decoder[ConversationCompacted | Claim](ConversationCompacted | Claim)
+_trace_event = msgspec.json.Decoder[TraceEvent | Claim](TraceEvent | Claim)
 _task = msgspec.json.Decoder(Task)
 _claim = msgspec.json.Decoder(Claim)
 _parked = msgspec.json.Decoder(Parked)
@@ -59,7 +62,9 @@ class Codec:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    async def encode(self, message: Message | SandboxMessage | ConversationMessage) -> bytes:
+    async def encode(
+        self, message: Message | SandboxMessage | ConversationMessage | TraceMessage
+    ) -> bytes:
         return await self._claim_if_big(_encode(message), str(message.__struct_config__.tag))
 
     async def _claim_if_big(self, data: bytes, kind: str) -> bytes:
@@ -106,6 +111,10 @@ class Codec:
     async def conversation_snapshot(self, data: bytes) -> ConversationCompacted:
         snapshot: ConversationCompacted = await self._decode(_compacted, data)
         return snapshot
+
+    async def trace_event(self, data: bytes) -> TraceEvent:
+        event: TraceEvent = await self._decode(_trace_event, data)
+        return event
 
     async def _decode(self, decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
         message = decode(decoder, data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 MSG_ID: Final = "Nats-Msg-Id"
@@ -23,23 +22,18 @@ CAUSE: Final = "Sandstream-Cause"
 """The stream sequence of the event that led to this message."""
 OPERATION: Final = "Sandstream-Operation"
 """Whom to answer though a request cannot be read."""
+DELIVERIES: Final = "Sandstream-Deliveries"
+"""How often that event was delivered before this message came of it, where that is not once."""
+ACTION: Final = "Sandstream-Action"
+"""What a reply of a sandbox is the outcome of, for readers that do not have the request."""
 TRACEPARENT: Final = "traceparent"
 
 
-def new_traceparent() -> str:
-    """A sampled W3C trace context with random ids."""
-    return f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01"
-
-
-def child_traceparent(parent: str) -> str:
-    """The same trace, a new span id."""
-    version, trace_id, _, flags = parent.split("-", 3)
-    return f"{version}-{trace_id}-{os.urandom(8).hex()}-{flags}"
-
-
-def caused_by(sequence: int, traceparent: str | None) -> dict[str, str]:
+def caused_by(sequence: int, traceparent: str | None, deliveries: int = 1) -> dict[str, str]:
     """Headers of a message that follows from the event at ``sequence``."""
     headers = {CAUSE: str(sequence)}
     if traceparent:
         headers[TRACEPARENT] = traceparent
+    if deliveries > 1:
+        headers[DELIVERIES] = str(deliveries)
     return headers

@@ -214,6 +214,7 @@ class ModelDeferred(Message, frozen=True, kw_only=True, tag="model.deferred"):
     delay_s: float
     waited_s: float
     error: ErrorInfo
+    duration_ms: int = 0
 
 
 CallKind = Literal[

@@ -182,7 +182,12 @@ class Sandboxes:
                 return stored.data
 
     async def reply(
-        self, sandbox: str, reply: SandboxReply, *, ttl_s: int = OPERATION_TTL_S
+        self,
+        sandbox: str,
+        reply: SandboxReply,
+        *,
+        ttl_s: int = OPERATION_TTL_S,
+        headers: dict[str, str] | None = None,
     ) -> None:
         """Answer an operation, once. The answer is kept as long as what was asked: without it a
         repeated delivery would be taken for a new one.
@@ -191,7 +196,7 @@ class Sandboxes:
             self._subjects.sandbox_reply(sandbox, reply.op),
             await self._codec.encode(reply),
             msg_id=f"{sandbox}:{reply.op}:reply",
-            headers={TTL: f"{ttl_s}s"},
+            headers={**(headers or {}), TTL: f"{ttl_s}s"},
             budget_s=None,
         )
 

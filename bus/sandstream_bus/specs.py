@@ -78,6 +78,10 @@ class RunOptions(Spec, frozen=True, kw_only=True):
     workflow_name: str = "Agent workflow"
     group_id: str | None = None
     metadata: dict[str, Any] = {}
+    traced: bool = True
+    """Whether readers of the log may make a trace of the run."""
+    trace_contents: bool = True
+    """Whether that trace may hold what people, models and tools have said, if it is asked for."""
     budget: Budget | None = None
     session: SessionUse | None = None
     approval_expires_s: float | None = None

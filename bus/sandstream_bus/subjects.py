@@ -25,6 +25,8 @@
     <p>.session.<session>.log             a conversation's own log: who joined, left, added what
     <p>.session.<session>.snapshot        the same up to a sequence, to read it faster
     <p>.timer.<run>.<name>                a scheduled message (see timers.py)
+    <p>.trace.<trace>.spans               spans of the user's own, told when they have ended
+    <p>.trace.<run>.exported              how much of a run under way was exported
     <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
     <p>.alive.<consumer>                  answered by whoever serves that consumer (core NATS)
     <p>.live.<run>.<kind>…                the run's stored events as they come (core NATS)
@@ -255,6 +257,12 @@ class Subjects(msgspec.Struct, frozen=True):
 
     def timer(self, run: str, name: str) -> str:
         return f"{self.prefix}.timer.{run}.{name}"
+
+    def trace_spans(self, trace: str) -> str:
+        return f"{self.prefix}.trace.{check_token(trace, 'the trace id')}.spans"
+
+    def trace_exported(self, run: str) -> str:
+        return f"{self.prefix}.trace.{run}.exported"
 
     def parked(self, consumer: str, sequence: int) -> str:
         return f"{self.prefix}.parked.{consumer}.{sequence}"

@@ -1,6 +1,6 @@
 """Streams, buckets and consumers as data, and the one function that makes the server agree.
 
-<STEM>_LOG      tasks, run events, sandboxes, conversations, timers: the one log
+<STEM>_LOG      tasks, run events, sandboxes, conversations, timers, traces: the one log
 <STEM>_AGENTS   registrations of deployed agents; the last of a name counts, no age limit
 <STEM>_PARKED   messages that could not be handled
 OBJ_<stem>…     the object bucket for big payloads
@@ -74,7 +74,7 @@ class Topology:
                 "name": self.log,
                 "subjects": [
                     *(f"{p}.task.*", f"{p}.run.>"),
-                    *(f"{p}.sandbox.>", f"{p}.session.>", f"{p}.timer.>"),
+                    *(f"{p}.sandbox.>", f"{p}.session.>", f"{p}.timer.>", f"{p}.trace.>"),
                 ],
                 "max_bytes": self.retention.max_bytes,
                 "max_consumers": 10_000,

@@ -44,7 +44,7 @@ def test_of_two_answers_to_one_turn_both_replicas_go_on_with_the_stored_one(
             subject = bus.subjects.start(run, "main")
             await bus.log.append(run, subject, started(), after=0, msg_id="start")
             events = await bus.log.read(run)
-            delivery: Any = SimpleNamespace(sequence=events[0].sequence)
+            delivery: Any = SimpleNamespace(sequence=events[0].sequence, deliveries=1)
             states = [RunState.of(run, events) for _ in range(2)]
             for state, words in zip(states, ("first", "second"), strict=True):
                 harness = Harness(bus, NoModel())

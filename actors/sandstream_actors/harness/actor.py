@@ -16,7 +16,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import MessageError, PayloadTooLarge
-from sandstream_bus.headers import EXPECTED_SEQUENCE, TRACEPARENT, caused_by
+from sandstream_bus.headers import EXPECTED_SEQUENCE, TRACEPARENT
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import (
     ApprovalDecided,
@@ -59,6 +59,7 @@ from sandstream_actors.harness.step_kinds import (
 )
 from sandstream_actors.harness.steps import next_step
 from sandstream_actors.harness.tasks import TaskIntake
+from sandstream_actors.run_headers import again, asking, following
 from sandstream_actors.run_state import RunState
 from sandstream_actors.state_cache import StateCache
 
@@ -289,7 +290,7 @@ class Harness:
         self, state: RunState, subject: str, message: Message, name: str, delivery: Delivery
     ) -> None:
         """Commit a decision. If the run moved on, take in the news, and commit if it still fits."""
-        headers = caused_by(delivery.sequence, state.traceparent)
+        headers = following(state, delivery)
         before = _stage(state)
         # a new one for each decision: another replica's answer under the same id would be
         # acknowledged as if it were ours
@@ -330,7 +331,7 @@ class Harness:
                     done,
                     after=state.last_seq,
                     msg_id=f"{state.run}:done{state.dones}:{uuid.uuid4().hex}",
-                    headers=caused_by(delivery.sequence, state.traceparent),
+                    headers=following(state, delivery),
                 )
             except Conflict as conflict:
                 before = _stage(state)
@@ -365,7 +366,7 @@ class Harness:
         """Send calls to who does them, and questions to people, together. What comes back will wake
         the run.
         """
-        headers = caused_by(delivery.sequence, state.traceparent)
+        headers = following(state, delivery)
         children = [call for call in calls if call.kind == "child"]
         crashpoint("harness.before_dispatch")
         # first: a question that is in the log is not asked again
@@ -375,8 +376,8 @@ class Harness:
                 self._bus.work_log.send(
                     self._subject_of(state, call),
                     call,
-                    msg_id=f"{state.run}:{call.call}{_again(state)}",
-                    headers=headers,
+                    msg_id=f"{state.run}:{call.call}{again(state)}",
+                    headers=asking(state, delivery, call.call),
                 )
                 for call in calls
             ),
@@ -429,8 +430,8 @@ class Harness:
             self._bus.subjects.turn(state.run, self.pool),
             TurnRequested(turn=deferred.turn, agent=state.agent_name),
             delay_s=deferred.delay_s,
-            msg_id=f"{state.run}:t{deferred.turn}:timer{deferred.attempt}{_again(state)}",
-            headers=caused_by(delivery.sequence, state.traceparent),
+            msg_id=f"{state.run}:t{deferred.turn}:timer{deferred.attempt}{again(state)}",
+            headers=following(state, delivery),
         )
         crashpoint("harness.after_timer")
 
@@ -463,11 +464,6 @@ class Harness:
 def _stage(state: RunState) -> tuple[int, int, int]:
     """A decision is outdated once one of these has changed."""
     return state.turn, state.dones, state.handoffs
-
-
-def _again(state: RunState) -> str:
-    """Part of message ids: what is asked again after a move or a reopening is another message."""
-    return f":m{state.moves}r{state.reopens}" if state.moves or state.reopens else ""
 
 
 def _is_being_cancelled() -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.headers import TRACEPARENT, caused_by, new_traceparent
+from sandstream_bus.headers import TRACEPARENT, caused_by
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import (
     ApprovalDecided,
@@ -38,6 +38,7 @@ from sandstream_actors.budgets import smaller, with_deadline
 from sandstream_actors.harness.tool_steps import plain_input
 from sandstream_actors.harness.tree_budget import share_of
 from sandstream_actors.output_items import user_message
+from sandstream_actors.run_headers import call_parent
 from sandstream_actors.run_state import RunState
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class Children:
                 after=0,
                 # a new one for each try: another parent's would pass for ours
                 msg_id=f"{run}:start:{uuid.uuid4().hex}",
-                headers={TRACEPARENT: state.traceparent or new_traceparent()},
+                headers={TRACEPARENT: call_parent(state, call.call)},
             )
         except Conflict:
             await self._attach(run, started)

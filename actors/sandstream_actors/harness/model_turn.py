@@ -67,6 +67,7 @@ async def take_turn(
                     delay_s=delay_s,
                     waited_s=waited_s,
                     error=error_info(error),
+                    duration_ms=round((time.monotonic() - began) * 1000),
                 )
             await asyncio.sleep(delay_s)
         else:

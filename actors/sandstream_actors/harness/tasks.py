@@ -8,7 +8,7 @@ import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.headers import MSG_ID, TRACEPARENT, caused_by, new_traceparent
+from sandstream_bus.headers import MSG_ID, TRACEPARENT, caused_by
 from sandstream_bus.log import Conflict
 from sandstream_bus.messages import ErrorInfo, RunDone, RunStarted, Task, TokenUsage
 from sandstream_bus.specs import RunOptions, SessionUse
@@ -91,7 +91,7 @@ class TaskIntake:
         message: RunStarted | RunDone,
         name: str,
     ) -> None:
-        trace = delivery.headers.get(TRACEPARENT) or new_traceparent()
+        trace = delivery.headers.get(TRACEPARENT)
         after = 0
         while True:
             try:
@@ -101,7 +101,7 @@ class TaskIntake:
                     message,
                     after=after,
                     msg_id=f"{run}:{name}",
-                    headers=caused_by(delivery.sequence, trace),
+                    headers=caused_by(delivery.sequence, trace, delivery.deliveries),
                 )
             except Conflict as conflict:
                 if any(isinstance(it.event, RunStarted | RunDone) for it in conflict.news):

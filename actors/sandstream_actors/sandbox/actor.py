@@ -20,7 +20,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage
-from sandstream_bus.headers import OPERATION, TRACEPARENT, caused_by
+from sandstream_bus.headers import ACTION, OPERATION
 from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo
 from sandstream_bus.runtime import Worker
 from sandstream_bus.sandbox_messages import SandboxFailure, SandboxReply, SandboxRequest
@@ -33,6 +33,7 @@ from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream_actors.cancellations import Cancellations
 from sandstream_actors.harness.parked_runs import end_parked_run
+from sandstream_actors.run_headers import answering
 from sandstream_actors.run_state import RunState
 from sandstream_actors.sandbox.calls import RunCalls
 from sandstream_actors.sandbox.failures import failure_of
@@ -221,7 +222,7 @@ class SandboxActor:
             self._bus.subjects.result(run, call.reply_pool),
             finished,
             msg_id=f"{run}:{call.call}:result:{delivery.sequence}",
-            headers=caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT)),
+            headers=answering(delivery),
         )
 
     async def _until_cancelled(
@@ -261,12 +262,13 @@ class SandboxActor:
         duration_ms = round((time.monotonic() - began) * 1000)
         crashpoint("sandbox.before_reply")
         reply = msgspec.structs.replace(reply, duration_ms=duration_ms)
+        headers = answering(delivery) | {ACTION: str(request.action.__struct_config__.tag)}
         try:
-            await self._bus.sandboxes.reply(sandbox, reply, ttl_s=ttl_of(request))
+            await self._bus.sandboxes.reply(sandbox, reply, ttl_s=ttl_of(request), headers=headers)
         except PayloadTooLarge as error:
             failure = SandboxFailure(code=error.code, message=f"The result: {error}")
             reply = SandboxReply(op=reply.op, error=failure)
-            await self._bus.sandboxes.reply(sandbox, reply, ttl_s=ttl_of(request))
+            await self._bus.sandboxes.reply(sandbox, reply, ttl_s=ttl_of(request), headers=headers)
         crashpoint("sandbox.after_reply")
 
     async def _reply_to(

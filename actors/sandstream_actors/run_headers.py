@@ -1,0 +1,45 @@
+"""Headers of what is published for a run: what it follows from, and which span it belongs to."""
+
+from __future__ import annotations
+
+from sandstream_bus.consumer import Delivery
+from sandstream_bus.headers import TRACEPARENT, caused_by
+from sandstream_bus.trace_context import TraceContext, call_span_id, run_span_id, trace_id_of
+
+from sandstream_actors.run_state import RunState
+
+
+def trace_of(state: RunState) -> TraceContext:
+    """The run's own span. Its trace is its caller's, or one that follows from the run's id."""
+    given = TraceContext.parse(state.traceparent)
+    span_id = run_span_id(state.run, state.reopens)
+    if given is not None:
+        return TraceContext(given.trace_id, span_id, given.sampled)
+    parent = state.started.parent if state.started is not None else None
+    return TraceContext(trace_id_of(parent.root if parent is not None else state.run), span_id)
+
+
+def following(state: RunState, delivery: Delivery) -> dict[str, str]:
+    """Headers of a message of the run that follows from a delivery."""
+    return caused_by(delivery.sequence, trace_of(state).header, delivery.deliveries)
+
+
+def asking(state: RunState, delivery: Delivery, call: str) -> dict[str, str]:
+    """The same for a call: whoever does it works below the call's span."""
+    return caused_by(delivery.sequence, call_parent(state, call), delivery.deliveries)
+
+
+def call_parent(state: RunState, call: str) -> str:
+    """The ``traceparent`` of all that is done for a call."""
+    trace = trace_of(state)
+    return trace._replace(span_id=call_span_id(state.run, call, again(state))).header
+
+
+def again(state: RunState) -> str:
+    """What is asked again after a move or a reopening is another message, and another span."""
+    return f":m{state.moves}r{state.reopens}" if state.moves or state.reopens else ""
+
+
+def answering(delivery: Delivery) -> dict[str, str]:
+    """Headers of the outcome of a delivered call: it belongs where the call does."""
+    return caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT), delivery.deliveries)

@@ -1,0 +1,32 @@
+"""Which span of the caller's a run, a task or an operation belongs to."""
+
+from __future__ import annotations
+
+import sys
+
+from sandstream_bus.headers import TRACEPARENT
+from sandstream_bus.trace_context import TraceContext, incoming
+
+
+def trace_headers() -> dict[str, str]:
+    """Headers that make what is published part of the caller's trace, if there is one."""
+    parent = trace_parent()
+    return {} if parent is None else {TRACEPARENT: parent.header}
+
+
+def trace_parent() -> TraceContext | None:
+    """The caller's span: of OpenTelemetry, else the call that is being worked on."""
+    return _of_opentelemetry() or incoming()
+
+
+def _of_opentelemetry() -> TraceContext | None:
+    """The current span of a program that uses OpenTelemetry; others need not import it."""
+    module = sys.modules.get("opentelemetry.trace")
+    if module is None:
+        return None
+    context = module.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return TraceContext(
+        f"{context.trace_id:032x}", f"{context.span_id:016x}", bool(context.trace_flags & 1)
+    )
