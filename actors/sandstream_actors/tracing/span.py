@@ -25,10 +25,10 @@ Operation = Literal[
     "workflow",
     "custom",
 ]
-"""What a span is about: an agent's work, a model call, a tool call, a handoff, a guardrail, a person's
-answer that is waited for, a rate limit that is waited for, something done in a sandbox, reading or
-writing a conversation, other code of the user's, the publishing of a message, the work that a
-message leads to; and what programs report by themselves: a whole trace, anything else.
+"""What a span is about: an agent's work, a model call, a tool call, a handoff, a guardrail, a
+person's answer that is waited for, a rate limit that is waited for, something done in a sandbox,
+reading or writing a conversation, other code of the user's, the publishing of a message, the work
+that a message leads to; and what programs report by themselves: a whole trace, anything else.
 """
 Kind = Literal["internal", "client", "producer", "consumer"]
 
@@ -75,7 +75,7 @@ class Span(msgspec.Struct, kw_only=True, omit_defaults=True):
     links: list[SpanLink] = []
     first_seq: int = 0
     last_seq: int = 0
-    """The event that ended it; 0 while it lasts. What was exported up to an event is known by it."""
+    """The event that ended it; 0 while it lasts. It tells what was exported up to an event."""
     sampled: bool = True
 
     @property
