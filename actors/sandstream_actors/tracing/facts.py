@@ -1,4 +1,4 @@
-"""What there is to know about one run, besides its spans: the row that lists and sums are made of."""
+"""What there is to know about a run besides its spans: the row that lists and sums are made of."""
 
 from __future__ import annotations
 
