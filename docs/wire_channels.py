@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_args
 from sandstream_bus import conversation_messages as c
 from sandstream_bus import messages as m
 from sandstream_bus import sandbox_messages as b
+from sandstream_bus import trace_messages as t
 from sandstream_bus.subjects import Subjects
 
 PREFIX = "sandstream"
@@ -28,6 +29,7 @@ PARAMETERS = {
     "node": "The node of the provider that has the sandbox.",
     "op": "The operation's id, chosen by whoever asks.",
     "session": "The conversation's id, escaped like an agent's name; a long one is hashed.",
+    "trace": "The trace's id: 32 hexadecimal digits, lower case.",
     "consumer": "The durable consumer that gave up.",
     "sequence": "The stream sequence of the message that was parked.",
     "event": "The rest of the event's subject: start.POOL, model, done, and so on.",
@@ -302,6 +304,25 @@ def channels() -> list[Channel]:
             (m.TurnRequested, m.ApprovalDecided, m.CancelRequested),
             "harness",
             "the server",
+            log,
+        ),
+        Channel(
+            "trace_spans",
+            s.trace_spans("=trace="),
+            "Spans of the user's own, told when they have ended",
+            (t.SpansReported, m.Claim),
+            "anybody",
+            "tracing actor",
+            log,
+            open_to_all=True,
+        ),
+        Channel(
+            "trace_exported",
+            s.trace_exported("=run="),
+            "How much of a run under way was exported",
+            (t.SpansExported,),
+            "tracing actor",
+            "tracing actor",
             log,
         ),
         Channel(

@@ -12,7 +12,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from sandstream_bus import conversation_messages, messages, sandbox_messages
+from sandstream_bus import conversation_messages, messages, sandbox_messages, trace_messages
 from sandstream_bus.conversation_messages import ConversationEvent
 from sandstream_bus.conversation_messages import Message as ConversationMessage
 from sandstream_bus.messages import (
@@ -29,6 +29,8 @@ from sandstream_bus.messages import (
 )
 from sandstream_bus.sandbox_messages import LiveOutput, SandboxAction, SandboxEvent
 from sandstream_bus.sandbox_messages import Message as SandboxMessage
+from sandstream_bus.trace_messages import Message as TraceMessage
+from sandstream_bus.trace_messages import TraceEvent
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*/*.json"))
 UNTAGGED: dict[str, type[msgspec.Struct]] = {
@@ -42,12 +44,12 @@ UNTAGGED: dict[str, type[msgspec.Struct]] = {
     "live.event": LiveEvent,
     "live.output": LiveOutput,
 }
+BASES = (Message, SandboxMessage, ConversationMessage, TraceMessage)
 TAGGED: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind
-    for module in (messages, sandbox_messages, conversation_messages)
+    for module in (messages, sandbox_messages, conversation_messages, trace_messages)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Message | SandboxMessage | ConversationMessage)
-    if kind not in (Message, SandboxMessage, ConversationMessage)
+    if isinstance(kind, type) and issubclass(kind, BASES) and kind not in BASES
 }
 KINDS = TAGGED | UNTAGGED
 
@@ -103,6 +105,15 @@ def test_every_event_of_a_conversation_is_decoded_through_the_union() -> None:
     for path in GOLDEN:
         if kind_of(path) in union:
             decoded = msgspec.json.decode(path.read_bytes(), type=ConversationEvent)  # type: ignore[arg-type]
+            assert type(decoded) is kind_of(path)
+    assert union <= {kind_of(path) for path in GOLDEN}
+
+
+def test_every_event_of_a_trace_is_decoded_through_the_union() -> None:
+    union = set(get_args(TraceEvent))
+    for path in GOLDEN:
+        if kind_of(path) in union:
+            decoded = msgspec.json.decode(path.read_bytes(), type=TraceEvent)  # type: ignore[arg-type]
             assert type(decoded) is kind_of(path)
     assert union <= {kind_of(path) for path in GOLDEN}
 

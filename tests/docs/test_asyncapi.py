@@ -13,7 +13,13 @@ import msgspec
 import pytest
 import yaml
 from doc_blocks import read_page
-from sandstream_bus import conversation_messages, messages, sandbox_messages, subjects
+from sandstream_bus import (
+    conversation_messages,
+    messages,
+    sandbox_messages,
+    subjects,
+    trace_messages,
+)
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "asyncapi.yaml").read_text())
@@ -24,7 +30,7 @@ EXAMPLES = [
     for block in read_page(path, path.read_text()).blocks
     if block.lang == "json" and "message" in block.marks
 ]
-MODULES = (messages, sandbox_messages, conversation_messages)
+MODULES = (messages, sandbox_messages, conversation_messages, trace_messages)
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("*.json"))
 
 
