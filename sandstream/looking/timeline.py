@@ -1,0 +1,282 @@
+"""The spans of a whole run tree as the rows of a timeline.
+
+Messages on their way are no rows: the time that a message lay in a queue is a part of the bar of
+the work that it led to, and a message that was delivered again is a mark on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.span import Operation, Span
+
+from sandstream.looking.parts import Interval, Part, PartKind, layered, union
+
+Trace = tuple[Sequence[Span], RunFacts]
+"""One run: its spans, and what is known about it."""
+
+_PREFIXES = (f"{semconv.INVOKE_AGENT} ", f"{semconv.EXECUTE_TOOL} ")
+_WAITS: dict[Operation, PartKind] = {"approval": "person", "wait": "rate_limit"}
+
+
+class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One bar, with what stands beside it. Names and texts are foreign: clean or escape them."""
+
+    span_id: str
+    parent_id: str = ""
+    """The row that it is below of; empty at the top."""
+    depth: int = 0
+    label: str
+    operation: Operation
+    detail: str = ""
+    """More about it: a tool's arguments as JSON, if these may be shown."""
+    agent: str = ""
+    run: str = ""
+    is_run: bool = False
+    """It stands for the whole run."""
+    start_ns: int
+    """From when it was waited for, the queue included."""
+    work_ns: int
+    """When somebody began with it."""
+    end_ns: int
+    """Where the bar ends: now, if it is still open."""
+    parts: list[Part] = []
+    """The bar, from ``start_ns`` to ``end_ns``, in order and without gaps."""
+    is_open: bool = False
+    status: str = "ok"
+    """``ok``, ``error`` or ``open``; for a run its status."""
+    error: str = ""
+    error_message: str = ""
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    attempt: int = 1
+    """Which try of the same thing it is."""
+    deliveries: int = 1
+    """How often its message was delivered."""
+    turn: int = 0
+    turns: int = 0
+    """Of a run: how many it has taken."""
+    by: str = ""
+    """Of an approval: who decided."""
+    decision: str = ""
+    truncated: bool = False
+    """Of a run: the log has lost its beginning."""
+    child_count: int = 0
+    """How many rows are directly below it."""
+    first_seq: int = 0
+
+    @property
+    def is_failed(self) -> bool:
+        return bool(self.error)
+
+    @property
+    def queued_ns(self) -> int:
+        return self.work_ns - self.start_ns
+
+    @property
+    def took_ns(self) -> int:
+        """The work, without the queue."""
+        return self.end_ns - self.work_ns
+
+
+class Timeline(msgspec.Struct, kw_only=True):
+    """Rows in the order in which they are drawn: each below its parent, siblings by time."""
+
+    trace_id: str = ""
+    rows: list[Row] = []
+    start_ns: int = 0
+    end_ns: int = 0
+    """The whole axis; never before ``start_ns``."""
+    runs: int = 0
+    failed: int = 0
+    """How many rows ended with an error."""
+    is_open: bool = False
+    truncated: bool = False
+
+
+def timeline(traces: Sequence[Trace], now_ns: int) -> Timeline:
+    """The timeline of a tree of runs, whose first is the one that is looked at."""
+    facts = {known.run: known for _, known in traces}
+    spans = {span.span_id: span for one, _ in traces for span in one}
+    latest = max([now_ns, *(max(it.start_ns, it.end_ns) for it in spans.values())])
+    tree = _Tree(spans)
+    rows: list[Row] = []
+    for span, depth in tree.in_order():
+        known = facts.get(span.run)
+        row = _row(span, known, latest)
+        row.depth = depth
+        row.parent_id = tree.parents[span.span_id]
+        above = spans.get(row.parent_id)
+        if (
+            known is not None
+            and span.operation == "agent"
+            and (above is None or above.run != span.run)
+        ):
+            _add_facts(row, known)
+        row.child_count = len(tree.below.get(span.span_id, ()))
+        _carry(row, tree.carriers.get(span.span_id, ()))
+        rows.append(row)
+    _fill_parts(rows)
+    return Timeline(
+        trace_id=traces[0][1].trace_id if traces else "",
+        rows=rows,
+        start_ns=min((row.start_ns for row in rows), default=0),
+        end_ns=max((row.end_ns for row in rows), default=0),
+        runs=len(facts),
+        failed=sum(row.is_failed for row in rows),
+        is_open=any(not known.is_over for known in facts.values()),
+        truncated=any(known.truncated for known in facts.values()),
+    )
+
+
+class _Tree:
+    """Which span is drawn below which, once the messages are folded away."""
+
+    def __init__(self, spans: dict[str, Span]) -> None:
+        self._spans = spans
+        self.parents: dict[str, str] = {}
+        self.below: dict[str, list[Span]] = {}
+        self.carriers: dict[str, list[Span]] = {}
+        """The ``process`` spans that led to a span, as the first of what they led to."""
+        led_to = self._first_of_each()
+        for span in spans.values():
+            if not self._is_drawn(span, led_to):
+                continue
+            parent = self._place(span, led_to)
+            self.parents[span.span_id] = parent
+            self.below.setdefault(parent, []).append(span)
+        for siblings in self.below.values():
+            siblings.sort(key=lambda it: (it.start_ns, it.first_seq))
+
+    def in_order(self) -> list[tuple[Span, int]]:
+        """Parents before their children, with how deep they are."""
+        found: list[tuple[Span, int]] = []
+        waiting = [(span, 0) for span in reversed(self.below.get("", []))]
+        while waiting:
+            span, depth = waiting.pop()
+            found.append((span, depth))
+            waiting.extend((it, depth + 1) for it in reversed(self.below.get(span.span_id, ())))
+        return found
+
+    def _first_of_each(self) -> dict[str, Span]:
+        """What each ``process`` span led to first."""
+        first: dict[str, Span] = {}
+        for span in self._spans.values():
+            parent = self._spans.get(span.parent_id)
+            if span.is_message or parent is None or parent.operation != "process":
+                continue
+            known = first.get(parent.span_id)
+            if known is None or (span.start_ns, span.first_seq) < (known.start_ns, known.first_seq):
+                first[parent.span_id] = span
+        for process_id, span in first.items():
+            self.carriers.setdefault(span.span_id, []).append(self._spans[process_id])
+        return first
+
+    def _is_drawn(self, span: Span, led_to: dict[str, Span]) -> bool:
+        if not span.is_message:
+            return True
+        led_nowhere = span.operation == "process" and span.span_id not in led_to
+        return led_nowhere and (span.is_open or bool(span.error))
+
+    def _place(self, span: Span, led_to: dict[str, Span]) -> str:
+        """The nearest drawn span above; none if the way up is lost or goes in circles."""
+        seen = {span.span_id}
+        above = self._spans.get(span.parent_id)
+        found = ""
+        while above is not None and above.span_id not in seen:
+            seen.add(above.span_id)
+            if not found and self._is_drawn(above, led_to):
+                found = above.span_id
+            above = self._spans.get(above.parent_id)
+        return found if above is None else ""
+
+
+def _row(span: Span, facts: RunFacts | None, latest: int) -> Row:
+    about = span.attributes
+    end = span.end_ns
+    if span.is_open:
+        end = facts.ended_ns if facts is not None and facts.ended_ns else latest
+    row = Row(
+        span_id=span.span_id,
+        label=_label(span),
+        operation=span.operation,
+        detail=_text(span.contents.get(semconv.TOOL_ARGUMENTS)),
+        agent=span.agent,
+        run=span.run,
+        start_ns=span.start_ns - max(0, span.queued_ns),
+        work_ns=span.start_ns,
+        end_ns=max(span.start_ns, end),
+        is_open=span.is_open and not (facts is not None and facts.is_over),
+        error=span.error,
+        error_message=span.error_message,
+        model=_text(about.get(semconv.RESPONSE_MODEL) or about.get(semconv.REQUEST_MODEL)),
+        input_tokens=_number(about.get(semconv.INPUT_TOKENS)),
+        output_tokens=_number(about.get(semconv.OUTPUT_TOKENS)),
+        cached_tokens=_number(about.get(semconv.CACHE_READ_TOKENS)),
+        attempt=max(1, _number(about.get(semconv.RETRY_ATTEMPT))),
+        deliveries=max(1, _number(about.get(semconv.DELIVERIES))),
+        turn=_number(about.get(semconv.TURN)),
+        by=_text(about.get(semconv.APPROVAL_BY)),
+        decision=_text(about.get(semconv.APPROVAL_DECISION)),
+        first_seq=span.first_seq,
+    )
+    row.status = "error" if span.error else "open" if row.is_open else "ok"
+    return row
+
+
+def _add_facts(row: Row, facts: RunFacts) -> None:
+    row.is_run = True
+    row.status = facts.status
+    row.input_tokens = facts.usage.input_tokens
+    row.output_tokens = facts.usage.output_tokens
+    row.cached_tokens = facts.usage.cached_tokens
+    row.turns = facts.turns
+    row.truncated = facts.truncated
+
+
+def _label(span: Span) -> str:
+    for prefix in _PREFIXES:
+        if span.name.startswith(prefix):
+            return span.name.removeprefix(prefix)
+    return span.name
+
+
+def _carry(row: Row, carriers: Sequence[Span]) -> None:
+    """What the messages behind a row say about it: how long they lay there, how often they came."""
+    for process in carriers:
+        row.deliveries = max(row.deliveries, _number(process.attributes.get(semconv.DELIVERIES)))
+        if row.start_ns == row.work_ns and process.queued_ns > 0:
+            row.start_ns = min(row.start_ns, process.start_ns - process.queued_ns)
+
+
+def _fill_parts(rows: Sequence[Row]) -> None:
+    """The bars. One with others below it shows what goes on there."""
+    below: dict[str, dict[PartKind, list[Interval]]] = {}
+    for row in reversed(rows):
+        inside = below.pop(row.span_id, {})
+        if inside:
+            row.parts = layered(row.work_ns, row.end_ns, inside)
+        else:
+            kind = _WAITS.get(row.operation, "work")
+            row.parts = [Part(kind, row.work_ns, row.end_ns)]
+            inside = {kind: [(row.work_ns, row.end_ns)]}
+        if row.queued_ns:
+            queued = Part("queued", row.start_ns, row.work_ns)
+            row.parts.insert(0, queued)
+            inside.setdefault("queued", []).append((queued.start_ns, queued.end_ns))
+        above = below.setdefault(row.parent_id, {})
+        for kind, intervals in inside.items():
+            above.setdefault(kind, []).extend(union(intervals))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0
