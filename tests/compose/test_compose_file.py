@@ -35,6 +35,23 @@ def test_nats_keeps_its_log_and_listens_on_loopback_only() -> None:
     assert all(port.startswith("127.0.0.1:") for port in nats["ports"])
 
 
+def test_the_tracing_actor_keeps_its_store_and_exports_nowhere_by_itself() -> None:
+    tracing = SERVICES["tracing"]
+    assert "profiles" not in tracing
+    assert tracing["volumes"] == ["traces:/var/lib/sandstream"]
+    assert tracing["environment"]["SANDSTREAM_HOME"] == "/var/lib/sandstream"
+    assert tracing["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"].endswith(":-}")
+
+
+def test_the_viewer_is_asked_for_and_shows_itself_on_loopback_only() -> None:
+    viewer = SERVICES["viewer"]
+    assert viewer["profiles"] == ["viewer"]
+    assert all(port.startswith("127.0.0.1:") for port in viewer["ports"])
+    said = (ROOT / "deploy" / "viewer.env").read_text()
+    assert "COMPOSE_PROFILES=viewer\n" in said
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT=http://viewer:4318\n" in said
+
+
 def test_the_image_is_not_root_and_has_what_the_commands_name() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert "\nUSER 10001:10001\n" in dockerfile

@@ -41,7 +41,7 @@ trap cleanup EXIT
 step "build"
 compose build --quiet
 probe() { compose exec -T worker python - <tests/compose/sandbox_probe.py; }
-step "up: nats, two harnesses, a worker, a scripted model"
+step "up: nats, two harnesses, a worker, the tracing actor, a scripted model"
 compose up --detach --wait --quiet-pull >/dev/null 2>&1 || fail "up"
 [ "$(compose ps -q harness | wc -l)" = 2 ] || fail "not two harnesses"
 
@@ -50,6 +50,10 @@ expect "leaves tomorrow" cli submit support "Where is order 17?" --wait --timeou
 step "the same key is the same run"
 expect "closed" cli submit support "Are you open on Sunday?" --key sunday --wait --timeout 60
 expect "closed" cli submit support "Are you open on Sunday?" --key sunday --wait --timeout 60
+
+step "the tracing actor has a trace of it"
+traced() { compose exec -T tracing sandstream stats --json; }
+expect "support" traced
 
 step "six slow tasks, then kill -9 one harness while the model thinks"
 compose exec -T worker sh -c 'for number in 1 2 3 4 5 6; do

@@ -18,7 +18,9 @@ from support.nats_server import NatsServer
 from sandstream.testing import ScriptedModel, text
 
 ROOT = Path(__file__).parents[2]
-ROW = re.compile(r"^\| (submit|follow|cancel|approve|send|be an actor) \| (.+) \|$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| (submit|follow|cancel|approve|send|trace|be an actor) \| (.+) \|$", re.MULTILINE
+)
 pytestmark = pytest.mark.timeout(90)
 
 
@@ -83,7 +85,8 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_each_role_can_do_its_part_and_no_more(url: str) -> None:
-    assert set(_roles()) == {"submit", "follow", "cancel", "approve", "send", "be an actor"}
+    roles = {"submit", "follow", "cancel", "approve", "send", "trace", "be an actor"}
+    assert set(_roles()) == roles
     asyncio.run(_try_all(url))
 
 
@@ -96,9 +99,9 @@ async def _try_all(url: str) -> None:
     async def connect(user: str) -> nats.NATS:
         return await nats.connect(f"nats://{user}:pw@{url}", error_cb=remember)
 
-    users = ("submit", "follow", "cancel", "approve", "send")
+    users = ("submit", "follow", "cancel", "approve", "send", "trace")
     everybody = [await connect(user) for user in users]
-    submitter, follower, canceller, approver, sender = everybody
+    submitter, follower, canceller, approver, sender, tracer = everybody
     try:
         done = await follower.subscribe("sandstream.live.r-1.done")
         await follower.flush()
@@ -118,6 +121,8 @@ async def _try_all(url: str) -> None:
         decided = b'{"type":"approval.decided","call":"t1-0","approve":true}'
         await approver.publish("sandstream.run.r-1.approval.decided", decided)
         await sender.publish("sandstream.run.r-1.input", b'{"type":"input.staged","input":"x"}')
+        spans = {"type": "spans.reported", "trace_id": "a" * 32, "spans": []}
+        await tracer.publish(f"sandstream.trace.{'a' * 32}.spans", json.dumps(spans).encode())
         for connection in everybody:
             await connection.flush()
         assert refused == []
@@ -126,9 +131,10 @@ async def _try_all(url: str) -> None:
         await canceller.publish("sandstream.run.r-1.result.main", b"{}")
         await approver.publish("sandstream.run.r-1.cancel", b"{}")
         await sender.publish("sandstream.run.r-1.approval.decided", b"{}")
+        await tracer.publish("sandstream.trace.r-1.exported", b'{"type":"spans.exported"}')
         for connection in everybody:
             await connection.flush()
-        assert len(refused) == 5
+        assert len(refused) == 6
         assert all("permissions violation" in each for each in refused)
     finally:
         for connection in everybody:
