@@ -1,0 +1,212 @@
+"""What was said, as attributes of spans: messages, instructions, arguments, results.
+
+Only on request, and after redaction (redaction.py), does any of it leave the log. Each attribute is
+bounded; what is left out is counted where it is missing, and what is left is still JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from sandstream_bus.messages import CallFinished, CallRequested, ModelAnswered, RunDone, RunStarted
+
+from sandstream_actors.run_state import RunState
+from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.message_parts import (
+    Message,
+    Part,
+    arguments_of,
+    decoded,
+    message_of,
+    response_of,
+    without_bytes,
+)
+from sandstream_actors.tracing.span import Attributes
+
+MAX_BYTES = 64 * 1024
+"""Of one attribute."""
+MAX_TEXT = 16 * 1024
+"""Characters of one text in it: a long one leaves room for others."""
+_MARK = 256
+"""Room for saying what was left out."""
+
+_encode = msgspec.json.encode
+
+
+def chat_contents(state: RunState, answered: ModelAnswered) -> Attributes:
+    """Of a model call: what it read, and what it answered. ``state`` is that before the answer."""
+    found: Attributes = {semconv.OUTPUT_MESSAGES: _one(_answer(answered))}
+    if state.started is None:
+        return found  # the log has lost the beginning: what the model read is not known
+    found[semconv.INPUT_MESSAGES] = _messages(_request_items(state, answered))
+    agent = state.agents.get(state.agent_name)
+    instructions = agent.instructions if agent else None
+    if state.prepared is not None:
+        instructions = state.prepared.instructions
+    if instructions:
+        found[semconv.SYSTEM_INSTRUCTIONS] = _instructions(instructions)
+    return found
+
+
+def tool_contents(call: CallRequested, finished: CallFinished | None) -> Attributes:
+    """Of a tool call: what it was asked, and what it said."""
+    found: Attributes = {}
+    if call.arguments:
+        found[semconv.TOOL_ARGUMENTS] = _value(arguments_of(call.arguments))
+    if finished is not None and finished.output:
+        found[semconv.TOOL_RESULT] = _value(response_of(decoded(finished.output)))
+    return found
+
+
+def run_contents(started: RunStarted | None, done: RunDone | None) -> Attributes:
+    """Of a run: what it was asked, and its final output."""
+    found: Attributes = {}
+    if started is not None:
+        found[semconv.INPUT_MESSAGES] = _messages(started.input)
+    if done is not None and done.output:
+        output = decoded(done.output)
+        text = output if isinstance(output, str) else bytes(done.output).decode(errors="replace")
+        reason = "stop" if done.status == "completed" else "error"
+        said = _output_message([{"type": "text", "content": without_bytes(text)}], reason)
+        found[semconv.OUTPUT_MESSAGES] = _one(said)
+    return found
+
+
+def _request_items(state: RunState, answered: ModelAnswered) -> Sequence[Raw]:
+    """The items that the model has read: not what came while it was at work."""
+    if state.prepared is not None and state.prepared.input is not None:
+        return state.prepared.input
+    items = state.conversation()
+    if not answered.upto:
+        return items
+    later = sum(len(new) for sequence, new in state.staged if sequence > answered.upto)
+    return items[: len(items) - later]
+
+
+def finish_reason(answered: ModelAnswered) -> str:
+    """Why the model stopped, in the conventions' words."""
+    reason: str = _answer(answered)["finish_reason"]
+    return reason
+
+
+def _answer(answered: ModelAnswered) -> Message:
+    """All items of an answer are parts of one message: the conventions know several only for
+    several candidates.
+    """
+    parts: list[Part] = []
+    is_cut = False
+    for raw in answered.output:
+        item = decoded(raw)
+        parts += message_of(raw)["parts"]
+        is_cut = is_cut or (isinstance(item, dict) and item.get("status") == "incomplete")
+    kinds = {part["type"] for part in parts}
+    reason = "stop"
+    if "tool_call" in kinds:
+        reason = "tool_call"
+    elif is_cut:
+        reason = "length"
+    elif "refusal" in kinds:
+        reason = "content_filter"
+    return _output_message(parts, reason)
+
+
+def _output_message(parts: list[Part], reason: str) -> Message:
+    return {"role": "assistant", "parts": parts, "finish_reason": reason}
+
+
+def _instructions(text: str) -> str:
+    return _encode([{"type": "text", "content": shortened(text, MAX_BYTES // 2)}]).decode()
+
+
+# --- bounds ----------------------------------------------------------------------------------
+
+
+def shortened(text: str, limit: int = MAX_TEXT) -> str:
+    """The beginning and the end of a text that is too long, and how much is missing between."""
+    if len(text) * 4 <= limit:
+        return text
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= limit:
+        return text
+    room = limit - _MARK
+    head = encoded[: room * 3 // 4].decode(errors="ignore")
+    tail = encoded[-(room // 4) :].decode(errors="ignore")
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head} …[{left_out:,} characters left out]… {tail}"
+
+
+def _messages(items: Sequence[Raw]) -> str:
+    """The newest messages that fit. Those before are not even looked at: a conversation may be
+    long, and each of its turns shows it again.
+    """
+    kept: list[bytes] = []
+    room = MAX_BYTES - _MARK
+    for number, raw in enumerate(reversed(items)):
+        message = message_of(raw)
+        encoded = _encode(_short_strings(message))
+        if len(encoded) > room and not kept:
+            encoded = _encode(_with_parts_that_fit(message, room))
+        if len(encoded) > room:
+            older = items[: len(items) - number]
+            size = sum(len(bytes(it)) for it in older)
+            mark = {"type": "left_out", "messages": len(older), "bytes": size}
+            kept.append(_encode({"role": "left_out", "parts": [mark]}))
+            break
+        kept.append(encoded)
+        room -= len(encoded) + 1
+    return _joined(reversed(kept))
+
+
+def _one(message: Message) -> str:
+    return _joined(iter([_encode(_with_parts_that_fit(message, MAX_BYTES - _MARK))]))
+
+
+def _joined(encoded: Iterator[bytes]) -> str:
+    return (b"[" + b",".join(encoded) + b"]").decode()
+
+
+def _with_parts_that_fit(message: Message, room: int) -> Message:
+    """The first parts of a message that fit, and how many are missing."""
+    if len(_encode(message)) <= room:
+        return message
+    short: Message = _short_strings(message)
+    if len(_encode(short)) <= room:
+        return short
+    kept: list[Part] = []
+    used = len(_encode({**short, "parts": []})) + _MARK
+    for part in short["parts"]:
+        used += len(_encode(part)) + 1
+        if used > room:
+            break
+        kept.append(part)
+    missing = message["parts"][len(kept) :]
+    mark = {"type": "left_out", "parts": len(missing), "bytes": len(_encode(missing))}
+    return {**short, "parts": [*kept, mark]}
+
+
+def _short_strings(value: Any) -> Any:
+    match value:
+        case str():
+            return shortened(value)
+        case list():
+            return [_short_strings(it) for it in value]
+        case dict():
+            return {key: _short_strings(it) for key, it in value.items()}
+        case _:
+            return value
+
+
+def _value(value: Any) -> str:
+    """A value as the text of an attribute: a string as it is, all else as JSON."""
+    if isinstance(value, str):
+        return shortened(value, MAX_BYTES)
+    encoded = _encode(value)
+    if len(encoded) <= MAX_BYTES:
+        return encoded.decode()
+    encoded = _encode(_short_strings(value))
+    if len(encoded) <= MAX_BYTES:
+        return encoded.decode()
+    return _encode(shortened(encoded.decode(), MAX_TEXT)).decode()
