@@ -1,13 +1,67 @@
-"""One run's events as spans: a pure fold. The same events give the same spans, ids included."""
+"""One run's events as spans: a pure fold. The same events give the same spans, ids included.
+
+What comes after a run's end (late results, sandboxes that are closed) is not part of its trace: who
+folds at the end and who folds a week later must see the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+from sandstream_bus.headers import TRACEPARENT
 from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallRequested,
+    CallStarted,
+    CancelRequested,
+    ConversationOpened,
+    ErrorInfo,
+    InputStaged,
+    ModelAnswered,
+    ModelDeferred,
+    RunDone,
+    RunEvent,
+    RunMoved,
+    RunReopened,
+    RunRestored,
+    RunStarted,
+    RunWaiting,
+    TurnRequested,
+)
+from sandstream_bus.specs import AgentSpec, RunOptions
+from sandstream_bus.subjects import RunId
+from sandstream_bus.trace_context import TraceContext, call_span_id, span_id_of, trace_id_of
 
+from sandstream_actors.run_places import past_events
+from sandstream_actors.run_state import RunState
+from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.agent_spans import AgentSpans
+from sandstream_actors.tracing.call_spans import (
+    guardrail_attributes,
+    handoff_target,
+    shape_of,
+)
+from sandstream_actors.tracing.contents import chat_contents, run_contents, tool_contents
 from sandstream_actors.tracing.facts import RunFacts
-from sandstream_actors.tracing.span import Span
+from sandstream_actors.tracing.hop_spans import HopSpans
+from sandstream_actors.tracing.hops import cause_of, deliveries_of
+from sandstream_actors.tracing.model_spans import (
+    answer_attributes,
+    chat_name,
+    error_type,
+    failed_in_model,
+    model_of,
+    request_attributes,
+)
+from sandstream_actors.tracing.span import Attributes, Span, SpanEvent
+from sandstream_actors.tracing.span_list import SpanList
+from sandstream_actors.tracing.times import nanoseconds
+
+_MS = 1_000_000
 
 
 class RunTrace:
@@ -18,7 +72,21 @@ class RunTrace:
 
     def __init__(self, run: str, *, contents: bool = False) -> None:
         self.run = run
-        self.contents = contents
+        self._facts = RunFacts(run=run, trace_id=trace_id_of(run), root=run)
+        self._list = SpanList(run)
+        self._hops = HopSpans(self._list)
+        self._agents = AgentSpans(self._list)
+        self._options = RunOptions()
+        self._specs: dict[str, AgentSpec] = {}
+        self._calls: dict[str, tuple[CallRequested, Span]] = {}
+        self._approvals: dict[str, Span] = {}
+        self._wait: Span | None = None
+        self._again = ""
+        self._moves = 0
+        self._reopens = 0
+        self._answered_after = 0
+        self._handed_by_call = False
+        self._state = RunState(RunId(run)) if contents else None
 
     @classmethod
     def of(cls, run: str, events: Iterable[LogEvent], *, contents: bool = False) -> RunTrace:
@@ -30,12 +98,368 @@ class RunTrace:
         for event in events:
             self.apply(event)
 
-    def apply(self, event: LogEvent) -> None:
-        raise NotImplementedError
-
     def spans(self) -> list[Span]:
         """All spans so far, parents before children; those that last have no end."""
-        raise NotImplementedError
+        return self._list.in_order()
 
     def facts(self) -> RunFacts:
-        raise NotImplementedError
+        return self._facts
+
+    # --- the fold ------------------------------------------------------------------------------
+
+    def apply(self, event: LogEvent) -> None:
+        if event.sequence <= self._facts.last_seq:
+            return
+        if self._facts.is_over and not isinstance(event.event, RunReopened):
+            return
+        now = self._list.tick(event.sequence, nanoseconds(event.stored.time))
+        if not self._agents.begun:
+            self._begin(event, now)
+        self._facts.last_seq = event.sequence
+        if self._facts.status == "waiting":
+            self._facts.status = "running"
+        if isinstance(event.event, RunReopened):
+            self._reopen(now)
+        deliveries = deliveries_of(event)
+        self._facts.retries += deliveries - 1
+        self._hops.note(event, now, self._agents.current, _duration_ns(event.event), deliveries)
+        self._take(event, event.event, now)
+        if self._state is not None:
+            self._state.fold([event])
+
+    def _take(self, event: LogEvent, message: RunEvent, now: int) -> None:
+        match message:
+            case RunStarted():
+                pass  # the beginning of everything
+            case TurnRequested():
+                self._on_turn(message, now)
+            case ModelAnswered():
+                self._on_answer(event, message, now)
+            case ModelDeferred():
+                self._on_deferred(event, message, now)
+            case CallRequested():
+                self._on_call(event, message, now)
+            case CallFinished():
+                self._on_result(message, now)
+            case CallStarted():
+                self._on_call_started(message, now)
+            case ApprovalRequested():
+                self._on_question(message, now)
+            case ApprovalDecided():
+                self._on_decision(message, now)
+            case ConversationOpened():
+                self._on_conversation(now)
+            case RunWaiting():
+                self._facts.status = "waiting"
+                self._remark("run.waiting", now)
+            case CancelRequested():
+                self._remark("run.cancel", now, {"sandstream.cancel.mode": message.mode})
+            case InputStaged():
+                self._remark("run.input", now)
+            case RunMoved():
+                self._moves += 1
+                self._again = f":m{self._moves}r{self._reopens}"
+                self._facts.pool = message.pool
+                self._remark("run.moved", now, {"sandstream.pool": message.pool})
+            case RunDone():
+                self._on_done(event, message, now)
+            case _:
+                pass
+
+    # --- beginning and end ---------------------------------------------------------------------
+
+    def _begin(self, event: LogEvent, now: int) -> None:
+        started = _start_of(event.event)
+        given = TraceContext.parse(event.stored.headers.get(TRACEPARENT))
+        facts = self._facts
+        if started is not None:
+            facts.root = started.parent.root if started.parent else self.run
+            facts.parent = started.parent.run if started.parent else ""
+            self._take_start(started)
+        # a task that was refused has nothing but its end
+        facts.truncated = not isinstance(event.event, RunStarted | RunRestored | RunDone)
+        facts.trace_id = given.trace_id if given else trace_id_of(facts.root)
+        facts.started_ns = now
+        # only the first event names a span of the caller's; later ones name the run's own
+        parent = given.span_id if given and not facts.truncated else ""
+        self._list.trace_id = facts.trace_id
+        self._list.sampled = given.sampled if given else True
+        self._agents.begin(facts.first_agent, self._spec(), parent, now, self._run_attributes())
+
+    def _take_start(self, started: RunStarted) -> None:
+        facts, options = self._facts, started.options
+        self._options = options
+        self._specs = dict(started.graph.agents)
+        facts.agent = facts.first_agent = started.graph.start
+        facts.workflow = options.workflow_name
+        facts.group_id = options.group_id or ""
+        facts.session = options.session.id if options.session else ""
+        facts.key = started.key or ""
+        facts.pool = started.pool
+        facts.traced = options.traced
+        if not options.trace_contents:
+            self._state = None
+
+    def _run_attributes(self) -> Attributes:
+        facts = self._facts
+        attributes: Attributes = {}
+        conversation = facts.session or self._options.conversation_id or facts.group_id
+        for name, value in (
+            (semconv.WORKFLOW_NAME, facts.workflow),
+            (semconv.CONVERSATION_ID, conversation),
+            (semconv.GROUP_ID, facts.group_id),
+            (semconv.SESSION_ID, facts.session),
+            (semconv.RUN_ROOT, facts.root if facts.root != self.run else ""),
+        ):
+            if value:
+                attributes[name] = value
+        if facts.truncated:
+            attributes[semconv.RUN_TRUNCATED] = True
+        for name, noted in self._options.metadata.items():
+            is_plain = isinstance(noted, str | bool | int | float)
+            text = noted if is_plain else msgspec.json.encode(noted).decode()
+            attributes[f"{semconv.METADATA}.{name}"] = text
+        return attributes
+
+    def _reopen(self, now: int) -> None:
+        self._reopens += 1
+        self._again = f":m{self._moves}r{self._reopens}"
+        facts = self._facts
+        facts.status, facts.ended_ns, facts.error = "running", 0, None
+        self._agents.reopen(self._reopens, facts.agent, self._spec(), now, self._run_attributes())
+
+    def _on_done(self, event: LogEvent, done: RunDone, now: int) -> None:
+        facts = self._facts
+        if failed_in_model(done.error) and self._answered_after < cause_of(event):
+            assert done.error is not None
+            self._chat(event, now, now, f"t{done.turns + 1}:failed", error=done.error)
+        facts.status, facts.ended_ns, facts.error = done.status, now, done.error
+        facts.agent, facts.turns, facts.usage = done.agent, done.turns, done.usage
+        contents = run_contents(self._state.started, done) if self._state is not None else {}
+        self._hops.finish()
+        self._calls.clear()
+        self._approvals.clear()
+        self._agents.end(done, now, contents)
+        if done.status == "completed":  # a stream that nobody watched to its end, and the like
+            self._list.close_all(now, "", "")
+        else:
+            self._list.close_all(now, "unfinished", f"the run has ended: {done.status}")
+
+    # --- turns ---------------------------------------------------------------------------------
+
+    def _on_turn(self, turn: TurnRequested, now: int) -> None:
+        self._end_wait(now)
+        self._specs.update(turn.agents)
+        if turn.reason != "handoff":
+            return
+        before, self._facts.agent = self._facts.agent, turn.agent
+        names: Attributes = {semconv.HANDOFF_FROM: before, semconv.HANDOFF_TO: turn.agent}
+        if not self._handed_by_call:
+            span = self._list.open(
+                span_id_of(self.run, f"handoff:{self._list.sequence}"),
+                f"handoff {before} to {turn.agent}",
+                "handoff",
+                parent=self._hops.working or self._agents.current,
+                start_ns=now,
+                agent=before,
+                attributes=names,
+            )
+            self._list.close(span, now)
+        self._handed_by_call = False
+        self._agents.hand_over(turn.agent, self._spec(), now)
+
+    def _on_answer(self, event: LogEvent, answered: ModelAnswered, now: int) -> None:
+        facts = self._facts
+        self._end_wait(now)
+        facts.turns = max(facts.turns, answered.turn)
+        facts.model = answered.model or model_of(self._spec())
+        facts.usage = facts.usage.plus(answered.usage)
+        self._answered_after = max(self._answered_after, cause_of(event))
+        asked = self._calls.pop(f"t{answered.turn}-model", None)
+        if asked is not None:  # a model object of the user's: its call has a span already
+            span = asked[1]
+            self._close_call(span, now, answered.duration_ms)
+        else:
+            began = max(now - answered.duration_ms * _MS, facts.started_ns)
+            span = self._chat(event, began, now, f"t{answered.turn}:model")
+        span.attributes |= answer_attributes(answered)
+        if self._state is not None:
+            span.contents = chat_contents(self._state, answered)
+
+    def _on_deferred(self, event: LogEvent, deferred: ModelDeferred, now: int) -> None:
+        self._end_wait(now)
+        self._facts.retries += 1
+        began = max(now - deferred.duration_ms * _MS, self._facts.started_ns)
+        what = f"t{deferred.turn}:try{deferred.attempt}"
+        span = self._chat(event, began, now, what, error=deferred.error)
+        span.attributes |= {
+            semconv.RETRY_ATTEMPT: deferred.attempt,
+            semconv.RETRY_DELAY: deferred.delay_s,
+        }
+        self._wait = self._list.open(
+            span_id_of(self.run, f"wait:{what}"),
+            "wait for the rate limit",
+            "wait",
+            parent=self._agents.current,
+            start_ns=now,
+            agent=self._facts.agent,
+            attributes={semconv.RETRY_ATTEMPT: deferred.attempt, semconv.TURN: deferred.turn},
+        )
+
+    def _chat(
+        self, event: LogEvent, began: int, now: int, what: str, error: ErrorInfo | None = None
+    ) -> Span:
+        spec = self._spec()
+        span = self._list.open(
+            span_id_of(self.run, what + self._again),
+            chat_name(model_of(spec)),
+            "chat",
+            kind="client",
+            parent=self._hops.working or self._agents.current,
+            start_ns=began,
+            agent=self._facts.agent,
+            attributes=request_attributes(spec, stream=self._options.stream),
+        )
+        span.queued_ns = self._hops.queued_before(cause_of(event))
+        if error is not None:
+            span.error, span.error_message = error_type(error), error.message
+        self._list.close(span, now)
+        return span
+
+    def _end_wait(self, now: int) -> None:
+        if self._wait is not None:
+            self._list.close(self._wait, now)
+            self._wait = None
+
+    # --- calls ---------------------------------------------------------------------------------
+
+    def _on_call(self, event: LogEvent, call: CallRequested, now: int) -> None:
+        spec = self._specs.get(call.agent)
+        shape = shape_of(call, spec)
+        is_model = call.kind == "model"
+        span = self._list.open(
+            call_span_id(self.run, call.call, self._again),
+            chat_name(model_of(spec)) if is_model else shape.name,
+            "chat" if is_model else shape.operation,
+            kind="client" if is_model else "internal",
+            parent=self._hops.process_of(event.sequence) or self._agents.current,
+            start_ns=now,
+            agent=call.agent,
+            attributes=shape.attributes,
+        )
+        if is_model:
+            span.attributes |= request_attributes(spec, stream=self._options.stream)
+        if call.kind in ("tool", "child"):
+            self._facts.tool_calls += 1
+            self._facts.children += call.kind == "child"
+        if self._state is not None and call.kind in ("tool", "child"):
+            span.contents = tool_contents(call, None)
+        self._calls[call.call] = (call, span)
+
+    def _on_call_started(self, started: CallStarted, now: int) -> None:
+        asked = self._calls.get(started.call)
+        if asked is not None:
+            asked[1].events.append(SpanEvent(name="call.started", time_ns=now))
+
+    def _on_result(self, finished: CallFinished, now: int) -> None:
+        asked = self._calls.pop(finished.call, None)
+        if asked is None:
+            return  # asked for before the log begins, or answered before
+        call, span = asked
+        if finished.error is not None:
+            span.error, span.error_message = finished.error.code, finished.error.message
+        if call.kind == "handoff" and (target := handoff_target(finished)):
+            span.name = f"handoff {call.agent} to {target}"
+            span.attributes[semconv.HANDOFF_TO] = target
+            self._handed_by_call = True
+        if call.kind == "child":
+            self._facts.usage = self._facts.usage.plus(finished.usage)
+            self._facts.tool_calls += finished.tool_calls
+            self._list.close(span, now)
+        else:
+            self._close_call(span, now, finished.duration_ms)
+        if self._state is not None and call.kind in ("tool", "child"):
+            span.contents = tool_contents(call, finished)
+        for index, record in enumerate(finished.guardrails):
+            guard = self._list.open(
+                span_id_of(self.run, f"guard:{call.call}{self._again}:{index}"),
+                f"guardrail {record.name}",
+                "guardrail",
+                parent=span.span_id,
+                start_ns=span.start_ns,
+                agent=record.agent or call.agent,
+                attributes=guardrail_attributes(record),
+            )
+            self._list.close(guard, now)
+
+    def _close_call(self, span: Span, now: int, duration_ms: int) -> None:
+        """The work began when it did, not when it was asked for; the rest was waiting."""
+        asked_ns = span.start_ns
+        span.start_ns = min(max(now - duration_ms * _MS, asked_ns), now)
+        span.queued_ns = span.start_ns - asked_ns
+        self._list.close(span, now)
+
+    # --- people and conversations --------------------------------------------------------------
+
+    def _on_question(self, asked: ApprovalRequested, now: int) -> None:
+        span = self._list.open(
+            span_id_of(self.run, f"approval:{asked.call}{self._again}"),
+            f"approval {asked.name}",
+            "approval",
+            parent=self._agents.current,
+            start_ns=now,
+            agent=asked.agent,
+            attributes={
+                semconv.TOOL_NAME: asked.name,
+                semconv.TOOL_CALL_ID: asked.call_id,
+                semconv.CALL: asked.call,
+                semconv.TURN: asked.turn,
+            },
+        )
+        self._approvals[asked.call] = self._approvals[asked.call_id] = span
+
+    def _on_decision(self, decided: ApprovalDecided, now: int) -> None:
+        span = None if decided.run else self._approvals.get(decided.call)
+        if span is None or not span.is_open:
+            return  # for a child run, or not the first answer
+        decision = "approved" if decided.approve else "rejected"
+        span.attributes[semconv.APPROVAL_DECISION] = "expired" if decided.expired else decision
+        if decided.by:
+            span.attributes[semconv.APPROVAL_BY] = decided.by
+        self._list.close(span, now)
+
+    def _on_conversation(self, now: int) -> None:
+        span = self._list.open(
+            span_id_of(self.run, "conversation"),
+            "memory.read",
+            "memory",
+            parent=self._agents.current,
+            start_ns=self._facts.started_ns,
+            agent=self._facts.agent,
+            attributes={semconv.SESSION_ID: self._facts.session},
+        )
+        self._list.close(span, now)
+
+    # --- small things --------------------------------------------------------------------------
+
+    def _spec(self) -> AgentSpec | None:
+        return self._specs.get(self._facts.agent)
+
+    def _remark(self, name: str, now: int, attributes: Attributes | None = None) -> None:
+        self._agents.remark(SpanEvent(name=name, time_ns=now, attributes=attributes or {}))
+
+
+def _start_of(event: RunEvent) -> RunStarted | None:
+    """A run's own description, where its first event has one."""
+    if isinstance(event, RunStarted):
+        return event
+    if isinstance(event, RunRestored):
+        starts = (past for _, past in past_events(event) if isinstance(past, RunStarted))
+        return next(starts, None)
+    return None
+
+
+def _duration_ns(event: RunEvent) -> int:
+    if isinstance(event, ModelAnswered | ModelDeferred | CallFinished):
+        return max(event.duration_ms, 0) * _MS
+    return 0

@@ -1,0 +1,95 @@
+"""Messages on their way: who sent what, who worked on it, and how long it had waited.
+
+An event that wakes an actor is a message: it gets a ``send`` span, without length. What an actor
+did about it is a ``process`` span that links back. Both are found by the header that says which
+event another one follows from.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sandstream_bus.headers import CAUSE, DELIVERIES
+from sandstream_bus.log import LogEvent
+from sandstream_bus.trace_context import span_id_of
+
+from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.span import Attributes, SpanLink
+
+_WAKING = frozenset({"start", "turn", "call", "sandbox", "result", "cancel", "input"})
+_POOLS = {"start": "harness", "turn": "harness", "result": "harness", "call": "tools"}
+
+
+class Hop(NamedTuple):
+    """A message of a run: one stored event that somebody is woken by."""
+
+    sequence: int
+    time_ns: int
+    kind: str
+    """The part of its subject that says what it is."""
+    template: str
+    group: str
+    """The consumer that gets it."""
+    attributes: Attributes
+
+    @property
+    def by_harness(self) -> bool:
+        """Does the harness work on it, and not a host of code or sandboxes?"""
+        return self.kind not in ("call", "sandbox")
+
+
+def hop_of(event: LogEvent, time_ns: int) -> Hop | None:
+    """The message that an event is; None if it wakes nobody."""
+    head, _, tail = event.subject.partition(".run.")
+    _, _, rest = tail.partition(".")
+    kind, _, detail = rest.partition(".")
+    if kind not in _WAKING and rest != "approval.decided":
+        return None
+    place = ".{pool}" if kind in _POOLS else (".{provider}" if kind == "sandbox" else "")
+    name = rest if kind == "approval" else kind
+    template = f"{head}.run.{{run}}.{name}{place}"
+    if kind == "sandbox":
+        template += ".{node}" if "." in detail else ""
+        group = f"sandbox-{detail.replace('.', '-')}"
+    else:
+        group = f"{_POOLS[kind]}-{detail}" if kind in _POOLS else ""
+    attributes: Attributes = {
+        semconv.MESSAGING_SYSTEM: semconv.NATS,
+        semconv.DESTINATION_NAME: event.subject,
+        semconv.DESTINATION_TEMPLATE: template,
+        semconv.SEQUENCE: event.sequence,
+        semconv.BODY_SIZE: len(event.stored.data),
+    }
+    if event.stored.msg_id:
+        attributes[semconv.MESSAGE_ID] = event.stored.msg_id
+    return Hop(event.sequence, time_ns, kind, template, group, attributes)
+
+
+def cause_of(event: LogEvent) -> int:
+    """The sequence of the event that this one follows from; 0 if it does not say."""
+    return _number(event.stored.headers.get(CAUSE))
+
+
+def deliveries_of(event: LogEvent) -> int:
+    """How often its cause was delivered before."""
+    return max(1, _number(event.stored.headers.get(DELIVERIES)))
+
+
+def _number(text: str | None) -> int:
+    """Headers come from anybody."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+def send_span_id(run: str, sequence: int) -> str:
+    return span_id_of(run, f"send:{sequence}")
+
+
+def process_span_id(run: str, sequence: int) -> str:
+    return span_id_of(run, f"process:{sequence}")
+
+
+def link_to(trace_id: str, run: str, sequence: int, why: str, deliveries: int = 1) -> SpanLink:
+    attributes: Attributes = {semconv.LINK: why}
+    if deliveries > 1:
+        attributes[semconv.DELIVERIES] = deliveries
+    return SpanLink(trace_id=trace_id, span_id=send_span_id(run, sequence), attributes=attributes)

@@ -1,0 +1,108 @@
+"""What the span of a model call carries."""
+
+from __future__ import annotations
+
+import msgspec
+from sandstream_bus.messages import ErrorInfo, ModelAnswered, TokenUsage
+from sandstream_bus.specs import AgentSpec
+
+from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.span import Attributes
+
+_SETTINGS = {
+    "temperature": semconv.REQUEST_TEMPERATURE,
+    "top_p": semconv.REQUEST_TOP_P,
+    "max_tokens": semconv.REQUEST_MAX_TOKENS,
+    "frequency_penalty": semconv.REQUEST_FREQUENCY_PENALTY,
+    "presence_penalty": semconv.REQUEST_PRESENCE_PENALTY,
+}
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+
+
+_item = msgspec.json.Decoder(_Item).decode
+
+
+def model_of(agent: AgentSpec | None) -> str:
+    return agent.model if agent is not None else ""
+
+
+def chat_name(model: str) -> str:
+    return f"{semconv.CHAT} {model}".rstrip()
+
+
+def request_attributes(agent: AgentSpec | None, *, stream: bool) -> Attributes:
+    """What is known of a model call before it is answered."""
+    attributes: Attributes = {
+        semconv.OPERATION_NAME: semconv.CHAT,
+        semconv.PROVIDER_NAME: provider_of(agent),
+        semconv.REQUEST_STREAM: stream,
+        semconv.OUTPUT_TYPE: "json" if agent is not None and agent.output is not None else "text",
+    }
+    if agent is None:
+        return attributes
+    if agent.model:
+        attributes[semconv.REQUEST_MODEL] = agent.model
+    for setting, name in _SETTINGS.items():
+        value = agent.settings.get(setting)
+        if isinstance(value, int | float):
+            attributes[name] = value
+    return attributes
+
+
+def provider_of(agent: AgentSpec | None) -> str:
+    """Who answers. ``vendor/model`` names a vendor; a model object of the user's is anybody's;
+    all else speaks OpenAI's protocol.
+    """
+    vendor, slash, _ = model_of(agent).partition("/")
+    if slash and vendor:
+        return vendor
+    return "custom" if agent is not None and agent.hosted_model else "openai"
+
+
+def answer_attributes(answered: ModelAnswered) -> Attributes:
+    attributes: Attributes = {semconv.RESPONSE_FINISH_REASONS: [_finish_reason(answered)]}
+    if answered.model:
+        attributes[semconv.RESPONSE_MODEL] = answered.model
+    if answered.response_id:
+        attributes[semconv.RESPONSE_ID] = answered.response_id
+    return attributes | usage_attributes(answered.usage)
+
+
+def usage_attributes(usage: TokenUsage) -> Attributes:
+    attributes: Attributes = {
+        semconv.INPUT_TOKENS: usage.input_tokens,
+        semconv.OUTPUT_TOKENS: usage.output_tokens,
+    }
+    for name, count in (
+        (semconv.CACHE_READ_TOKENS, usage.cached_tokens),
+        (semconv.CACHE_WRITE_TOKENS, usage.cache_write_tokens),
+        (semconv.REASONING_TOKENS, usage.reasoning_tokens),
+    ):
+        if count:
+            attributes[name] = count
+    return attributes
+
+
+def _finish_reason(answered: ModelAnswered) -> str:
+    return "tool_call" if any(_type(raw).endswith("_call") for raw in answered.output) else "stop"
+
+
+def _type(raw: msgspec.Raw) -> str:
+    try:
+        return _item(raw).type
+    except msgspec.MsgspecError:
+        return ""
+
+
+def failed_in_model(error: ErrorInfo | None) -> bool:
+    """Did the model call itself fail, and not what came of its answer?"""
+    return error is not None and error.code.startswith("model_") and "kind" in error.data
+
+
+def error_type(error: ErrorInfo) -> str:
+    """A short, stable name: the HTTP status where there is one."""
+    status = error.data.get("status")
+    return str(status) if isinstance(status, int) else error.code

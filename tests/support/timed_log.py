@@ -1,0 +1,48 @@
+"""Logs with subjects, times and causes, written by hand: what traces are folded from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from sandstream_bus.direct import Stored
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import RunEvent
+
+T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+T0_NS = int(T0.timestamp()) * 1_000_000_000
+MS = 1_000_000
+
+
+class TimedLog:
+    """``add`` appends an event ``at`` so many milliseconds after the start."""
+
+    def __init__(self, run: str = "r", first: int = 1) -> None:
+        self.run = run
+        self.events: list[LogEvent] = []
+        self._next = first
+
+    def add(
+        self,
+        kind: str,
+        event: RunEvent,
+        *,
+        at: float,
+        cause: int = 0,
+        traceparent: str = "",
+        deliveries: int = 1,
+        headers: dict[str, str] | None = None,
+    ) -> int:
+        """``kind`` is the rest of the subject: ``call.h``, ``model``. Returns the sequence."""
+        sequence, self._next = self._next, self._next + 1
+        stamp = T0 + timedelta(milliseconds=at)
+        found = {"Nats-Time-Stamp": stamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+        if cause:
+            found["Sandstream-Cause"] = str(cause)
+        if traceparent:
+            found["traceparent"] = traceparent
+        if deliveries > 1:
+            found["Sandstream-Deliveries"] = str(deliveries)
+        subject = f"sandstream.run.{self.run}.{kind}"
+        stored = Stored(sequence, subject, b"{}", found | (headers or {}))
+        self.events.append(LogEvent(sequence, subject, event, stored))
+        return sequence
