@@ -16,7 +16,7 @@ from sandstream.looking.timeline import Timeline
 
 _LONG_GAP = 0.2
 """A share of the whole, from which on a gap can be drawn short."""
-_WORTH_IT = 0.6
+_WORTH_IT = 0.8
 """The share of the whole that such gaps must have together."""
 _BREAK_SHARE = 0.12
 _SECOND = 1_000_000_000

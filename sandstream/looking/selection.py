@@ -96,7 +96,7 @@ def _grouped(rows: Sequence[Row]) -> list[Entry]:
 def _group(
     cluster: list[Row], rows: Sequence[Row], ends: dict[int, tuple[int, int]]
 ) -> list[Entry]:
-    """A group, then those of its rows below which something failed."""
+    """A group, and below it those of its rows in which something failed."""
     group = Group(depth=cluster[0].depth, rows=cluster)
     failures: list[list[Row]] = []
     for member in cluster:
@@ -111,9 +111,10 @@ def _group(
     group.failed = len(failures)
     shown: list[Entry] = [group]
     for subtree in failures[:_MOST_FAILED]:
-        shown.extend(subtree)
+        shown.extend(msgspec.structs.replace(row, depth=row.depth + 1) for row in subtree)
     if left_out := failures[_MOST_FAILED:]:
-        shown.append(_gap([row for subtree in left_out for row in subtree]))
+        gap = _gap([row for subtree in left_out for row in subtree])
+        shown.append(msgspec.structs.replace(gap, depth=gap.depth + 1))
     return shown
 
 

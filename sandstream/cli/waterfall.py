@@ -1,0 +1,338 @@
+"""The waterfall of a run tree in a terminal: who did what when, as bars on one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sandstream.cli.event_texts import STATUS_STYLES, call_text, numbered
+from sandstream.cli.render import (
+    Screen,
+    clean,
+    columns_of,
+    count,
+    duration,
+    one_line,
+    pad,
+    shorten,
+)
+from sandstream.cli.waterfall_bars import Bar, bar_of, group_bar
+from sandstream.looking.axis import TimeAxis, axis_of
+from sandstream.looking.selection import Entry, Gap, Group, entries
+from sandstream.looking.timeline import Row, Timeline
+
+NARROWEST = 60
+WIDEST = 200
+WIDTH_OF_FILES = 120
+"""Where there is no terminal that would have a width."""
+_TOOK = 6
+_SHORT_ID = 24
+_SECOND = 1e9
+
+
+class _Line(NamedTuple):
+    """One entry's texts, before they are fitted into columns."""
+
+    branch: str
+    label: str
+    detail: str
+    bar: Bar | None
+    took: str
+    tokens: str
+    notes: list[tuple[str, str]]
+    label_style: str = ""
+    below: str = ""
+    """More on a line of its own: what went wrong."""
+    below_style: str = "red"
+
+
+class _Widths(NamedTuple):
+    label: int
+    bar: int
+    tokens: int
+    notes: int
+
+
+def waterfall_lines(
+    screen: Screen, timeline: Timeline, *, root: str = "", show_all: bool = False
+) -> list[str]:
+    """All lines: the axis, a row for each entry, the legend. ``root``: the run looked at."""
+    if not timeline.rows:
+        return []
+    width = WIDTH_OF_FILES if screen.width > 1_000 else min(WIDEST, max(NARROWEST, screen.width))
+    shown: Sequence[Entry] = timeline.rows if show_all else entries(timeline.rows)
+    branches = _branches(shown)
+    axis = axis_of(timeline)
+    quiet = _said_below(timeline.rows)
+    texts = [
+        _texts(entry, branch, root, quiet) for entry, branch in zip(shown, branches, strict=True)
+    ]
+    widths = _fit(texts, width)
+    guides = _guides(axis, widths.bar)
+    lines = _header(screen, axis, widths)
+    for entry, text in zip(shown, texts, strict=True):
+        lines.extend(_drawn(screen, entry, text, axis, widths, guides, width))
+    return [*lines, "", *_legend(screen, shown, width)]
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def _texts(entry: Entry, branch: str, root: str, quiet: set[str]) -> _Line:
+    match entry:
+        case Row():
+            return _row_texts(entry, branch, root, quiet)
+        case Group():
+            return _group_texts(entry, branch)
+        case Gap():
+            failed = f", {entry.failed} of them failed" if entry.failed else ""
+            text = f"⋮ {numbered(entry.count, 'more row')}{failed} (--all)"
+            return _Line(branch, text, "", None, "", "", [], "dim")
+
+
+def _row_texts(row: Row, branch: str, root: str, quiet: set[str]) -> _Line:
+    notes: list[tuple[str, str]] = []
+    if row.attempt > 1 or row.deliveries > 1:
+        notes.append((f"↻{max(row.attempt, row.deliveries)}", "yellow"))
+    if row.is_run and row.status != "completed":
+        notes.append((row.status.replace("_", " "), STATUS_STYLES.get(row.status, "")))
+    elif row.is_open:
+        notes.append(("running", "cyan"))
+    if row.decision or row.operation == "approval":
+        notes.append(_decision(row))
+    if row.truncated:
+        notes.append(("its start is lost", "yellow"))
+    if row.turns > 1:
+        notes.append((numbered(row.turns, "turn"), "dim"))
+    return _Line(
+        branch,
+        one_line(row.label) or "?",
+        _detail(row, root),
+        None,
+        duration(row.took_ns / _SECOND),
+        _tokens(row.input_tokens, row.output_tokens),
+        notes,
+        _label_style(row),
+        "" if row.span_id in quiet else _error(row),
+    )
+
+
+def _said_below(rows: Sequence[Row]) -> set[str]:
+    """The rows whose failure is only what a row below them says already."""
+    found: set[str] = set()
+    failed = {row.span_id: row for row in rows if row.is_failed}
+    parents = {row.span_id: row.parent_id for row in rows}
+    for row in failed.values():
+        above = parents[row.span_id]
+        while above:
+            if above in failed and failed[above].error_message == row.error_message:
+                found.add(above)
+            above = parents[above]
+    return found
+
+
+def _label_style(row: Row) -> str:
+    if row.is_failed:
+        return "red"
+    return "bold" if row.operation in ("agent", "workflow") else ""
+
+
+def _decision(row: Row) -> tuple[str, str]:
+    if not row.decision:
+        return ("waits for a person", "bold yellow") if row.is_open else ("", "")
+    style = "green" if row.decision == "approved" else "red"
+    return (f"{row.decision} by {one_line(row.by)}" if row.by else row.decision), style
+
+
+def _error(row: Row) -> str:
+    if not row.is_failed:
+        return ""
+    kind, message = one_line(row.error), one_line(row.error_message)
+    return f"✗ {kind}: {message}" if message else f"✗ {kind}"
+
+
+def _detail(row: Row, root: str) -> str:
+    if row.is_run and row.run != root:
+        name = clean(row.run)
+        is_long = len(name) > _SHORT_ID and bool(root) and name.startswith(root)
+        return "…" + name.removeprefix(root) if is_long else name
+    if row.detail:
+        return one_line(call_text("", row.detail))[1:-1]
+    return ""
+
+
+def _tokens(received: int, sent: int) -> str:
+    return f"{count(received)}→{count(sent)}" if received or sent else ""
+
+
+def _group_texts(group: Group, branch: str) -> _Line:
+    first = group.rows[0]
+    spread = " · ".join(
+        duration(it / _SECOND) for it in (group.shortest_ns, group.median_ns, group.longest_ns)
+    )
+    notes: list[tuple[str, str]] = []
+    if group.retried:
+        notes.insert(0, (f"↻ {group.retried}", "yellow"))
+    if group.failed:
+        notes.insert(0, (f"{group.failed} failed", "red"))
+    if running := sum(row.is_open for row in group.rows):
+        notes.insert(0, (f"{running} running", "cyan"))
+    return _Line(
+        branch,
+        f"{one_line(first.label)} ×{len(group.rows)}",
+        "",
+        None,
+        duration((group.end_ns - group.start_ns) / _SECOND),
+        _tokens(group.input_tokens, group.output_tokens),
+        notes,
+        "bold",
+        f"each {spread} (shortest, median, longest)",
+        "dim",
+    )
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def _branches(shown: Sequence[Entry]) -> list[str]:
+    """The lines of the tree before each label."""
+    found: list[str] = []
+    goes_on: dict[int, bool] = {}
+    for entry in reversed(shown):
+        for deeper in [depth for depth in goes_on if depth > entry.depth]:
+            del goes_on[deeper]
+        margin = "".join("│ " if goes_on.get(depth) else "  " for depth in range(1, entry.depth))
+        own = ("├ " if goes_on.get(entry.depth) else "└ ") if entry.depth else ""
+        found.append(margin + own)
+        goes_on[entry.depth] = True
+    return found[::-1]
+
+
+def _fit(texts: Sequence[_Line], width: int) -> _Widths:
+    """The bar gets what the texts leave, and these at most their share."""
+    rows = [it for it in texts if it.took]
+    labels = [columns_of(f"{it.branch}{it.label} {it.detail}".rstrip()) for it in rows]
+    label = min(max([*labels, 5]), max(18, round(width * 0.33)))
+    tokens = max([columns_of(it.tokens) for it in rows], default=0)
+    tokens = max(tokens, len("TOKENS")) if tokens else 0
+    noted = max([columns_of(_plain(it.notes)) for it in rows], default=0)
+    notes = min(noted, max(12, round(width * 0.2)))
+    used = label + 2 + 1 + _TOOK + (tokens + 2 if tokens else 0) + (notes + 2 if notes else 0)
+    return _Widths(label, max(10, width - used), tokens, notes)
+
+
+def _plain(notes: Sequence[tuple[str, str]]) -> str:
+    return " ".join(text for text, _ in notes if text)
+
+
+def _guides(axis: TimeAxis, width: int) -> frozenset[int]:
+    return frozenset(int(tick.share * width) for tick in axis.ticks(_most_ticks(width)))
+
+
+def _most_ticks(width: int) -> int:
+    return max(2, width // 8)
+
+
+def _header(screen: Screen, axis: TimeAxis, widths: _Widths) -> list[str]:
+    """The axis with its ticks; where time is drawn short, how much there is."""
+    scale = [" "] * widths.bar
+
+    def place(text: str, at: int) -> None:
+        start = min(at, widths.bar - len(text))
+        if start >= 0 and all(
+            scale[it] == " "
+            for it in range(max(0, start - 1), min(widths.bar, start + len(text) + 1))
+        ):
+            scale[start : start + len(text)] = text
+
+    for stretch in axis.breaks:
+        text = f"┄{duration((stretch.end_ns - stretch.start_ns) / _SECOND)}┄"
+        middle = (stretch.left + stretch.right) / 2 * widths.bar
+        place(text, round(middle - len(text) / 2))
+    for tick in axis.ticks(_most_ticks(widths.bar)):
+        place(tick.label, int(tick.share * widths.bar))
+    line = pad("", widths.label) + "  " + "".join(scale) + " " + pad("TOOK", _TOOK, ">")
+    if widths.tokens:
+        line += "  " + pad("TOKENS", widths.tokens, ">")
+    return [screen.paint(line.rstrip(), "dim")]
+
+
+def _drawn(
+    screen: Screen,
+    entry: Entry,
+    text: _Line,
+    axis: TimeAxis,
+    widths: _Widths,
+    guides: frozenset[int],
+    width: int,
+) -> list[str]:
+    if isinstance(entry, Gap):
+        return [screen.paint(text.branch + text.label, "dim")]
+    if isinstance(entry, Group):
+        bar = group_bar(entry.rows, axis, widths.bar)
+    else:
+        bar = bar_of(entry, axis, widths.bar)
+    line = _label(screen, text, widths.label) + "  " + bar.text(screen, guides)
+    line += " " + screen.paint(pad(text.took, _TOOK, ">"), "dim")
+    if widths.tokens:
+        line += "  " + pad(text.tokens, widths.tokens, ">")
+    if widths.notes:
+        line += "  " + _notes(screen, text.notes, widths.notes)
+    lines = [line.rstrip()]
+    if text.below:
+        margin = text.branch.replace("├", "│").replace("└", " ") + "  "
+        below = shorten(text.below, width - columns_of(margin))
+        lines.append(screen.paint(margin, "dim") + screen.paint(below, text.below_style))
+    return lines
+
+
+def _label(screen: Screen, text: _Line, width: int) -> str:
+    branch = shorten(text.branch, max(0, width - 6))
+    room = width - columns_of(branch)
+    label = shorten(text.label, room)
+    room -= columns_of(label)
+    detail = shorten(text.detail, room - 1) if text.detail and room > 4 else ""
+    painted = screen.paint(branch, "dim") + screen.paint(label, text.label_style)
+    if detail:
+        painted += " " + screen.paint(detail, "dim")
+        room -= columns_of(detail) + 1
+    return painted + " " * max(0, room)
+
+
+def _notes(screen: Screen, notes: Sequence[tuple[str, str]], width: int) -> str:
+    painted: list[str] = []
+    for text, style in notes:
+        if not text or width < 2:
+            continue
+        fitting = shorten(text, width)
+        painted.append(screen.paint(fitting, style))
+        width -= columns_of(fitting) + 1
+    return " ".join(painted)
+
+
+def _legend(screen: Screen, shown: Sequence[Entry], width: int) -> list[str]:
+    """What the signs mean: those that are there."""
+    rows = [row for it in shown if not isinstance(it, Gap) for row in _rows_of(it)]
+    kinds = {part.kind for row in rows for part in row.parts}
+    signs = [
+        ("█ work", True),
+        ("━ what it is part of", any(row.child_count for row in rows)),
+        ("░ ─ in a queue", "queued" in kinds),
+        ("┄ waits for a person", "person" in kinds),
+        ("~ waits for a rate limit", "rate_limit" in kinds),
+        ("▂▅█ how many at a time", any(isinstance(it, Group) for it in shown)),
+        ("↻ tried again", any(row.attempt > 1 or row.deliveries > 1 for row in rows)),
+        ("▸ goes on", any(row.is_open for row in rows)),
+    ]
+    lines = [""]
+    for text in (text for text, is_there in signs if is_there):
+        longer = f"{lines[-1]}   {text}" if lines[-1] else text
+        if columns_of(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(text)
+    return [screen.paint(line, "dim") for line in lines]
+
+
+def _rows_of(entry: Row | Group) -> Sequence[Row]:
+    return entry.rows if isinstance(entry, Group) else [entry]
