@@ -1,0 +1,178 @@
+"""The store of traces: what has become of runs, their spans, and what waits to be exported.
+
+One SQLite file, which several processes may share. It owns nothing that the log could not give
+again, so it may be lost; what it has acknowledged survives the death of any process. What people
+and models have said is only in the outbox, until it was exported.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.limits import SpanLimits
+from sandstream_actors.tracing.queries import TraceReader
+from sandstream_actors.tracing.span import Span
+from sandstream_actors.tracing.store_counters import POSITION, add_to_counter, set_counter
+from sandstream_actors.tracing.store_link import StoreLink
+from sandstream_actors.tracing.store_opening import Prepare
+from sandstream_actors.tracing.store_recording import SPANS_DROPPED, recording_of
+from sandstream_actors.tracing.store_retention import Retained, retain
+from sandstream_actors.tracing.store_rows import span_of_outbox
+from sandstream_actors.tracing.store_writer import StoreWriter
+
+logger = logging.getLogger(__name__)
+
+_DAY_NS: Final = 86_400 * 1_000_000_000
+MAX_AGE_DAYS: Final = 30.0
+MAX_BYTES: Final = 1024**3
+OUTBOX_LIMIT: Final = 100_000
+
+
+class TraceStore(TraceReader):
+    """A store that is written to. Open it with :meth:`open`; whoever opened it closes it."""
+
+    def __init__(
+        self,
+        link: StoreLink,
+        *,
+        max_age_days: float,
+        max_bytes: int,
+        outbox_limit: int,
+        limits: SpanLimits,
+    ) -> None:
+        super().__init__(link)
+        self._max_age_days = max_age_days
+        self._max_bytes = max_bytes
+        self._outbox_limit = outbox_limit
+        self._limits = limits
+        self._writer = StoreWriter(link)
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        max_age_days: float = MAX_AGE_DAYS,
+        max_bytes: int = MAX_BYTES,
+        outbox_limit: int = OUTBOX_LIMIT,
+        limits: SpanLimits | None = None,
+        prepare: Prepare | None = None,
+    ) -> TraceStore:
+        """Make it, or bring it up to date. One that is damaged is put aside, see ``replaced``.
+
+        ``prepare`` gets each connection that writes, to set limits of SQLite's on it. Raises
+        :class:`StoreUnavailable` and :class:`StoreTooNew`.
+        """
+        link = StoreLink(path, prepare)
+        await link.open()
+        return cls(
+            link,
+            max_age_days=max_age_days,
+            max_bytes=max_bytes,
+            outbox_limit=outbox_limit,
+            limits=SpanLimits.from_env() if limits is None else limits,
+        )
+
+    async def close(self) -> None:
+        """What was asked for is written first."""
+        await self._writer.close()
+        await super().close()
+
+    @property
+    def replaced(self) -> Path | None:
+        """Where a damaged store was put, if this one stands for it since it was opened: then
+        whoever owns it reads the log again.
+        """
+        return self._link.replaced
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    async def begin(self, facts: RunFacts) -> None:
+        """Note that a run is under way, unless more is known of it."""
+        await self.record(facts, ())
+
+    async def record(
+        self,
+        facts: RunFacts | None,
+        spans: Sequence[Span],
+        *,
+        export: bool = False,
+        exported_through: int = 0,
+        is_backfill: bool = False,
+    ) -> list[Span]:
+        """Keep what is known of a run, and those of its spans that have ended; returns, once that
+        is committed, the spans that are new.
+
+        Older facts never overwrite newer ones. With ``export`` new spans are put into the outbox,
+        but those that ended up to ``exported_through``. ``is_backfill`` fills gaps from the log:
+        such spans are still new to the next caller that does not. ``facts`` may be missing for
+        spans of no run. Nothing is kept of a run that wants no trace.
+        """
+        if facts is not None and not facts.traced:
+            return []
+        return await self._writer.record(
+            recording_of(
+                facts,
+                spans,
+                self._limits,
+                now_ns=time.time_ns(),
+                outbox_limit=self._outbox_limit,
+                export=export,
+                exported_through=exported_through,
+                is_backfill=is_backfill,
+            )
+        )
+
+    async def advance(self, position: int) -> None:
+        """All runs up to this sequence of the log are here."""
+        await self._writer.change(lambda it: set_counter(it, POSITION, position))
+
+    async def count(self, name: str, by: int = 1) -> None:
+        """Add to one of the ``counters``."""
+        await self._writer.change(lambda it: add_to_counter(it, name, by))
+
+    # --- export -----------------------------------------------------------------------------------
+
+    async def outbox(self, limit: int) -> list[tuple[int, Span]]:
+        """The oldest spans that wait, each with its number. They stay until :meth:`outbox_done`:
+        of processes that share a store only one may export.
+        """
+        rows = await self._link.fetch("SELECT n, span FROM outbox ORDER BY n LIMIT ?", (limit,))
+        found: list[tuple[int, Span]] = []
+        unreadable: list[int] = []
+        for n, data in rows:
+            try:
+                found.append((n, span_of_outbox(data)))
+            except msgspec.MsgspecError:
+                unreadable.append(n)
+        if unreadable:
+            logger.error(
+                "dropped spans that cannot be read any more", extra={"count": len(unreadable)}
+            )
+            await self.outbox_done(unreadable)
+            await self.count(SPANS_DROPPED, len(unreadable))
+        return found
+
+    async def outbox_done(self, numbers: Iterable[int]) -> None:
+        """Forget spans that were exported, or never will be."""
+        rows = [(n,) for n in numbers]
+
+        async def forget(connection: aiosqlite.Connection) -> None:
+            await connection.executemany("DELETE FROM outbox WHERE n = ?", rows)
+
+        await self._writer.change(forget)
+
+    # --- care -------------------------------------------------------------------------------------
+
+    async def retain(self, now_ns: int) -> Retained:
+        """Forget what is too old or too much. Its owner calls it from time to time."""
+        oldest_ns = now_ns - int(self._max_age_days * _DAY_NS)
+        return await retain(self._writer, oldest_ns=oldest_ns, max_bytes=self._max_bytes)

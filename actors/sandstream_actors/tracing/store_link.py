@@ -1,0 +1,92 @@
+"""The two connections of an open store, one to write and one to read, and their repair."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+
+from sandstream_actors.tracing.store_errors import StoreUnavailable, is_corrupt, store_error
+from sandstream_actors.tracing.store_opening import (
+    Prepare,
+    connect_to_read,
+    connect_to_write,
+    put_aside,
+)
+
+
+class StoreLink:
+    """Open it with :meth:`open`; its owner closes it. Readers do not wait for the writer."""
+
+    def __init__(self, path: Path, prepare: Prepare | None = None) -> None:
+        self.path = path
+        self.replaced: Path | None = None
+        """Where the damaged store is that this one stands for."""
+        self._prepare = prepare
+        self._writer: aiosqlite.Connection | None = None
+        self._reader: aiosqlite.Connection | None = None
+        self._inode = 0
+
+    async def open(self) -> None:
+        writer, aside = await connect_to_write(self.path, self._prepare)
+        try:
+            reader = await connect_to_read(self.path)
+        except BaseException:
+            await writer.close()
+            raise
+        self._writer, self._reader, self._inode = writer, reader, self._file()
+        self.replaced = aside or self.replaced
+
+    async def open_to_read(self) -> bool:
+        """Without a writer; False if there is no store."""
+        self._reader = await connect_to_read(self.path)
+        return self._reader is not None
+
+    async def close(self) -> None:
+        connections = (self._reader, self._writer)
+        self._reader = self._writer = None
+        for connection in connections:
+            if connection is not None:
+                await connection.close()
+
+    async def fetch(
+        self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a query, as of one moment."""
+        if self._reader is None:
+            raise StoreUnavailable(self.path, "is closed", "open it again")
+        try:
+            rows = await self._reader.execute_fetchall(sql, parameters)  # type: ignore[arg-type]
+        except sqlite3.Error as error:
+            raise store_error(self.path, error) from error
+        return [tuple(row) for row in rows]
+
+    async def ready_writer(self) -> aiosqlite.Connection:
+        """The connection to write with. A store whose file somebody has taken away is made again:
+        what is written to it otherwise goes nowhere.
+        """
+        if self._writer is None or self._file() != self._inode:
+            await self.close()
+            await self.open()
+            assert self._writer is not None
+        return self._writer
+
+    async def repair(self, error: sqlite3.Error) -> None:
+        """After a failed transaction: a damaged file is put aside and a new store begun, unless
+        somebody else has done so already.
+        """
+        if not is_corrupt(error):
+            return
+        await self.close()
+        if self._file() == self._inode:
+            self.replaced = put_aside(self.path, str(error))
+        await self.open()
+
+    def _file(self) -> int:
+        try:
+            return self.path.stat().st_ino
+        except OSError:  # gone, or out of reach: opening it says which
+            return 0

@@ -1,0 +1,18 @@
+"""Where an installation's traces are kept on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from sandstream_bus.bus import Bus
+
+
+async def installation_of(bus: Bus) -> str:
+    """A short name that no other installation has, not even one made later in the same place."""
+    created = await bus.topology.created(bus.connection, bus.topology.log)
+    return hashlib.sha256(f"{created}{bus.subjects.prefix}".encode()).hexdigest()[:12]
+
+
+def store_path(home: Path, installation: str) -> Path:
+    return home / "traces" / f"{installation}.db"

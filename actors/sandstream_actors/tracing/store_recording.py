@@ -1,0 +1,161 @@
+"""What runs have come to, written in one transaction for many runs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.limits import SpanLimits, limited
+from sandstream_actors.tracing.span import Span
+from sandstream_actors.tracing.store_counters import add_to_counter
+from sandstream_actors.tracing.store_rows import (
+    RUN_COLUMNS,
+    SPAN_COLUMNS,
+    SPAN_SUMS,
+    Row,
+    run_row,
+    span_row,
+    whole_span,
+)
+
+SPANS_DROPPED: Final = "spans_dropped"
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+_ALL_OF_RUN: Final = (*RUN_COLUMNS, "is_over", "written_ns")
+_PUT_RUN: Final = (
+    f"INSERT INTO runs ({', '.join(_ALL_OF_RUN)}) VALUES ({_marks(len(_ALL_OF_RUN))}) "
+    f"ON CONFLICT (run) DO UPDATE SET {', '.join(f'{it} = excluded.{it}' for it in _ALL_OF_RUN)} "
+    "WHERE excluded.last_seq >= runs.last_seq"
+)
+_ALL_OF_SPAN: Final = (*SPAN_COLUMNS, *SPAN_SUMS, "is_handled")
+_PUT_SPAN: Final = (
+    f"INSERT OR IGNORE INTO spans ({', '.join(_ALL_OF_SPAN)}) VALUES ({_marks(len(_ALL_OF_SPAN))})"
+)
+_KNOWN: Final = (
+    "SELECT s.trace_id, s.span_id, s.is_handled FROM json_each(?) AS wanted "
+    "CROSS JOIN spans AS s ON s.trace_id = json_extract(wanted.value, '$[0]') "
+    "AND s.span_id = json_extract(wanted.value, '$[1]')"
+)
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that are ready to be written: nothing in them can fail any more."""
+
+    run: Row | None
+    spans: list[Span]
+    rows: list[Row]
+    export: bool
+    exported_through: int
+    is_backfill: bool
+    outbox_limit: int
+
+
+def recording_of(
+    facts: RunFacts | None,
+    spans: Sequence[Span],
+    limits: SpanLimits,
+    *,
+    now_ns: int,
+    outbox_limit: int,
+    export: bool = False,
+    exported_through: int = 0,
+    is_backfill: bool = False,
+) -> Recording:
+    ended = [limited(span, limits) for span in spans if not span.is_open]
+    return Recording(
+        run=None if facts is None else run_row(facts, limits, now_ns),
+        spans=ended,
+        rows=[span_row(span) for span in ended],
+        export=export,
+        exported_through=exported_through,
+        is_backfill=is_backfill,
+        outbox_limit=outbox_limit,
+    )
+
+
+async def apply_recordings(
+    connection: aiosqlite.Connection, recordings: Sequence[Recording]
+) -> list[list[Span]]:
+    """Write them; for each, its spans that are new."""
+    runs = [it.run for it in recordings if it.run is not None]
+    if runs:
+        await connection.executemany(_PUT_RUN, runs)
+    states = await _states(connection, recordings)
+    inserts: list[Row] = []
+    handled: list[tuple[str, str]] = []
+    outgoing: list[Row] = []
+    news: list[list[Span]] = []
+    for recording in recordings:
+        new: list[Span] = []
+        for span, row in zip(recording.spans, recording.rows, strict=True):
+            key = (span.trace_id, span.span_id)
+            state = states.get(key)
+            if state or (recording.is_backfill and state is not None):
+                continue
+            if state is None:
+                inserts.append((*row, not recording.is_backfill))
+            else:
+                handled.append(key)
+            states[key] = not recording.is_backfill
+            new.append(span)
+            is_exported = 0 < span.last_seq <= recording.exported_through
+            if recording.export and span.sampled and not is_exported:
+                outgoing.append((*key, whole_span(span)))
+        news.append(new)
+    if inserts:
+        await connection.executemany(_PUT_SPAN, inserts)
+    if handled:
+        await connection.executemany(
+            "UPDATE spans SET is_handled = 1 WHERE trace_id = ? AND span_id = ?", handled
+        )
+    if outgoing:
+        await connection.executemany(
+            "INSERT INTO outbox (trace_id, span_id, span) VALUES (?, ?, ?)", outgoing
+        )
+        await _bound_outbox(connection, recordings[0].outbox_limit)
+    return news
+
+
+async def _states(
+    connection: aiosqlite.Connection, recordings: Sequence[Recording]
+) -> dict[tuple[str, str], bool]:
+    """Which spans are there already, and whether they were handled or only filled in."""
+    keys = [(span.trace_id, span.span_id) for it in recordings for span in it.spans]
+    if not keys:
+        return {}
+    rows = await connection.execute_fetchall(_KNOWN, (msgspec.json.encode(keys).decode(),))
+    return {(trace, span): bool(handled) for trace, span, handled in rows}
+
+
+async def _bound_outbox(connection: aiosqlite.Connection, limit: int) -> None:
+    """Drop the oldest spans of an outbox that is too long. The count is dear: it is asked for only
+    if the numbers are that far apart.
+    """
+    ((first, last),) = await connection.execute_fetchall(
+        "SELECT (SELECT min(n) FROM outbox), (SELECT max(n) FROM outbox)"
+    )
+    if last is None or last - first < limit:
+        return
+    ((waiting,),) = await connection.execute_fetchall("SELECT count(*) FROM outbox")
+    await drop_oldest(connection, waiting - limit)
+
+
+async def drop_oldest(connection: aiosqlite.Connection, count: int) -> int:
+    """Drop so many spans of the outbox, and count them; how many there were."""
+    if count <= 0:
+        return 0
+    cursor = await connection.execute(
+        "DELETE FROM outbox WHERE n IN (SELECT n FROM outbox ORDER BY n LIMIT ?)", (count,)
+    )
+    dropped = cursor.rowcount
+    if dropped:
+        await add_to_counter(connection, SPANS_DROPPED, dropped)
+    return dropped

@@ -1,0 +1,104 @@
+"""What a store forgets: the oldest runs, by age and by size, a few at a time so that nobody waits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from sandstream_actors.tracing.store_recording import drop_oldest
+from sandstream_actors.tracing.store_writer import StoreWriter
+
+RUNS_AT_ONCE: Final = 100
+SPANS_AT_ONCE: Final = 2_000
+_PAGES_AT_ONCE: Final = 4_000
+_LOOSE: Final = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.run = spans.run)"
+"""Spans that belong to no run of the store: programs reported them."""
+
+
+class Retained(msgspec.Struct, kw_only=True):
+    """What was forgotten."""
+
+    runs: int = 0
+    spans: int = 0
+    """Of no run."""
+    dropped: int = 0
+    """That still waited to be exported."""
+
+
+async def retain(writer: StoreWriter, *, oldest_ns: int, max_bytes: int) -> Retained:
+    """Forget what began and ended before a time, then the oldest until the store is small enough.
+
+    A run under way goes only when it is too old.
+    """
+    done = Retained()
+    while count := await writer.change(lambda it: _forget_old_runs(it, oldest_ns)):
+        done.runs += count
+    while count := await writer.change(lambda it: _forget_loose(it, oldest_ns)):
+        done.spans += count
+    while await writer.change(_size) > max_bytes:
+        if count := await writer.change(_forget_oldest_runs):
+            done.runs += count
+        elif count := await writer.change(lambda it: _forget_loose(it, None)):
+            done.spans += count
+        elif count := await writer.change(lambda it: drop_oldest(it, SPANS_AT_ONCE)):
+            done.dropped += count
+        else:
+            break
+    while await writer.change(_give_back):
+        pass
+    return done
+
+
+async def _forget_old_runs(connection: aiosqlite.Connection, oldest_ns: int) -> int:
+    return await _forget(
+        connection,
+        "SELECT run FROM runs WHERE started_ns < ? AND (is_over = 0 OR ended_ns < ?) "
+        "ORDER BY started_ns LIMIT ?",
+        (oldest_ns, oldest_ns, RUNS_AT_ONCE),
+    )
+
+
+async def _forget_oldest_runs(connection: aiosqlite.Connection) -> int:
+    return await _forget(
+        connection,
+        "SELECT run FROM runs WHERE is_over = 1 ORDER BY started_ns LIMIT ?",
+        (RUNS_AT_ONCE,),
+    )
+
+
+async def _forget(connection: aiosqlite.Connection, which: str, values: tuple[int, ...]) -> int:
+    rows = await connection.execute_fetchall(which, values)
+    runs = [(run,) for (run,) in rows]
+    await connection.executemany("DELETE FROM spans WHERE run = ?", runs)
+    await connection.executemany("DELETE FROM runs WHERE run = ?", runs)
+    return len(runs)
+
+
+async def _forget_loose(connection: aiosqlite.Connection, before_ns: int | None) -> int:
+    when = "" if before_ns is None else "start_ns < ? AND "
+    cursor = await connection.execute(
+        "DELETE FROM spans WHERE rowid IN "
+        f"(SELECT rowid FROM spans WHERE {when}{_LOOSE} ORDER BY start_ns LIMIT ?)",
+        (*(() if before_ns is None else (before_ns,)), SPANS_AT_ONCE),
+    )
+    return cursor.rowcount
+
+
+async def _size(connection: aiosqlite.Connection) -> int:
+    """Bytes in use: free pages are filled again before the file grows."""
+    pages, free, size = [
+        int(value)
+        for name in ("page_count", "freelist_count", "page_size")
+        for (value,) in await connection.execute_fetchall(f"PRAGMA {name}")
+    ]
+    return (pages - free) * size
+
+
+async def _give_back(connection: aiosqlite.Connection) -> bool:
+    """Return some free pages to the file system. Were there any?"""
+    ((free,),) = await connection.execute_fetchall("PRAGMA freelist_count")
+    if free:
+        await connection.execute_fetchall(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+    return bool(free)
