@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -67,12 +67,13 @@ async def _window(bus: Bus, store: TraceStore, done: CaughtUp, last: int) -> int
     ended = {_run(bus, it): it.sequence for it in ends if it.sequence <= reached}
     begun = {_run(bus, it): it for it in starts if it.sequence <= reached}
     known = await store.last_seqs(ended)
-    await _record_all(
-        bus, store, done, [run for run, end in ended.items() if known.get(run, 0) < end]
+    news = [run for run, end in ended.items() if known.get(run, 0) < end]
+    await _together(_record(bus, store, done, run) for run in news)
+    await _together(
+        _note_start(bus, store, done, run, start)
+        for run, start in begun.items()
+        if run not in ended
     )
-    for run, start in begun.items():
-        if run not in ended:
-            await _note_start(bus, store, done, run, start)
     return reached
 
 
@@ -88,17 +89,17 @@ def _run(bus: Bus, stored: Stored) -> str:
     return bus.subjects.parse_run(stored.subject).run
 
 
-async def _record_all(bus: Bus, store: TraceStore, done: CaughtUp, runs: Iterable[str]) -> None:
-    """Fold the logs of runs, several at once: the store commits them together."""
-    todo = iter(runs)
+async def _together(work: Iterable[Awaitable[None]]) -> None:
+    """Several at once: the store commits them together."""
+    todo = iter(work)
 
-    async def work() -> None:
-        for run in todo:
-            await _record(bus, store, done, run)
+    async def some() -> None:
+        for one in todo:
+            await one
 
     async with asyncio.TaskGroup() as group:
         for _ in range(_AT_ONCE):
-            group.create_task(work())
+            group.create_task(some())
 
 
 async def _record(bus: Bus, store: TraceStore, done: CaughtUp, run: str) -> None:
@@ -124,4 +125,4 @@ async def _note_start(bus: Bus, store: TraceStore, done: CaughtUp, run: str, sta
 async def _read_those_under_way(bus: Bus, store: TraceStore, done: CaughtUp) -> None:
     """What runs under way have come to: that they wait for people, what they have used."""
     found = await store.unfinished(_UNDER_WAY_READ, time.time_ns() + 1)
-    await _record_all(bus, store, done, [facts.run for facts in found])
+    await _together(_record(bus, store, done, facts.run) for facts in found)

@@ -1,4 +1,4 @@
-"""Numbers that the store keeps beside its tables: what was dropped or skipped, how far it has read."""
+"""Numbers beside the tables: what was dropped or skipped, how far the log was read."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class StoreLink:
         if self._reader is None:
             raise StoreUnavailable(self.path, "is closed", "open it again")
         try:
-            rows = await self._reader.execute_fetchall(sql, parameters)  # type: ignore[arg-type]
+            rows = await self._reader.execute_fetchall(sql, parameters)
         except sqlite3.Error as error:
             raise store_error(self.path, error) from error
         return [tuple(row) for row in rows]

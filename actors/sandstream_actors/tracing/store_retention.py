@@ -1,4 +1,4 @@
-"""What a store forgets: the oldest runs, by age and by size, a few at a time so that nobody waits."""
+"""What a store forgets: the oldest runs, by age and by size, a few at a time."""
 
 from __future__ import annotations
 
