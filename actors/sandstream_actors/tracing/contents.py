@@ -24,6 +24,7 @@ from sandstream_actors.tracing.message_parts import (
     response_of,
     without_bytes,
 )
+from sandstream_actors.tracing.secret_patterns import scrub
 from sandstream_actors.tracing.span import Attributes
 
 MAX_BYTES = 64 * 1024
@@ -125,9 +126,15 @@ def _instructions(text: str) -> str:
 
 
 def shortened(text: str, limit: int = MAX_TEXT) -> str:
-    """The beginning and the end of a text that is too long, and how much is missing between."""
+    """The beginning and the end of a text that is too long, and how much is missing between.
+
+    Secrets go first: half a secret is not recognised any more.
+    """
     if len(text) * 4 <= limit:
         return text
+    if len(text.encode(errors="replace")) <= limit:
+        return text
+    text = scrub(text)
     encoded = text.encode(errors="replace")
     if len(encoded) <= limit:
         return text

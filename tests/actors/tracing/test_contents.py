@@ -416,3 +416,9 @@ def test_huge_result_is_bounded() -> None:
     assert isinstance(result, str)
     assert len(result.encode()) <= MAX_BYTES
     assert "characters left out" in result
+
+
+def test_a_cut_does_not_leave_half_a_secret() -> None:
+    secret = "sk-proj-" + "a1B2" * 5000
+    found = tool_contents(call("{}"), finished("x" * 40_000 + f" {secret} " + "y" * 40_000))
+    assert "a1B2" not in str(found[semconv.TOOL_RESULT])

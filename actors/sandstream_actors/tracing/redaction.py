@@ -1,0 +1,200 @@
+"""Spans as they may be kept and exported: without secrets, and as the user's own hook wants them.
+
+What looks like a secret is always masked, in every text of a span. A hook of the user's sees each
+attribute after that and may change or drop it. If it fails, the attribute is dropped: a broken hook
+loses telemetry, it neither leaks anything nor stops the actor.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+from sandstream_bus.errors import SandstreamError
+
+from sandstream_actors.tracing.secret_patterns import MASK, names_a_secret
+from sandstream_actors.tracing.secret_patterns import scrub as scrub
+from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink, Value
+
+logger = logging.getLogger(__name__)
+
+Hook = Callable[[str, Value, Span], "Value | None"]
+"""Called with an attribute's name and value and the span; None drops the attribute."""
+
+ERROR_MESSAGE = "error.message"
+"""The name under which the hook sees ``Span.error_message``."""
+_MAX_DEPTH = 32
+
+
+class InvalidRedactor(SandstreamError):
+    """What should be a hook cannot be used as one."""
+
+    code = "tracing.redactor"
+
+
+class Redactor:
+    """Takes out of spans what must not leave. ``dropped`` counts attributes that were lost because
+    the hook failed.
+    """
+
+    def __init__(self, hook: Hook | None = None) -> None:
+        self.hook = hook
+        self.dropped = 0
+
+    def redact_span(self, span: Span) -> Span:
+        """A copy that may be kept and exported. Ids, times and structure stay."""
+        message = scrub(span.error_message)
+        if message and self.hook is not None:
+            kept = self._asked(ERROR_MESSAGE, message, span)
+            message = kept if isinstance(kept, str) else ""
+        return msgspec.structs.replace(
+            span,
+            name=scrub(span.name),
+            agent=scrub(span.agent),
+            error=scrub(span.error),
+            error_message=message,
+            attributes=self._redacted(span.attributes, span),
+            contents=self._redacted(span.contents, span),
+            events=[self._event(event, span) for event in span.events],
+            links=[self._link(link, span) for link in span.links],
+        )
+
+    def _event(self, event: SpanEvent, span: Span) -> SpanEvent:
+        return msgspec.structs.replace(
+            event, name=scrub(event.name), attributes=self._redacted(event.attributes, span)
+        )
+
+    def _link(self, link: SpanLink, span: Span) -> SpanLink:
+        return msgspec.structs.replace(link, attributes=self._redacted(link.attributes, span))
+
+    def _redacted(self, attributes: Attributes, span: Span) -> Attributes:
+        found: Attributes = {}
+        for name, value in attributes.items():
+            kept = self._asked(name, scrub_value(name, value), span)
+            if kept is not None:
+                found[scrub(name)] = kept
+        return found
+
+    def _asked(self, name: str, value: Value, span: Span) -> Value | None:
+        if self.hook is None:
+            return value
+        try:
+            answer = self.hook(name, value, span)
+            if answer is None or _is_value(answer):
+                return answer
+            problem = f"it returned a {type(answer).__name__}"
+        except Exception as error:  # noqa: BLE001  of the user's code
+            # its text may hold the value that it was to redact
+            problem = f"it raised {type(error).__name__}"
+        if self.dropped == 0:
+            logger.warning(
+                "The redaction hook failed on attribute %s of a span of kind %s: %s. The attribute is "
+                "dropped, and so are others it fails on, without another word; a hook returns a "
+                "text, a number, a truth value, a list of texts, or None.",
+                scrub(name),
+                span.operation,
+                problem,
+            )
+        self.dropped += 1
+        return None
+
+
+def scrub_value(name: str, value: Value) -> Value:
+    """An attribute's value without secrets. Of JSON, each text is looked at by itself and under its
+    own name, so that JSON stays JSON.
+    """
+    found = _scrubbed(name.rpartition(".")[2], value, 0)
+    return found if _is_value(found) else MASK
+
+
+def load_redactor(spec: str | None) -> Redactor:
+    """The redactor with the hook that ``spec`` names as ``module:function``; empty: no hook."""
+    if not spec:
+        return Redactor()
+    module_name, _, path = spec.partition(":")
+    if not module_name or not path:
+        raise InvalidRedactor(
+            f"the redaction hook {spec!r} is not of the form module:function, "
+            "as in my_company.privacy:redact"
+        )
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:
+        raise InvalidRedactor(
+            f"the module {module_name!r} of the redaction hook cannot be imported "
+            f"({type(error).__name__}: {error}); is it on the Python path of this process?"
+        ) from error
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise InvalidRedactor(
+                f"the redaction hook {spec!r} was not found: {found!r} has no {name!r}"
+            ) from None
+    return Redactor(_checked(spec, found))
+
+
+def _checked(spec: str, hook: Any) -> Hook:
+    if not callable(hook):
+        raise InvalidRedactor(
+            f"the redaction hook {spec!r} is a {type(hook).__name__}, no function"
+        )
+    if inspect.iscoroutinefunction(hook):
+        raise InvalidRedactor(
+            f"the redaction hook {spec!r} is async; it is called for each attribute and must be a "
+            "plain function"
+        )
+    try:
+        inspect.signature(hook).bind("name", "value", None)
+    except TypeError as error:
+        raise InvalidRedactor(
+            f"the redaction hook {spec!r} must take (name, value, span): {error}"
+        ) from error
+    except ValueError:
+        pass  # a builtin without a signature: the first call shows
+    return cast(Hook, hook)
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(it, str) for it in value)
+    return isinstance(value, str | bool | int | float)
+
+
+def _scrubbed(name: str, value: Any, depth: int) -> Any:
+    """A JSON value without secrets; the very same object if it has none."""
+    match value:
+        case str() if names_a_secret(name, value):
+            return MASK
+        case str():
+            text = _scrubbed_text(value, depth)
+            return value if text == value else text
+        case list() if depth < _MAX_DEPTH:
+            items = [_scrubbed(name, it, depth + 1) for it in value]
+            changed = any(new is not old for new, old in zip(items, value, strict=True))
+            return items if changed else value
+        case dict() if depth < _MAX_DEPTH:
+            members = {scrub(key): _scrubbed(key, it, depth + 1) for key, it in value.items()}
+            changed = members.keys() != value.keys() or any(
+                members[key] is not it for key, it in value.items()
+            )
+            return members if changed else value
+        case list() | dict():
+            return MASK  # nobody has looked at it
+        case _:
+            return value
+
+
+def _scrubbed_text(text: str, depth: int) -> str:
+    if text[:1] not in ("{", "["):
+        return scrub(text)
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return scrub(text)
+    found = _scrubbed("", value, depth + 1)
+    return text if found is value else msgspec.json.encode(found).decode()

@@ -1,0 +1,184 @@
+"""What looks like a secret, and text without it.
+
+Known forms of keys are masked wherever they stand; other values only where a name says what they
+are (``password=…``), or a place does (the user part of a URL). Everything else stays byte for byte.
+Each pattern either has no unbounded repetition before the point where it can fail, or keeps what it
+has read (possessive), so that the work grows with the length of the text and not faster: the text
+may be anybody's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+MASK = "[redacted]"
+
+_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
+"""Not inside of a word; an escaped line break before it is no part of a word."""
+_END = r"(?![A-Za-z0-9_-])"
+
+STRONG_NAMES = (
+    r"pass(?:word|wd|phrase)"
+    r"|(?:api|secret|access|private|signing|encryption|account)[_-]?key"
+    r"|secret[_-]?access[_-]?key"
+    r"|client[_-]?secret"
+    r"|(?:access|refresh|auth|id|session|security|bearer|api|bot)[_-]?token"
+    r"|credentials?"
+)
+WEAK_NAMES = r"token|secret|pwd|(?:x-amz-)?signature|sig"
+"""Names that have other meanings too: only long values are taken for secrets."""
+_SECRET_NAME = re.compile(
+    rf"(?:^|.*[^A-Za-z])(?:{STRONG_NAMES})(?:_[A-Z0-9]{{1,16}})?", re.I | re.S
+)
+_SECRET_CAMEL_NAME = re.compile(
+    r"\w*(?:Password|Passphrase|(?:Api|Secret|Access|Private)Key|ClientSecret|(?:Access|Auth)Token)"
+)
+_WEAK_NAME = re.compile(rf"(?:^|.*[^A-Za-z])(?:{WEAK_NAMES})", re.I | re.S)
+_NAME_ANCHORS = ("pass", "pwd", "key", "secret", "token", "credential", "sig")
+_HARMLESS = r"(?:none|null|nil|true|false|undefined|str|string|bytes|int|optional|required)\b"
+_NO_VALUE = rf"(?!{_HARMLESS}|\$[A-Z_a-z{{(]|<|{{|os\.|env\.|process\.|\*{{3}}|\[redacted|…)"
+_SEPARATOR = r"\\{0,7}[\"']?\s{0,8}(?:=>|:=|[:=])\s{0,8}"
+_PLAIN = (
+    r"(?:[^\s\"'`&<>\\,;(){}\[\]|]"
+    r"|[,;(){}\[\]|](?![\s,;(){}\[\]|\"'`\\]|$|[\w.-]{1,40}[=:]))"
+)
+"""A character of a value without quotes. Punctuation is one if the value goes on behind it."""
+
+
+class _Pattern(NamedTuple):
+    anchors: tuple[str, ...]
+    """One of them is in every match, in lower case: a quick look saves a slow one."""
+    regex: re.Pattern[str]
+    replacement: str | Callable[[re.Match[str]], str] = MASK
+
+
+def _key(prefix: str, rest: str, *anchors: str) -> _Pattern:
+    """A key with a form of its own, which begins with ``prefix``."""
+    pattern = re.compile(f"{_START}(?:{prefix}){rest}{_END}")
+    return _Pattern(anchors or (prefix.lower(),), pattern)
+
+
+def _assignment(names: str, shortest: int) -> _Pattern:
+    """A name and its value: in quotes, behind a quote that never ends, or without quotes."""
+    in_quotes = r"(?P<quoted>(?:(?!(?P=quote))[^\\\r\n]|(?!(?P=quote))\\.)*+)(?P=quote)"
+    regex = re.compile(
+        rf"(?P<name>(?:{names})(?-i:_[A-Z0-9]{{1,16}})?{_SEPARATOR})"
+        rf"(?:(?P<quote>\\{{0,7}}[\"'])(?:{in_quotes}|(?P<cut>{_NO_VALUE}[^\r\n]++))"
+        rf"|{_NO_VALUE}{_PLAIN}{{{shortest},}}+)",
+        re.I,
+    )
+
+    def masked(match: re.Match[str]) -> str:
+        quote, quoted = match["quote"], match["quoted"]
+        if quote is None:
+            return f"{match['name']}{MASK}"
+        if quoted is None:
+            return f"{match['name']}{quote}{MASK}"
+        if len(quoted) < shortest or re.match(_NO_VALUE, quoted, re.I) is None:
+            return match[0]
+        return f"{match['name']}{quote}{MASK}{quote}"
+
+    return _Pattern(_NAME_ANCHORS, regex, masked)
+
+
+_PATTERNS = (
+    _Pattern(
+        ("private key",),
+        re.compile(
+            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+            r"(?:[^-]|-(?!----))*+"
+            r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
+        ),
+    ),
+    _key("sk-", r"(?=[A-Za-z_-]{0,256}+[0-9])[A-Za-z0-9_-]{20,}+"),
+    _key(r"[sr]k_(?:live|test)_", r"[A-Za-z0-9]{16,}+", "_live_", "_test_"),
+    _key("whsec_", r"[A-Za-z0-9+/=]{16,}+"),
+    _key("AKIA|ASIA|ABIA|ACCA", r"[0-9A-Z]{16}", "akia", "asia", "abia", "acca"),
+    _key("gh[pousr]_", r"[A-Za-z0-9]{36,}+", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    _key("github_pat_", r"[A-Za-z0-9_]{22,}+"),
+    _key("glpat-", r"[A-Za-z0-9_-]{20,}+"),
+    _key("xox[abeoprs]-|xapp-", r"[A-Za-z0-9-]{10,}+", "xox", "xapp-"),
+    _Pattern(
+        ("hooks.slack.com/",),
+        re.compile(r"(hooks\.slack\.com/(?:services|workflows|triggers)/)[A-Za-z0-9/_-]++"),
+        rf"\1{MASK}",
+    ),
+    _key("AIza", r"[A-Za-z0-9_-]{35}"),
+    _key(r"ya29\.", r"[A-Za-z0-9._-]{20,}+", "ya29."),
+    _key("GOCSPX-", r"[A-Za-z0-9_-]{20,}+"),
+    _key("hf_", r"[A-Za-z0-9]{30,}+"),
+    _key("npm_", r"[A-Za-z0-9]{36}"),
+    _key("pypi-", r"[A-Za-z0-9_-]{50,}+"),
+    _key("dtn_|e2b_", r"[0-9a-f]{32,}+", "dtn_", "e2b_"),
+    _key("S[UANOCX]", r"[A-Z2-7]{56}", "su", "sa", "sn", "so", "sc", "sx"),
+    _key("eyJ", r"[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]*+"),
+    _Pattern(
+        ("authorization",),
+        re.compile(
+            rf"(authorization{_SEPARATOR}\\{{0,7}}[\"']?(?:(?:bearer|basic|token|digest|apikey)\s{{1,8}})?+)"
+            rf"{_NO_VALUE}[^\s\"'\\]++",
+            re.I,
+        ),
+        rf"\1{MASK}",
+    ),
+    _Pattern(
+        ("bearer",),
+        re.compile(
+            r"\b(bearer\s{1,8})(?=[A-Za-z._~+/=-]{0,256}+[0-9])[A-Za-z0-9._~+/=-]{16,}+", re.I
+        ),
+        rf"\1{MASK}",
+    ),
+    _Pattern(
+        ("basic",),
+        re.compile(r"\b(basic\s{1,8})(?=[A-Za-z+/]{0,256}+[0-9=])[A-Za-z0-9+/]{12,}+={0,2}", re.I),
+        rf"\1{MASK}",
+    ),
+    _Pattern(
+        ("cookie",),
+        re.compile(
+            r"\b((?:set-)?cookie\\{0,7}[\"']?\s{0,8}:\s{0,8}\\{0,7}[\"']?)"
+            r"(?=[^\s=;:\"'\\]{1,256}+=)[^\r\n\"'\\]++",
+            re.I,
+        ),
+        rf"\1{MASK}",
+    ),
+    _Pattern(
+        ("://",),
+        re.compile(r"(://[^\s/@:\"'\\]{0,256}+:)(?!\[redacted)[^\s/\"'\\]{1,512}(?=@)"),
+        rf"\1{MASK}",
+    ),
+    _Pattern(
+        ("://",),
+        re.compile(r"(://)(?=[^\s/@:\"'\\0-9]{0,256}+[0-9])[^\s/@:\"'\\]{16,512}+(?=@)"),
+        rf"\1{MASK}",
+    ),
+    _assignment(STRONG_NAMES, 1),
+    _assignment(rf"(?<![A-Za-z])(?:{WEAK_NAMES})", 8),
+)
+
+
+def scrub(text: str) -> str:
+    """The text with a mask for everything in it that looks like a secret."""
+    if len(text) < _SHORTEST:
+        return text
+    lower = text.lower()
+    for pattern in _PATTERNS:
+        for anchor in pattern.anchors:
+            if anchor in lower:
+                text = pattern.regex.sub(pattern.replacement, text)
+                break
+    return text
+
+
+_SHORTEST = len("pwd=") + 1
+
+
+def names_a_secret(name: str, value: str) -> bool:
+    """Is this the value of a secret, going by its name?"""
+    if len(name) > 200 or not value or re.match(_NO_VALUE, value, re.I) is None:
+        return False
+    if _SECRET_NAME.fullmatch(name) or _SECRET_CAMEL_NAME.fullmatch(name):
+        return True
+    return len(value) >= 8 and _WEAK_NAME.fullmatch(name) is not None
