@@ -92,8 +92,8 @@ class Redactor:
             problem = f"it raised {type(error).__name__}"
         if self.dropped == 0:
             logger.warning(
-                "The redaction hook failed on attribute %s of a span of kind %s: %s. The attribute is "
-                "dropped, and so are others it fails on, without another word; a hook returns a "
+                "The redaction hook failed on attribute %s of a span of kind %s: %s. The attribute "
+                "is dropped, and so are others it fails on, without another word; a hook returns a "
                 "text, a number, a truth value, a list of texts, or None.",
                 scrub(name),
                 span.operation,
