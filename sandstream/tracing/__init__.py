@@ -1,0 +1,132 @@
+"""Traces of a program: its own spans, and processors that are told of everything that runs do.
+
+Nothing is sent to anybody's backend unless a program adds a processor that does so
+(``sandstream.tracing.processors``). What runs do is in their logs anyway; see ``docs/tracing.md``.
+"""
+
+from __future__ import annotations
+
+from sandstream.tracing.config import TracingConfig
+from sandstream.tracing.context import TraceCtxManager
+from sandstream.tracing.create import (
+    agent_span,
+    custom_span,
+    function_span,
+    generation_span,
+    get_current_span,
+    get_current_trace,
+    guardrail_span,
+    handoff_span,
+    mcp_tools_span,
+    response_span,
+    speech_group_span,
+    speech_span,
+    task_span,
+    trace,
+    transcription_span,
+    turn_span,
+)
+from sandstream.tracing.processor_interface import TracingExporter, TracingProcessor
+from sandstream.tracing.provider import TraceProvider
+from sandstream.tracing.setup import get_trace_provider, set_trace_provider
+from sandstream.tracing.span_data import (
+    AgentSpanData,
+    CustomSpanData,
+    FunctionSpanData,
+    GenerationSpanData,
+    GuardrailSpanData,
+    HandoffSpanData,
+    MCPListToolsSpanData,
+    ResponseSpanData,
+    SpanData,
+    SpeechGroupSpanData,
+    SpeechSpanData,
+    TaskSpanData,
+    TranscriptionSpanData,
+    TurnSpanData,
+)
+from sandstream.tracing.spans import Span, SpanError
+from sandstream.tracing.traces import Trace
+from sandstream.tracing.util import gen_span_id, gen_trace_id
+
+__all__ = [
+    "AgentSpanData",
+    "CustomSpanData",
+    "FunctionSpanData",
+    "GenerationSpanData",
+    "GuardrailSpanData",
+    "HandoffSpanData",
+    "MCPListToolsSpanData",
+    "ResponseSpanData",
+    "Span",
+    "SpanData",
+    "SpanError",
+    "SpeechGroupSpanData",
+    "SpeechSpanData",
+    "TaskSpanData",
+    "Trace",
+    "TraceCtxManager",
+    "TraceProvider",
+    "TracingConfig",
+    "TracingExporter",
+    "TracingProcessor",
+    "TranscriptionSpanData",
+    "TurnSpanData",
+    "add_trace_processor",
+    "agent_span",
+    "custom_span",
+    "flush_traces",
+    "function_span",
+    "gen_span_id",
+    "gen_trace_id",
+    "generation_span",
+    "get_current_span",
+    "get_current_trace",
+    "get_trace_provider",
+    "guardrail_span",
+    "handoff_span",
+    "mcp_tools_span",
+    "response_span",
+    "set_trace_processors",
+    "set_trace_provider",
+    "set_tracing_disabled",
+    "set_tracing_export_api_key",
+    "speech_group_span",
+    "speech_span",
+    "task_span",
+    "trace",
+    "transcription_span",
+    "turn_span",
+]
+
+
+def add_trace_processor(span_processor: TracingProcessor) -> None:
+    """Tell one more processor of all traces and spans from here on."""
+    get_trace_provider().register_processor(span_processor)
+
+
+def set_trace_processors(processors: list[TracingProcessor]) -> None:
+    """Tell these processors, and no others; what goes to the bus stays as it is."""
+    get_trace_provider().set_processors(processors)
+
+
+def set_tracing_disabled(disabled: bool) -> None:
+    """Turn tracing off for this program, or on again: its runs are not traced by anybody then."""
+    get_trace_provider().set_disabled(disabled)
+
+
+def set_tracing_export_api_key(api_key: str) -> None:
+    """The key for OpenAI's trace endpoint, for a program that sends its traces there (see
+    ``sandstream.tracing.processors``).
+    """
+    from sandstream.tracing.processors import default_exporter
+
+    default_exporter().set_api_key(api_key)
+
+
+def flush_traces() -> None:
+    """Have everything sent now that processors hold, and the spans that the bus is to get.
+
+    On the event loop of the runs these are sent as soon as it can; elsewhere this waits for it.
+    """
+    get_trace_provider().force_flush()

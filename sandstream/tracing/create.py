@@ -1,0 +1,259 @@
+"""Traces and spans by hand: ``with trace("Billing"): …``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sandstream.exceptions import UserError
+from sandstream.tracing.config import TracingConfig, check_tracing_config
+from sandstream.tracing.setup import get_trace_provider
+from sandstream.tracing.span_data import (
+    AgentSpanData,
+    CustomSpanData,
+    FunctionSpanData,
+    GenerationSpanData,
+    GuardrailSpanData,
+    HandoffSpanData,
+    MCPListToolsSpanData,
+    ResponseSpanData,
+    SpeechGroupSpanData,
+    SpeechSpanData,
+    TaskSpanData,
+    TranscriptionSpanData,
+    TurnSpanData,
+)
+from sandstream.tracing.spans import Span, TSpanData
+from sandstream.tracing.traces import Trace
+
+if TYPE_CHECKING:
+    from openai.types.responses import Response
+
+logger = logging.getLogger(__name__)
+
+Parent = Trace | Span[Any] | None
+
+
+def trace(
+    workflow_name: str,
+    trace_id: str | None = None,
+    group_id: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    tracing: TracingConfig | None = None,
+    disabled: bool = False,
+) -> Trace:
+    """A trace that holds all that is done in it: runs, and spans of one's own.
+
+    Not yet started: use it with ``with``, or call ``start()`` and ``finish()``. Without a
+    ``trace_id`` it gets a new one (:func:`gen_trace_id`). ``group_id`` links traces that belong
+    together, of one conversation for example. A ``disabled`` trace is not recorded, and nothing in
+    it.
+    """
+    for name, value in (("workflow_name", workflow_name), ("trace_id", trace_id)):
+        if value is not None and not isinstance(value, str):
+            raise UserError(f"{name} must be a text, not {type(value).__name__}")
+    check_tracing_config(tracing)
+    provider = get_trace_provider()
+    if provider.get_current_trace() is not None:
+        logger.warning("a trace is made inside of another one: what is done belongs to the new one")
+    return provider.create_trace(
+        name=workflow_name,
+        trace_id=trace_id,
+        group_id=group_id,
+        metadata=metadata,
+        tracing=tracing,
+        disabled=disabled,
+    )
+
+
+def get_current_trace() -> Trace | None:
+    """The trace that the running code belongs to."""
+    return get_trace_provider().get_current_trace()
+
+
+def get_current_span() -> Span[Any] | None:
+    """The span that the running code belongs to: in a tool, that of its call."""
+    return get_trace_provider().get_current_span()
+
+
+def _span(data: TSpanData, span_id: str | None, parent: Parent, disabled: bool) -> Span[TSpanData]:
+    return get_trace_provider().create_span(
+        span_data=data, span_id=span_id, parent=parent, disabled=disabled
+    )
+
+
+def agent_span(
+    name: str,
+    handoffs: list[str] | None = None,
+    tools: list[str] | None = None,
+    output_type: str | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[AgentSpanData]:
+    """An agent's work. As all spans here: below ``parent``, or below what is current; not yet
+    started; not recorded outside of a trace.
+    """
+    data = AgentSpanData(name=name, handoffs=handoffs, tools=tools, output_type=output_type)
+    return _span(data, span_id, parent, disabled)
+
+
+def task_span(
+    name: str,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[TaskSpanData]:
+    """One call of the runner."""
+    return _span(TaskSpanData(name=name), span_id, parent, disabled)
+
+
+def turn_span(
+    turn: int,
+    agent_name: str,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[TurnSpanData]:
+    """One turn of an agent."""
+    return _span(TurnSpanData(turn=turn, agent_name=agent_name), span_id, parent, disabled)
+
+
+def function_span(
+    name: str,
+    input: str | None = None,
+    output: str | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[FunctionSpanData]:
+    """A call of a function."""
+    data = FunctionSpanData(name=name, input=input, output=output)
+    return _span(data, span_id, parent, disabled)
+
+
+def generation_span(
+    input: Sequence[Mapping[str, Any]] | None = None,
+    output: Sequence[Mapping[str, Any]] | None = None,
+    model: str | None = None,
+    model_config: Mapping[str, Any] | None = None,
+    usage: dict[str, Any] | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[GenerationSpanData]:
+    """A model's answer, with the messages that it got and gave."""
+    data = GenerationSpanData(
+        input=input, output=output, model=model, model_config=model_config, usage=usage
+    )
+    return _span(data, span_id, parent, disabled)
+
+
+def response_span(
+    response: Response | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[ResponseSpanData]:
+    """An answer of the Responses API."""
+    return _span(ResponseSpanData(response=response), span_id, parent, disabled)
+
+
+def handoff_span(
+    from_agent: str | None = None,
+    to_agent: str | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[HandoffSpanData]:
+    """One agent lets another one go on."""
+    data = HandoffSpanData(from_agent=from_agent, to_agent=to_agent)
+    return _span(data, span_id, parent, disabled)
+
+
+def custom_span(
+    name: str,
+    data: dict[str, Any] | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[CustomSpanData]:
+    """Anything that is worth measuring, with ``data`` about it."""
+    return _span(CustomSpanData(name=name, data=data or {}), span_id, parent, disabled)
+
+
+def guardrail_span(
+    name: str,
+    triggered: bool = False,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[GuardrailSpanData]:
+    """A guardrail that is asked."""
+    return _span(GuardrailSpanData(name=name, triggered=triggered), span_id, parent, disabled)
+
+
+def transcription_span(
+    model: str | None = None,
+    input: str | None = None,
+    input_format: str | None = "pcm",
+    output: str | None = None,
+    model_config: Mapping[str, Any] | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[TranscriptionSpanData]:
+    """Speech that becomes text; ``input`` is base64."""
+    data = TranscriptionSpanData(
+        input=input,
+        input_format=input_format,
+        output=output,
+        model=model,
+        model_config=model_config,
+    )
+    return _span(data, span_id, parent, disabled)
+
+
+def speech_span(
+    model: str | None = None,
+    input: str | None = None,
+    output: str | None = None,
+    output_format: str | None = "pcm",
+    model_config: Mapping[str, Any] | None = None,
+    first_content_at: str | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[SpeechSpanData]:
+    """Text that becomes speech; ``output`` is base64."""
+    data = SpeechSpanData(
+        input=input,
+        output=output,
+        output_format=output_format,
+        model=model,
+        model_config=model_config,
+        first_content_at=first_content_at,
+    )
+    return _span(data, span_id, parent, disabled)
+
+
+def speech_group_span(
+    input: str | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[SpeechGroupSpanData]:
+    """Several pieces of speech that belong together."""
+    return _span(SpeechGroupSpanData(input=input), span_id, parent, disabled)
+
+
+def mcp_tools_span(
+    server: str | None = None,
+    result: list[str] | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span[Any] | None = None,
+    disabled: bool = False,
+) -> Span[MCPListToolsSpanData]:
+    """The tools of an MCP server are listed."""
+    return _span(MCPListToolsSpanData(server=server, result=result), span_id, parent, disabled)

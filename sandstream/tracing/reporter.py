@@ -1,0 +1,215 @@
+"""Tells the bus of the traces and spans that a program makes by itself.
+
+What runs do is in their logs; this is the rest. It is sent in batches over the connection that runs
+use, once there is one, and is dropped, which is counted and said, where there are too many: no run
+waits for it or fails because of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import itertools
+import logging
+import threading
+import uuid
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sandstream_bus.errors import BusError
+from sandstream_bus.trace_messages import ReportedSpan, SpansReported
+
+from sandstream.tracing.reported_spans import reported_span, reported_trace
+from sandstream.tracing.spans import Span, SpanImpl
+from sandstream.tracing.traces import Trace, TraceImpl
+
+if TYPE_CHECKING:
+    from sandstream_bus.bus import Bus
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING: Final = 8192
+"""Spans that wait for a bus, or for it to take them."""
+MAX_BATCH: Final = 128
+BATCH_DELAY_S: Final = 0.5
+RETRY_DELAY_S: Final = 2.0
+SEND_BUDGET_S: Final = 2.0
+FLUSH_S: Final = 5.0
+
+
+class _Waiting(NamedTuple):
+    """A span that is to be told, and what is to be told of its trace."""
+
+    trace_id: str
+    workflow_name: str
+    group_id: str | None
+    span: ReportedSpan
+
+
+class _Line:
+    """A connection to a bus, on the event loop that it belongs to."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.loop = asyncio.get_running_loop()
+        self.news = asyncio.Event()
+        self.sending = asyncio.Lock()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Reporter:
+    """The reporter of a process. Any thread may tell it of something."""
+
+    def __init__(self, max_waiting: int = MAX_WAITING) -> None:
+        self._waiting: deque[_Waiting] = deque()
+        self._max_waiting = max_waiting
+        self._lock = threading.Lock()
+        self._lines: list[_Line] = []
+        self.dropped = 0
+        """How many were lost because there were too many."""
+
+    # --- what is to be told --------------------------------------------------------------------
+
+    def trace_ended(self, trace: Trace) -> None:
+        if isinstance(trace, TraceImpl) and not trace.is_of_run:
+            self._add(trace, reported_trace(trace))
+
+    def span_ended(self, span: Span[Any]) -> None:
+        if not isinstance(span, SpanImpl) or span.is_of_run:
+            return
+        try:
+            told = reported_span(span)
+        except Exception:  # span data of the user's own may raise anything
+            logger.exception("a span of the program cannot be told", extra={"span": span.span_id})
+            return
+        self._add(span.trace, told)
+
+    def _add(self, trace: Trace | None, told: tuple[str, ReportedSpan]) -> None:
+        trace_id, span = told
+        name = trace.name if trace is not None else ""
+        one = _Waiting(trace_id, name, getattr(trace, "group_id", None), span)
+        with self._lock:
+            if len(self._waiting) >= self._max_waiting:
+                self.dropped += 1
+                if self.dropped & (self.dropped - 1) == 0:  # not once for each
+                    logger.warning(
+                        "spans of the program are dropped: too many wait to be sent",
+                        extra={"dropped": self.dropped},
+                    )
+                return
+            self._waiting.append(one)
+            line = self._lines[-1] if self._lines else None
+        if line is not None and not line.loop.is_closed():
+            line.loop.call_soon_threadsafe(line.news.set)
+
+    # --- the bus -------------------------------------------------------------------------------
+
+    def attach(self, bus: Bus) -> None:
+        """Send over this bus from here on; called on its event loop."""
+        line = _Line(bus)
+        line.task = asyncio.ensure_future(self._keep_sending(line))
+        with self._lock:
+            self._lines.append(line)
+            has_news = bool(self._waiting)
+        if has_news:
+            line.news.set()
+
+    async def detach(self, bus: Bus) -> None:
+        """The bus is about to be closed: send what is left, if it takes that now."""
+        with self._lock:
+            found = [line for line in self._lines if line.bus is bus]
+            self._lines = [line for line in self._lines if line.bus is not bus]
+        for line in found:
+            if line.task is not None:
+                line.task.cancel()
+            await self._send_all(line)
+
+    async def _keep_sending(self, line: _Line) -> None:
+        while True:
+            await line.news.wait()
+            await asyncio.sleep(BATCH_DELAY_S)
+            line.news.clear()
+            if not await self._send_all(line):
+                await asyncio.sleep(RETRY_DELAY_S)
+                line.news.set()
+
+    async def _send_all(self, line: _Line) -> bool:
+        """Send what waits; False if the bus cannot take it now."""
+        async with line.sending:
+            while batch := self._take():
+                try:
+                    for message in _messages(batch):
+                        await _send(line.bus, message)
+                except BusError as error:
+                    self._put_back(batch)
+                    logger.warning("spans of the program wait", extra={"why": str(error)})
+                    return False
+                except BaseException:
+                    self._put_back(batch)
+                    raise
+        return True
+
+    def _take(self) -> list[_Waiting]:
+        with self._lock:
+            count = min(MAX_BATCH, len(self._waiting))
+            return [self._waiting.popleft() for _ in range(count)]
+
+    def _put_back(self, batch: list[_Waiting]) -> None:
+        """Whoever reads them knows by their ids which he has seen."""
+        with self._lock:
+            self._waiting.extendleft(reversed(batch))
+
+    def force_flush(self) -> None:
+        """Send what waits, now. Waits for that, except on the event loop that has to do it."""
+        with self._lock:
+            line = self._lines[-1] if self._lines else None
+        if line is None or line.loop.is_closed():
+            return
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is line.loop:
+            line.task, old = asyncio.ensure_future(self._flush_then_keep_sending(line)), line.task
+            if old is not None:
+                old.cancel()
+        elif line.loop.is_running():
+            sending = asyncio.run_coroutine_threadsafe(self._send_all(line), line.loop)
+            try:
+                sending.result(FLUSH_S)
+            except concurrent.futures.TimeoutError:
+                logger.warning("spans of the program could not be sent in time")
+        else:  # run_sync leaves its loop open between runs
+            line.loop.run_until_complete(self._send_all(line))
+
+    async def _flush_then_keep_sending(self, line: _Line) -> None:
+        await self._send_all(line)
+        await self._keep_sending(line)
+
+
+def _messages(batch: Iterable[_Waiting]) -> list[SpansReported]:
+    """One for each trace."""
+    of_trace = sorted(batch, key=lambda it: it.trace_id)
+    messages = []
+    for trace_id, group in itertools.groupby(of_trace, key=lambda it: it.trace_id):
+        members = list(group)
+        named = next((it for it in members if it.workflow_name), members[0])
+        messages.append(
+            SpansReported(
+                trace_id=trace_id,
+                spans=[it.span for it in members],
+                workflow_name=named.workflow_name,
+                group_id=named.group_id,
+            )
+        )
+    return messages
+
+
+async def _send(bus: Bus, message: SpansReported) -> None:
+    await bus.connection.publish(
+        bus.subjects.trace_spans(message.trace_id),
+        await bus.codec.encode(message),
+        msg_id=f"{message.trace_id}:spans:{uuid.uuid4().hex}",
+        budget_s=SEND_BUDGET_S,
+    )

@@ -1,0 +1,53 @@
+"""The one trace provider of a process."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sandstream.tracing.provider import TraceProvider
+
+_SHUTDOWN_S = 5.0
+_lock = threading.Lock()
+_provider: TraceProvider | None = None
+_is_registered = False
+
+
+def set_trace_provider(provider: TraceProvider) -> None:
+    """Have another provider make all traces and spans from here on."""
+    global _provider
+    with _lock:
+        _provider = provider
+        _register_shutdown()
+
+
+def get_trace_provider() -> TraceProvider:
+    """The provider of this process, made on first use."""
+    global _provider
+    if _provider is not None:
+        return _provider
+    with _lock:
+        if _provider is None:
+            from sandstream.tracing.provider import DefaultTraceProvider
+
+            _provider = DefaultTraceProvider()
+            _register_shutdown()
+        return _provider
+
+
+def _register_shutdown() -> None:
+    global _is_registered
+    if not _is_registered:
+        atexit.register(_shutdown)
+        _is_registered = True
+
+
+def _shutdown() -> None:
+    from sandstream.tracing.provider import DefaultTraceProvider
+
+    if isinstance(_provider, DefaultTraceProvider):
+        _provider.shutdown(timeout=_SHUTDOWN_S)
+    elif _provider is not None:
+        _provider.shutdown()

@@ -1,0 +1,359 @@
+"""What spans are about: one class for each kind. ``export()`` is what exporters send."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from openai.types.responses import Response
+
+    from sandstream.items import TResponseInputItem
+
+
+class SpanData(abc.ABC):
+    """What a span is about."""
+
+    @property
+    @abc.abstractmethod
+    def type(self) -> str:
+        """The kind of span."""
+
+    @abc.abstractmethod
+    def export(self) -> dict[str, Any]:
+        """As plain data."""
+
+
+class AgentSpanData(SpanData):
+    """An agent at work."""
+
+    __slots__ = ("handoffs", "metadata", "name", "output_type", "tools")
+
+    def __init__(
+        self,
+        name: str,
+        handoffs: list[str] | None = None,
+        tools: list[str] | None = None,
+        output_type: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.handoffs = handoffs
+        self.tools = tools
+        self.output_type = output_type
+        self.metadata = metadata
+
+    @property
+    def type(self) -> str:
+        return "agent"
+
+    def export(self) -> dict[str, Any]:
+        return {
+            "type": self.type,
+            "name": self.name,
+            "handoffs": self.handoffs,
+            "tools": self.tools,
+            "output_type": self.output_type,
+        }
+
+
+class TaskSpanData(SpanData):
+    """One call of the runner."""
+
+    __slots__ = ("metadata", "name", "usage")
+
+    def __init__(
+        self,
+        name: str,
+        usage: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.usage = usage
+        self.metadata = metadata
+
+    @property
+    def type(self) -> str:
+        return "task"
+
+    def export(self) -> dict[str, Any]:
+        return _as_custom(self.type, {"name": self.name}, self.usage)
+
+
+class TurnSpanData(SpanData):
+    """One turn of an agent: a model's answer and what follows from it."""
+
+    __slots__ = ("agent_name", "metadata", "turn", "usage")
+
+    def __init__(
+        self,
+        turn: int,
+        agent_name: str,
+        usage: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        self.turn = turn
+        self.agent_name = agent_name
+        self.usage = usage
+        self.metadata = metadata
+
+    @property
+    def type(self) -> str:
+        return "turn"
+
+    def export(self) -> dict[str, Any]:
+        return _as_custom(self.type, {"turn": self.turn, "agent_name": self.agent_name}, self.usage)
+
+
+def _as_custom(kind: str, data: dict[str, Any], usage: dict[str, Any] | None) -> dict[str, Any]:
+    """Backends know neither tasks nor turns: to them these are custom spans."""
+    more = {} if usage is None else {"usage": usage}
+    return {"type": "custom", "name": kind, "data": {"sdk_span_type": kind, **data, **more}}
+
+
+class FunctionSpanData(SpanData):
+    """A call of a tool."""
+
+    __slots__ = ("input", "mcp_data", "name", "output")
+
+    def __init__(
+        self,
+        name: str,
+        input: str | None,
+        output: Any | None,
+        mcp_data: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.input = input
+        self.output = output
+        self.mcp_data = mcp_data
+
+    @property
+    def type(self) -> str:
+        return "function"
+
+    def export(self) -> dict[str, Any]:
+        return {
+            "type": self.type,
+            "name": self.name,
+            "input": self.input,
+            "output": None if self.output is None else str(self.output),
+            "mcp_data": self.mcp_data,
+        }
+
+
+class GenerationSpanData(SpanData):
+    """A model's answer, with all that went into it."""
+
+    __slots__ = ("input", "model", "model_config", "output", "usage")
+
+    def __init__(
+        self,
+        input: Sequence[Mapping[str, Any]] | None = None,
+        output: Sequence[Mapping[str, Any]] | None = None,
+        model: str | None = None,
+        model_config: Mapping[str, Any] | None = None,
+        usage: dict[str, Any] | None = None,
+    ) -> None:
+        self.input = input
+        self.output = output
+        self.model = model
+        self.model_config = model_config
+        self.usage = usage
+
+    @property
+    def type(self) -> str:
+        return "generation"
+
+    def export(self) -> dict[str, Any]:
+        return {
+            "type": self.type,
+            "input": self.input,
+            "output": self.output,
+            "model": self.model,
+            "model_config": self.model_config,
+            "usage": self.usage,
+        }
+
+
+class ResponseSpanData(SpanData):
+    """An answer of the Responses API. Only its id is exported: the endpoint has the rest."""
+
+    __slots__ = ("input", "response", "response_id", "usage")
+
+    def __init__(
+        self,
+        response: Response | None = None,
+        input: str | list[TResponseInputItem] | None = None,
+        usage: dict[str, Any] | None = None,
+    ) -> None:
+        self.response = response
+        self.input = input
+        self.usage = usage
+        self.response_id: str | None = None
+        """Where the response itself may not be shown."""
+
+    @property
+    def type(self) -> str:
+        return "response"
+
+    def export(self) -> dict[str, Any]:
+        return {
+            "type": self.type,
+            "response_id": self.response_id if self.response is None else self.response.id,
+            "usage": self.usage,
+        }
+
+
+class HandoffSpanData(SpanData):
+    """One agent lets another one go on."""
+
+    __slots__ = ("from_agent", "to_agent")
+
+    def __init__(self, from_agent: str | None, to_agent: str | None) -> None:
+        self.from_agent = from_agent
+        self.to_agent = to_agent
+
+    @property
+    def type(self) -> str:
+        return "handoff"
+
+    def export(self) -> dict[str, Any]:
+        return {"type": self.type, "from_agent": self.from_agent, "to_agent": self.to_agent}
+
+
+class CustomSpanData(SpanData):
+    """Whatever a program measures by itself."""
+
+    __slots__ = ("data", "name")
+
+    def __init__(self, name: str, data: dict[str, Any]) -> None:
+        self.name = name
+        self.data = data
+
+    @property
+    def type(self) -> str:
+        return "custom"
+
+    def export(self) -> dict[str, Any]:
+        return {"type": self.type, "name": self.name, "data": self.data}
+
+
+class GuardrailSpanData(SpanData):
+    """A guardrail that was asked."""
+
+    __slots__ = ("name", "triggered")
+
+    def __init__(self, name: str, triggered: bool = False) -> None:
+        self.name = name
+        self.triggered = triggered
+
+    @property
+    def type(self) -> str:
+        return "guardrail"
+
+    def export(self) -> dict[str, Any]:
+        return {"type": self.type, "name": self.name, "triggered": self.triggered}
+
+
+class TranscriptionSpanData(SpanData):
+    """Speech that became text."""
+
+    __slots__ = ("input", "input_format", "model", "model_config", "output")
+
+    def __init__(
+        self,
+        input: str | None = None,
+        input_format: str | None = "pcm",
+        output: str | None = None,
+        model: str | None = None,
+        model_config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.input = input
+        self.input_format = input_format
+        self.output = output
+        self.model = model
+        self.model_config = model_config
+
+    @property
+    def type(self) -> str:
+        return "transcription"
+
+    def export(self) -> dict[str, Any]:
+        return {
+            "type": self.type,
+            "input": {"data": self.input or "", "format": self.input_format},
+            "output": self.output,
+            "model": self.model,
+            "model_config": self.model_config,
+        }
+
+
+class SpeechSpanData(SpanData):
+    """Text that became speech."""
+
+    __slots__ = ("first_content_at", "input", "model", "model_config", "output", "output_format")
+
+    def __init__(
+        self,
+        input: str | None = None,
+        output: str | None = None,
+        output_format: str | None = "pcm",
+        model: str | None = None,
+        model_config: Mapping[str, Any] | None = None,
+        first_content_at: str | None = None,
+    ) -> None:
+        self.input = input
+        self.output = output
+        self.output_format = output_format
+        self.model = model
+        self.model_config = model_config
+        self.first_content_at = first_content_at
+
+    @property
+    def type(self) -> str:
+        return "speech"
+
+    def export(self) -> dict[str, Any]:
+        return {
+            "type": self.type,
+            "input": self.input,
+            "output": {"data": self.output or "", "format": self.output_format},
+            "model": self.model,
+            "model_config": self.model_config,
+            "first_content_at": self.first_content_at,
+        }
+
+
+class SpeechGroupSpanData(SpanData):
+    """Several pieces of speech that belong together."""
+
+    __slots__ = ("input",)
+
+    def __init__(self, input: str | None = None) -> None:
+        self.input = input
+
+    @property
+    def type(self) -> str:
+        return "speech_group"
+
+    def export(self) -> dict[str, Any]:
+        return {"type": self.type, "input": self.input}
+
+
+class MCPListToolsSpanData(SpanData):
+    """The tools of an MCP server, listed."""
+
+    __slots__ = ("result", "server")
+
+    def __init__(self, server: str | None = None, result: list[str] | None = None) -> None:
+        self.server = server
+        self.result = result
+
+    @property
+    def type(self) -> str:
+        return "mcp_tools"
+
+    def export(self) -> dict[str, Any]:
+        return {"type": self.type, "server": self.server, "result": self.result}

@@ -1,0 +1,197 @@
+"""Traces: all that belongs to one piece of work, over as many runs as it takes."""
+
+from __future__ import annotations
+
+import abc
+from contextvars import Token
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sandstream.tracing import util
+from sandstream.tracing.ids import NO_OP
+from sandstream.tracing.scope import Scope
+
+if TYPE_CHECKING:
+    from sandstream.tracing.processor_interface import TracingProcessor
+
+
+class Trace(abc.ABC):
+    """All that belongs to one piece of work. Use it with ``with``, or start and finish it."""
+
+    @abc.abstractmethod
+    def __enter__(self) -> Trace: ...
+
+    @abc.abstractmethod
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None: ...
+
+    @abc.abstractmethod
+    def start(self, mark_as_current: bool = False) -> None:
+        """Start it; with ``mark_as_current`` runs and spans become part of it."""
+
+    @abc.abstractmethod
+    def finish(self, reset_current: bool = False) -> None:
+        """End it; with ``reset_current`` the trace that was current before is so again."""
+
+    @property
+    @abc.abstractmethod
+    def trace_id(self) -> str:
+        """Its id."""
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """The name of the workflow."""
+
+    @abc.abstractmethod
+    def export(self) -> dict[str, Any] | None:
+        """As plain data; None if it is not recorded."""
+
+    @property
+    @abc.abstractmethod
+    def tracing_api_key(self) -> str | None:
+        """The key with which exporters send it, if it has its own."""
+
+    def to_json(self, *, include_tracing_api_key: bool = False) -> dict[str, Any] | None:
+        """As :meth:`export`, with the key only if that is wanted: it is a secret."""
+        exported = self.export()
+        if exported is None:
+            return None
+        if include_tracing_api_key and self.tracing_api_key:
+            return {**exported, "tracing_api_key": self.tracing_api_key}
+        return dict(exported)
+
+
+class _Current(Trace):
+    """The part of a trace that makes it the current one."""
+
+    _token: Token[Trace | None] | None = None
+
+    def _become_current(self) -> None:
+        self._token = Scope.set_current_trace(self)
+
+    def _resign(self, *, is_elsewhere: bool = False) -> None:
+        """``is_elsewhere``: perhaps in another context, in which there is nothing to reset."""
+        token, self._token = self._token, None
+        if token is None:
+            return
+        try:
+            Scope.reset_current_trace(token)
+        except ValueError:
+            if not is_elsewhere:
+                raise
+
+    def __enter__(self) -> Trace:
+        self.start(mark_as_current=True)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        try:
+            self.finish()
+        finally:
+            # an abandoned generator is closed by whoever finds it, in a context of its own
+            self._resign(is_elsewhere=exc_type is GeneratorExit)
+
+
+class NoOpTrace(_Current):
+    """A trace that nobody records; spans and runs inside of it are not recorded either."""
+
+    def start(self, mark_as_current: bool = False) -> None:
+        if mark_as_current and self._token is None:
+            self._become_current()
+
+    def finish(self, reset_current: bool = False) -> None:
+        if reset_current:
+            self._resign()
+
+    @property
+    def trace_id(self) -> str:
+        return NO_OP
+
+    @property
+    def name(self) -> str:
+        return NO_OP
+
+    def export(self) -> dict[str, Any] | None:
+        return None
+
+    @property
+    def tracing_api_key(self) -> str | None:
+        return None
+
+
+class TraceImpl(_Current):
+    """A trace that processors are told of."""
+
+    def __init__(
+        self,
+        name: str,
+        trace_id: str | None,
+        group_id: str | None,
+        metadata: dict[str, Any] | None,
+        processor: TracingProcessor | None,
+        tracing_api_key: str | None = None,
+    ) -> None:
+        self._name = name
+        self._trace_id = trace_id or util.gen_trace_id()
+        self._tracing_api_key = tracing_api_key
+        self.group_id = group_id
+        self.metadata = metadata
+        self._processor = processor
+        """None: the trace goes on here, whoever started it has told of it."""
+        self._is_started = False
+        self.started_at: str | None = None
+        self.ended_at: str | None = None
+        self.is_of_run = False
+        """A run made it; there is nothing above the run's own spans."""
+        self.include_sensitive_data = True
+        """Whether what people, models and tools have said may be told with its spans."""
+
+    @property
+    def trace_id(self) -> str:
+        return self._trace_id
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def tracing_api_key(self) -> str | None:
+        return self._tracing_api_key
+
+    def start(self, mark_as_current: bool = False) -> None:
+        if self._is_started:
+            return
+        self._is_started = True
+        self.started_at = util.time_iso()
+        if self._processor is not None:
+            self._processor.on_trace_start(self)
+        if mark_as_current:
+            self._become_current()
+
+    def finish(self, reset_current: bool = False) -> None:
+        if not self._is_started:
+            return
+        self.ended_at = util.time_iso()
+        if self._processor is not None:
+            self._processor.on_trace_end(self)
+        if reset_current:
+            self._resign()
+
+    def export(self) -> dict[str, Any] | None:
+        return {
+            "object": "trace",
+            "id": self._trace_id,
+            "workflow_name": self._name,
+            "group_id": self.group_id,
+            "metadata": self.metadata,
+        }
