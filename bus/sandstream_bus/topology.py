@@ -142,22 +142,26 @@ class Topology:
     async def delete_consumer(self, connection: Connection, name: str) -> None:
         await _api(connection, f"CONSUMER.DELETE.{self.log}.{name}", {}, missing_ok=True)
 
+    async def consumers(self, connection: Connection) -> list[dict[str, Any]]:
+        """What the server says of each consumer of the log."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = await _api(connection, f"CONSUMER.LIST.{self.log}", {"offset": len(found)})
+            assert page is not None
+            consumers: list[dict[str, Any]] = page.get("consumers") or []
+            found.extend(consumers)
+            if not consumers or len(found) >= page["total"]:
+                return found
+
     async def waiting(self, connection: Connection, prefix: str) -> dict[str, int]:
         """For each consumer whose name begins so: how many messages wait in it or are being worked
         on.
         """
-        found: dict[str, int] = {}
-        offset = 0
-        while True:
-            page = await _api(connection, f"CONSUMER.LIST.{self.log}", {"offset": offset})
-            assert page is not None
-            consumers: list[dict[str, Any]] = page.get("consumers") or []
-            for info in consumers:
-                if info["name"].startswith(prefix):
-                    found[info["name"]] = info["num_pending"] + info["num_ack_pending"]
-            offset += len(consumers)
-            if not consumers or offset >= page["total"]:
-                return found
+        return {
+            info["name"]: info["num_pending"] + info["num_ack_pending"]
+            for info in await self.consumers(connection)
+            if info["name"].startswith(prefix)
+        }
 
     async def subjects_of(self, connection: Connection, stream: str, filter: str) -> list[str]:
         """The subjects that have messages, without reading any of them."""

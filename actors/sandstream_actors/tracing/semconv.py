@@ -108,6 +108,8 @@ RETRY_ATTEMPT: Final = "sandstream.retry.attempt"
 RETRY_DELAY: Final = "sandstream.retry.delay"
 SESSION_ID: Final = "sandstream.session.id"
 
+OPERATION: Final = "sandstream.operation"
+"""What a span is about (``Span.operation``), in metrics."""
 QUEUE_DEPTH: Final = "sandstream.queue.depth"
 ACTIVE_RUNS: Final = "sandstream.runs.active"
 RUNS_ENDED: Final = "sandstream.runs.ended"

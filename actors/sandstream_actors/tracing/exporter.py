@@ -1,0 +1,119 @@
+"""Sends spans away by OpenTelemetry's exporters, without ever holding up the event loop.
+
+Those exporters block: on a dead endpoint for as long as OTEL_EXPORTER_OTLP_TIMEOUT allows, and for
+longer on a name that nobody resolves. Each export is a thread of its own, which nothing waits for
+when the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from sandstream_actors.tracing.export_settings import (
+    ExportSettings,
+    OtlpProtocol,
+    TelemetryError,
+)
+from sandstream_actors.tracing.otel_failures import Failure, caught_logs, failure_of
+from sandstream_actors.tracing.otel_spans import make_resource, readable_span
+from sandstream_actors.tracing.span import Span
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+_OTLP_PACKAGES = {"grpc": "grpc", "http/protobuf": "http"}
+T = TypeVar("T")
+
+
+class Exporter:
+    """One place that spans go to. Whoever made it closes it."""
+
+    def __init__(self, name: str, sdk: SpanExporter) -> None:
+        self.name = name
+        self.failure: Failure | None = None
+        """Why the last export failed; None if it did not."""
+        self._sdk = sdk
+        self._resource = make_resource()
+
+    async def export(self, spans: list[Span]) -> bool:
+        """Have they arrived? If not, ``failure`` says why; they may have arrived in part."""
+        self.failure = await in_daemon_thread(lambda: self._export(spans))
+        return self.failure is None
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        await in_daemon_thread(self._sdk.shutdown)
+
+    def _export(self, spans: list[Span]) -> Failure | None:
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        with caught_logs() as records:
+            try:
+                result = self._sdk.export([readable_span(span, self._resource) for span in spans])
+            except Exception as error:  # noqa: BLE001  whatever an exporter raises is its failure
+                return Failure(reason=f"{type(error).__name__}: {error}", is_for_good=True)
+        return None if result is SpanExportResult.SUCCESS else failure_of(records)
+
+
+def span_exporters(settings: ExportSettings, out: TextIO | None = None) -> list[Exporter]:
+    """Everything that the settings ask for; ``TelemetryError`` if a package is missing."""
+    exporters = []
+    if "console" in settings.traces:
+        exporters.append(Exporter("console", _console(out or sys.stdout)))
+    if "otlp" in settings.traces:
+        module = otlp_module(settings.traces_protocol, "trace_exporter")
+        exporters.append(Exporter("otlp", configured(module.OTLPSpanExporter)))
+    return exporters
+
+
+def otlp_module(protocol: OtlpProtocol, module: str) -> Any:
+    """A part of OpenTelemetry's exporter for a protocol; these are packages of their own."""
+    name = f"opentelemetry.exporter.otlp.proto.{_OTLP_PACKAGES[protocol]}.{module}"
+    return optional_module(name, "otlp", f"Export by OTLP ({protocol})")
+
+
+def optional_module(name: str, extra: str, what: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise TelemetryError(
+            f"{what} needs a package that is not installed ({error}): "
+            f"pip install 'sandstream[{extra}]'"
+        ) from error
+
+
+def configured(make: Callable[[], T]) -> T:
+    """An exporter, made from the variables that it reads by itself."""
+    try:
+        return make()
+    except (ValueError, RuntimeError, OSError) as error:
+        raise TelemetryError(
+            f"The OTLP exporter refuses its OTEL_EXPORTER_OTLP_* variables: {error}"
+        ) from error
+
+
+def _console(out: TextIO) -> SpanExporter:
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+    return ConsoleSpanExporter(out=out, formatter=lambda span: f"{span.to_json(indent=None)}\n")
+
+
+async def in_daemon_thread(work: Callable[[], T]) -> T:
+    """What blocks, beside the event loop. If nobody waits any more, it goes on alone."""
+    outcome: Future[T] = Future()
+    outcome.set_running_or_notify_cancel()  # from here on it cannot be cancelled, only left alone
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="sandstream-export", daemon=True).start()
+    return await asyncio.wrap_future(outcome)

@@ -1,0 +1,109 @@
+"""Where metrics go: OTLP, the console, a port that Prometheus scrapes.
+
+This module imports OpenTelemetry; ``metrics.py`` imports it when metrics are wanted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from opentelemetry.sdk.metrics.export import (
+    ConsoleMetricExporter,
+    MetricExporter,
+    MetricExportResult,
+    MetricReader,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+
+from sandstream_actors.tracing.export_settings import ExportSettings, TelemetryError
+from sandstream_actors.tracing.exporter import configured, optional_module, otlp_module
+from sandstream_actors.tracing.otel_failures import caught_logs, failure_of
+
+logger = logging.getLogger(__name__)
+
+
+class MetricPorts:
+    """Readers of metrics, and what has to be closed after them."""
+
+    def __init__(self, settings: ExportSettings, out: TextIO) -> None:
+        self.readers: list[MetricReader] = []
+        self.prometheus_port = 0
+        """Where Prometheus is served; 0: nowhere."""
+        self._close: Callable[[], None] = lambda: None
+        exporters: list[MetricExporter] = []
+        if "otlp" in settings.metrics:
+            module = otlp_module(settings.metrics_protocol, "metric_exporter")
+            exporters.append(ToldOnce(configured(module.OTLPMetricExporter)))
+        if "console" in settings.metrics:
+            exporters.append(ConsoleMetricExporter(out=out, formatter=_line))
+        if "prometheus" in settings.metrics:
+            self.readers.append(self._prometheus(settings))
+        for exporter in exporters:  # last: from here on threads are running
+            interval = settings.metric_interval_ms
+            self.readers.append(PeriodicExportingMetricReader(exporter, interval))
+
+    def close(self) -> None:
+        self._close()
+
+    def _prometheus(self, settings: ExportSettings) -> MetricReader:
+        what = "Metrics for Prometheus"
+        client = optional_module("prometheus_client", "prometheus", what)
+        exporter = optional_module("opentelemetry.exporter.prometheus", "prometheus", what)
+        registry = client.CollectorRegistry()
+        host, port = settings.prometheus_host, settings.prometheus_port
+        try:
+            server, thread = client.start_http_server(port, host, registry)
+        except OSError as error:
+            raise TelemetryError(
+                f"Metrics for Prometheus cannot be served on {host}:{port} ({error.strerror}): set "
+                "OTEL_EXPORTER_PROMETHEUS_HOST and OTEL_EXPORTER_PROMETHEUS_PORT to an address of "
+                "this machine that is free"
+            ) from error
+
+        def close() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        self._close = close
+        self.prometheus_port = server.server_port
+        reader: MetricReader = exporter.PrometheusMetricReader(registry=registry)
+        return reader
+
+
+class ToldOnce(MetricExporter):
+    """Tells once that metrics do not arrive, and once that they do again. Nothing piles up
+    meanwhile: metrics are sums, the next export has it all.
+    """
+
+    def __init__(self, inner: MetricExporter) -> None:
+        super().__init__(inner._preferred_temporality, inner._preferred_aggregation)
+        self._inner = inner
+        self._is_down = False
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any
+    ) -> MetricExportResult:
+        with caught_logs() as records:
+            result = self._inner.export(metrics_data, timeout_millis, **kwargs)
+        is_down = result is not MetricExportResult.SUCCESS
+        if is_down and not self._is_down:
+            reason = failure_of(records).reason
+            logger.warning("metrics cannot be exported", extra={"reason": reason})
+        elif self._is_down and not is_down:
+            logger.warning("metrics are exported again")
+        self._is_down = is_down
+        return result
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        self._inner.shutdown(timeout_millis, **kwargs)
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return self._inner.force_flush(timeout_millis)
+
+
+def _line(data: MetricsData) -> str:
+    return f"{data.to_json(indent=None)}\n"

@@ -1,0 +1,95 @@
+"""Why an export failed. OpenTelemetry's exporters only tell their log, and tell it every time.
+
+While one of ours exports, what they log is caught: it becomes the reason that is told once, and it
+says whether trying again can help.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Final
+
+import msgspec
+
+_LOGGERS: Final = "opentelemetry."
+_PASSING: Final = frozenset({408, 429})
+"""Refusals by HTTP that are about the moment and not about the request."""
+_FOR_GOOD: Final = frozenset(
+    {
+        "FAILED_PRECONDITION",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "OUT_OF_RANGE",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "UNAUTHENTICATED",
+        "UNIMPLEMENTED",
+    }
+)
+"""Refusals by gRPC that will come again. RESOURCE_EXHAUSTED is a request that is too big; the
+exporter itself waits and repeats where it means that there were too many."""
+_NOT_SENT: Final = ("Failed to encode", "Dropping")
+"""How the log of an exporter begins that has not even tried."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str
+    is_for_good: bool = False
+    """The same request will be refused again."""
+
+
+_caught: ContextVar[list[logging.LogRecord] | None] = ContextVar("caught_otel_logs", default=None)
+
+
+class _Catch(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        records = _caught.get()
+        if records is None:
+            return True
+        records.append(record)
+        return False
+
+
+_catch = _Catch()
+
+
+@contextlib.contextmanager
+def caught_logs() -> Iterator[list[logging.LogRecord]]:
+    """What OpenTelemetry logs in this context while this lasts, instead of in the log."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith(_LOGGERS):
+            logging.getLogger(name).addFilter(_catch)  # once: the same filter is not added again
+    records: list[logging.LogRecord] = []
+    token = _caught.set(records)
+    try:
+        yield records
+    finally:
+        _caught.reset(token)
+
+
+def failure_of(records: list[logging.LogRecord]) -> Failure:
+    """What an exporter that has failed had to say."""
+    if not records:
+        return Failure(reason="the exporter does not say why")
+    texts = list(dict.fromkeys(record.getMessage() for record in records))
+    return Failure(
+        reason=" ".join(texts[-2:]),
+        is_for_good=any(_is_for_good(record) for record in records),
+    )
+
+
+def _is_for_good(record: logging.LogRecord) -> bool:
+    if str(record.msg).startswith(_NOT_SENT):
+        return True
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return any(_is_refusal(each) for each in arguments)
+
+
+def _is_refusal(argument: object) -> bool:
+    """Is it a status, of HTTP (a number) or of gRPC (a member of an enum), that will not change?"""
+    if isinstance(argument, int):
+        return 400 <= argument < 500 and argument not in _PASSING
+    return type(argument).__name__ == "StatusCode" and getattr(argument, "name", "") in _FOR_GOOD
