@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import os
 
 from sandstream.cli.exits import CliError, Exit
 
 _KINDS = {
     "harness": "takes the model turns of a pool's runs",
     "sandbox": "makes and keeps the sandboxes of this machine, and runs commands in them",
+    "tracing": "reads the log, keeps traces and sums of all runs, and exports them",
 }
-_ONLY = {"pool": "harness", "provider": "sandbox", "isolation": "sandbox"}
+_ONLY = {
+    "pool": "harness",
+    "provider": "sandbox",
+    "isolation": "sandbox",
+    "group": "tracing",
+    "store": "tracing",
+    "content": "tracing",
+    "redact": "tracing",
+    "only_new": "tracing",
+}
 _NOTE = "tool hosts are started by `sandstream worker app.py`"
 
 
@@ -26,7 +34,13 @@ def main(arguments: argparse.Namespace) -> int:
         )
     for flag, kind in _ONLY.items():
         if getattr(arguments, flag) is not None and kind != arguments.kind:
-            raise CliError(Exit.USAGE, f"--{flag} is for `sandstream actor {kind}`")
+            raise CliError(
+                Exit.USAGE, f"--{flag.replace('_', '-')} is for `sandstream actor {kind}`"
+            )
+    if arguments.kind == "tracing":
+        from sandstream.cli.tracing_actor import serve_traces
+
+        return serve_traces(arguments)
     from sandstream.cli.session import run_async
 
     serve = _serve_sandboxes if arguments.kind == "sandbox" else _serve_harness
@@ -47,7 +61,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 async def _serve_harness(arguments: argparse.Namespace) -> int:
-    from sandstream.cli.services import announce, harness, opened, ready_of
+    from sandstream.cli.services import announce, harness, opened, ready_of, stopped_with_parent
     from sandstream.cli.session import say, stop_signals
 
     pipe: int | None = arguments.parent_pipe
@@ -57,22 +71,16 @@ async def _serve_harness(arguments: argparse.Namespace) -> int:
         harness(bus, pool, arguments.concurrency),
     ):
         stopped = stop_signals()
-        if pipe is not None:
-            # The parent holds the other end and never writes: it reads as ended when the parent is
-            # gone, however it went.
-            os.set_blocking(pipe, False)
-            asyncio.get_running_loop().add_reader(pipe, stopped.set)
-        else:
+        if pipe is None:
             announce(
                 ready_of(bus, pool=pool, replicas=1),
                 as_json=arguments.json,
                 title="harness is ready",
                 hints=["start more of them, on any machine, to go faster"],
             )
-        await stopped.wait()
-        if pipe is not None:
-            asyncio.get_running_loop().remove_reader(pipe)
-        else:
+        with stopped_with_parent(pipe, stopped):
+            await stopped.wait()
+        if pipe is None:
             say("stopping (once more: at once)")
     return Exit.OK
 

@@ -65,8 +65,8 @@ def _add_services(commands: Any) -> None:
     up = command(
         commands,
         "up",
-        "start a bus, a harness, sandboxes and the agents of your files on this machine",
-        "  sandstream up                      a bus, a harness, an actor for sandboxes\n"
+        "start a bus, a harness, sandboxes, tracing and the agents of your files on this machine",
+        "  sandstream up                      a bus, a harness, actors for sandboxes and tracing\n"
         "  sandstream up app.py --replicas 4  serves app.py, four harness processes\n"
         "  NATS_URL=nats://host:4222 sandstream up app.py",
         module="up",
@@ -78,17 +78,20 @@ def _add_services(commands: Any) -> None:
         "--replicas", type=positive, default=1, metavar="N", help="harness processes (1)"
     )
     up.add_argument("--no-sandbox", action="store_true", help="start no actor for sandboxes")
+    up.add_argument("--no-tracing", action="store_true", help="start no tracing actor")
     actor = command(
         commands,
         "actor",
         "start one replica of an actor",
         "  sandstream actor                            the kinds there are\n"
         "  sandstream actor harness --concurrency 64\n"
-        "  sandstream actor sandbox                    the sandboxes of this machine",
+        "  sandstream actor sandbox                    the sandboxes of this machine\n"
+        "  sandstream actor tracing                    traces of all runs; exported where\n"
+        "                                              OTEL_EXPORTER_OTLP_ENDPOINT says",
         module="actor",
         json="one line on stdout when it is ready",
     )
-    actor.add_argument("kind", nargs="?", help="harness or sandbox; without it: list the kinds")
+    actor.add_argument("kind", nargs="?", help="harness, sandbox, tracing; without: list them")
     actor.add_argument("--pool", help="harness: the pool whose turns it takes (main)")
     actor.add_argument(
         "--concurrency",
@@ -104,6 +107,30 @@ def _add_services(commands: Any) -> None:
         metavar="required|none",
         help="sandbox: none runs commands with all rights of this user "
         "(SANDSTREAM_LOCAL_ISOLATION, else required)",
+    )
+    actor.add_argument(
+        "--group", help="tracing: replicas of a group share the work, groups do not (main)"
+    )
+    actor.add_argument(
+        "--store", metavar="PATH", help="tracing: where traces are kept (a file below home)"
+    )
+    actor.add_argument(
+        "--content",
+        action="store_true",
+        default=None,
+        help="tracing: also what people, models and tools say "
+        "(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)",
+    )
+    actor.add_argument(
+        "--redact",
+        metavar="MODULE:FUNCTION",
+        help="tracing: goes over what is kept (SANDSTREAM_TRACE_REDACT)",
+    )
+    actor.add_argument(
+        "--only-new",
+        action="store_true",
+        default=None,
+        help="tracing: a group that is new begins with the runs to come",
     )
     actor.add_argument("--parent-pipe", type=int, help=argparse.SUPPRESS)
     worker = command(
@@ -244,12 +271,21 @@ def _add_looking(commands: Any) -> None:
     show = command(
         commands,
         "show",
-        "show a run: summary, the runs below it, conversation, events",
-        "  sandstream show RUN\n  sandstream show RUN --json | jq .events",
+        "show a run: summary, waterfall, conversation, what it has",
+        "  sandstream show RUN\n"
+        "  sandstream show RUN --all --events\n"
+        "  sandstream show RUN --html run.html      a page to share\n"
+        "  sandstream show RUN --json | jq .spans",
         module="show",
-        json="one object: summary, tree, conversation, events",
+        json="one object: summary, tree, conversation, events, spans",
     )
     show.add_argument("run", metavar="RUN", help="the run's id")
+    show.add_argument("--all", action="store_true", help="leave nothing out and shorten nothing")
+    show.add_argument("--events", action="store_true", help="also the table of its events")
+    show.add_argument("--html", metavar="FILE", help="write it as a page instead")
+    show.add_argument(
+        "--force", action="store_true", help="with --html: overwrite FILE whatever it is"
+    )
     replay = command(
         commands,
         "replay",

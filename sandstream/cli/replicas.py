@@ -1,4 +1,4 @@
-"""Child processes of ``up``: more harness replicas, restarted when they die, never left behind."""
+"""Child processes of ``up``: replicas of actors, restarted when they die, never left behind."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _LONG_LIFE_S = 10.0
 
 
 class Replicas:
-    """Keeps ``number`` processes of ``sandstream actor harness`` alive. Use it with ``async with``.
+    """Keeps ``number`` processes of ``sandstream actor KIND`` alive. Use it with ``async with``.
 
     All of them hold the reading end of one pipe whose writing end is here: when this process is
     gone, by kill -9 too, they notice and stop.
     """
 
-    def __init__(self, number: int, *, pool: str, concurrency: int = 256) -> None:
+    def __init__(self, number: int, kind: str, *arguments: str) -> None:
         self._number = number
-        self._arguments = ["--pool", pool, "--concurrency", str(concurrency)]
+        self._kind = kind
+        self._arguments = arguments
         self._keepers: list[asyncio.Task[None]] = []
         self._reading, self._writing = os.pipe()
 
@@ -48,14 +49,14 @@ class Replicas:
             code = await self._run_one()
             if loop.time() - began > _LONG_LIFE_S:
                 delay_s = _FIRST_DELAY_S
-            say(f"a harness replica ended ({_how(code)}); again in {delay_s:g} s")
+            say(f"a {self._kind} replica ended ({_how(code)}); again in {delay_s:g} s")
             await asyncio.sleep(delay_s)
             delay_s = min(delay_s * 2, _LONGEST_DELAY_S)
 
     async def _run_one(self) -> int:
         """One process from its start to its end. Cancelled: it is asked to stop, then made to."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "sandstream.cli", "actor", "harness"),
+            *(sys.executable, "-m", "sandstream.cli", "actor", self._kind),
             *(*self._arguments, "--parent-pipe", str(self._reading)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,6 +41,10 @@ class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Whose sandboxes are served."""
     sandboxes: dict[str, str] = {}
     """What this machine offers to sandboxes."""
+    group: str | None = None
+    """Whose traces are made."""
+    tracing: dict[str, str] = {}
+    """Where traces are kept and exported, and what is in them."""
 
 
 @contextlib.asynccontextmanager
@@ -110,6 +115,23 @@ def chosen_isolation(flag: str | None = None) -> str:
     return chosen
 
 
+@contextlib.contextmanager
+def stopped_with_parent(pipe: int | None, stopped: asyncio.Event) -> Iterator[None]:
+    """While this lasts, the end of the parent sets the event, however that went: the parent holds
+    the other end of the pipe and never writes.
+    """
+    if pipe is None:
+        yield
+        return
+    os.set_blocking(pipe, False)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(pipe, stopped.set)
+    try:
+        yield
+    finally:
+        loop.remove_reader(pipe)
+
+
 def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> None:
     """Say where it works and what to do next."""
     screen = err()
@@ -123,6 +145,8 @@ def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> No
         ("agents", ", ".join(ready.agents)),
         ("node", ready.node or ""),
         *ready.sandboxes.items(),
+        ("group", ready.group or ""),
+        *ready.tracing.items(),
     ]
     facts = [(name, value) for name, value in facts if value]
     width = max(len(name) for name, _ in facts) + 2
@@ -135,10 +159,10 @@ def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> No
 def ready_of(bus: OpenBus, **facts: object) -> Ready:
     home = str(bus.server.home) if bus.server is not None else None
     url = bus.server.url if bus.server is not None else bus.bus.connection.url
-    made = Ready(url=_without_password(url), home=home, prefix=bus.bus.subjects.prefix)
+    made = Ready(url=without_password(url), home=home, prefix=bus.bus.subjects.prefix)
     return msgspec.structs.replace(made, **facts)
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
     scheme, separator, rest = url.rpartition("://")
     return scheme + separator + rest.rpartition("@")[2]

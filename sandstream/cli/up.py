@@ -1,4 +1,4 @@
-"""``sandstream up``: the bus, harness replicas and the agents of files, until Ctrl-C."""
+"""``sandstream up``: the bus, harness replicas, tracing and the agents of files, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -54,9 +54,8 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
             )
         await stack.enter_async_context(harness(bus, pool, _CONCURRENCY))
         if arguments.replicas > 1:
-            await stack.enter_async_context(
-                Replicas(arguments.replicas - 1, pool=pool, concurrency=_CONCURRENCY)
-            )
+            of_pool = ("--pool", pool, "--concurrency", str(_CONCURRENCY))
+            await stack.enter_async_context(Replicas(arguments.replicas - 1, "harness", *of_pool))
         names = sorted(name for app in apps for name in app.agents)
         example = names[0] if names else "AGENT"
         hints = [
@@ -72,6 +71,8 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
             title="sandstream is up (Ctrl-C stops)",
             hints=hints,
         )
+        if not arguments.no_tracing:  # a reader of the log: nobody has to wait for it
+            await stack.enter_async_context(Replicas(1, "tracing"))
         await stopped.wait()
         say("stopping (once more: at once)")
     return Exit.OK

@@ -1,0 +1,125 @@
+"""Puts traces into the store, and from there on their way out; waits for a store in trouble.
+
+The log has everything that waits here, so waiting costs nothing but time. It is done in the
+message's own place in the actor: a full disk must not let messages pile up in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+from sandstream_bus.crashpoints import crashpoint
+
+from sandstream_actors.tracing.catch_up import EVENTS_SKIPPED
+from sandstream_actors.tracing.export_loop import ExportLoop
+from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.metrics import Metrics
+from sandstream_actors.tracing.redaction import Redactor, scrub
+from sandstream_actors.tracing.sampling import Sampler
+from sandstream_actors.tracing.span import Span
+from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.store_errors import StoreError
+
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+T = TypeVar("T")
+
+
+class TraceKeeper:
+    """What the actor and its sweep share. It owns neither the store nor the exporter."""
+
+    def __init__(
+        self,
+        store: TraceStore,
+        *,
+        export: ExportLoop | None = None,
+        metrics: Metrics | None = None,
+        sampler: Sampler | None = None,
+        redact: Redactor | None = None,
+    ) -> None:
+        self.store = store
+        self._export = export
+        self._metrics = metrics
+        self._sampler = sampler or Sampler()
+        self._redactor = redact or Redactor()
+        self._trouble = ""
+
+    @property
+    def exports(self) -> bool:
+        return self._export is not None
+
+    async def begin(self, facts: RunFacts) -> None:
+        """A run is under way."""
+        await self._patiently(lambda: self.store.begin(_clean(facts)))
+
+    async def keep(
+        self, facts: RunFacts | None, spans: Sequence[Span], *, exported_through: int = 0
+    ) -> list[Span]:
+        """What has ended of a run, or of no run; those that were not known before."""
+        ended = self._ended(facts, spans)
+        clean = None if facts is None else _clean(facts)
+        crashpoint("tracing.before_record")
+        new = await self._patiently(
+            lambda: self.store.record(
+                clean, ended, export=self.exports, exported_through=exported_through
+            )
+        )
+        crashpoint("tracing.after_record")
+        if new and self._export is not None:
+            self._export.wake()
+        if self._metrics is not None:
+            self._metrics.observe(new)
+        return new
+
+    async def fill_in(self, facts: RunFacts, spans: Sequence[Span]) -> None:
+        """What another replica exports, or will: kept here so that this store is whole."""
+        ended = self._ended(facts, spans)
+        await self._patiently(lambda: self.store.record(_clean(facts), ended, is_backfill=True))
+
+    async def count_skipped(self, events: int) -> None:
+        """Events that cannot be read here. Counted with each reading, so it is an upper bound."""
+        await self._patiently(lambda: self.store.count(EVENTS_SKIPPED, events))
+
+    def _ended(self, facts: RunFacts | None, spans: Sequence[Span]) -> list[Span]:
+        root = facts.root if facts is not None else ""
+        ended: list[Span] = []
+        for span in spans:
+            if not span.is_open:
+                span.sampled = self._sampler.keeps(span.trace_id, sampled=span.sampled, root=root)
+                ended.append(self._redactor.redact_span(span))
+        return ended
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do it until the store can; said once, and when it is over."""
+        while True:
+            try:
+                result = await work()
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                if not self._trouble:
+                    logger.error(
+                        "traces wait: the store cannot be used; nothing is lost, they are in the "
+                        "log",
+                        extra={"why": str(error)},
+                    )
+                self._trouble = str(error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                if self._trouble:
+                    self._trouble = ""
+                    logger.warning("the trace store can be used again")
+                return result
+
+
+def _clean(facts: RunFacts) -> RunFacts:
+    """Without secrets: a failure's message may quote what was sent."""
+    if facts.error is None:
+        return facts
+    error = msgspec.structs.replace(facts.error, message=scrub(facts.error.message))
+    return msgspec.structs.replace(facts, error=error)

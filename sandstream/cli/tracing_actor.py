@@ -1,0 +1,164 @@
+"""``sandstream actor tracing``: one replica of the tracing actor, with its store and exporters."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from sandstream_actors.tracing.actor import TracingActor
+from sandstream_actors.tracing.export_loop import ExportLoop
+from sandstream_actors.tracing.export_settings import ExportSettings
+from sandstream_actors.tracing.exporter import Exporter, span_exporters
+from sandstream_actors.tracing.metrics import Metrics
+from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.store_path import installation_of, store_path
+from sandstream_actors.tracing.tracing_settings import TracingSettings
+
+from sandstream.cli.exits import Exit
+from sandstream.cli.services import (
+    announce,
+    opened,
+    ready_of,
+    stopped_with_parent,
+    without_password,
+)
+from sandstream.cli.session import run_async, say, stop_signals
+from sandstream.connect import OpenBus
+from sandstream.settings import Settings
+
+_NICE = 10
+"""It only reads: whoever works goes first."""
+
+
+def serve_traces(arguments: argparse.Namespace) -> int:
+    os.nice(_NICE)
+    settings = TracingSettings.of(
+        group=arguments.group, contents=arguments.content, redact=arguments.redact
+    )
+    return run_async(_serve(arguments, settings), debug=arguments.debug)
+
+
+async def _serve(arguments: argparse.Namespace, settings: TracingSettings) -> int:
+    pipe: int | None = arguments.parent_pipe
+    async with contextlib.AsyncExitStack() as stack:
+        exporters = await stack.enter_async_context(_exporters(settings.export))
+        bus = await stack.enter_async_context(opened("sandstream-tracing"))
+        store = await stack.enter_async_context(_store(bus, arguments.store))
+        metrics = await stack.enter_async_context(_metrics(settings.export))
+        only_new = bool(arguments.only_new)
+        await stack.enter_async_context(
+            _working(bus, store, exporters, metrics, settings, only_new=only_new)
+        )
+        stopped = stop_signals()
+        if pipe is None:
+            announce(
+                ready_of(bus, group=settings.group, tracing=_facts(store, metrics, settings)),
+                as_json=arguments.json,
+                title="tracing actor is ready",
+                hints=["look: sandstream show RUN, sandstream stats"],
+            )
+        with stopped_with_parent(pipe, stopped):
+            await stopped.wait()
+        if pipe is None:
+            say("stopping (once more: at once)")
+    return Exit.OK
+
+
+@contextlib.asynccontextmanager
+async def _exporters(settings: ExportSettings) -> AsyncIterator[list[Exporter]]:
+    exporters = span_exporters(settings)
+    try:
+        yield exporters
+    finally:
+        for exporter in exporters:
+            await exporter.close()
+
+
+@contextlib.asynccontextmanager
+async def _metrics(settings: ExportSettings) -> AsyncIterator[Metrics | None]:
+    if not settings.metrics:
+        yield None
+        return
+    metrics = Metrics(settings)
+    try:
+        yield metrics
+    finally:
+        await metrics.close()
+
+
+@contextlib.asynccontextmanager
+async def _store(bus: OpenBus, path: str | None) -> AsyncIterator[TraceStore]:
+    home = Settings.from_env().home
+    file = Path(path) if path else store_path(home, await installation_of(bus.bus))
+    store = await TraceStore.open(file)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.asynccontextmanager
+async def _working(
+    bus: OpenBus,
+    store: TraceStore,
+    exporters: list[Exporter],
+    metrics: Metrics | None,
+    settings: TracingSettings,
+    *,
+    only_new: bool,
+) -> AsyncIterator[None]:
+    """The actor reads; beside it the exporter empties the outbox."""
+    export: ExportLoop | None = None
+    if exporters:
+        lock = store.path.with_name(f"{store.path.name}.export-lock")
+        export = ExportLoop(store, exporters, lock=lock)
+        export.start()
+    actor = TracingActor(
+        bus.bus,
+        store,
+        group=settings.group,
+        export=export,
+        metrics=metrics,
+        sampler=settings.export.sampler,
+        contents=settings.contents,
+        redact=settings.redactor,
+        only_new=only_new,
+    )
+    try:
+        await actor.start()
+        yield
+    finally:
+        await actor.stop()
+        if export is not None:
+            await export.stop()
+
+
+def _facts(store: TraceStore, metrics: Metrics | None, settings: TracingSettings) -> dict[str, str]:
+    """Where traces are kept and exported, and what is in them."""
+    traces = [
+        _target(it, "TRACES", settings.export.traces_protocol) for it in settings.export.traces
+    ]
+    measured = [
+        f"prometheus (http://{settings.export.prometheus_host}:{metrics.prometheus_port}/metrics)"
+        if it == "prometheus" and metrics is not None
+        else _target(it, "METRICS", settings.export.metrics_protocol)
+        for it in settings.export.metrics
+    ]
+    hook = f", redacted by {settings.hook}" if settings.hook else ""
+    return {
+        "store": str(store.path),
+        "export": ", ".join(traces) or "none (OTEL_EXPORTER_OTLP_ENDPOINT)",
+        "metrics": ", ".join(measured) or "none",
+        "contents": f"{'exported' if settings.contents else 'left out'}{hook}",
+    }
+
+
+def _target(name: str, signal: str, protocol: str) -> str:
+    if name != "otlp":
+        return name
+    variables = (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    endpoint = next((os.environ[it] for it in variables if os.environ.get(it)), "")
+    return f"otlp ({protocol}, {without_password(endpoint) or 'its default endpoint'})"
