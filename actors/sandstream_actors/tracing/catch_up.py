@@ -97,9 +97,12 @@ async def _together(work: Iterable[Awaitable[None]]) -> None:
         for one in todo:
             await one
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_AT_ONCE):
-            group.create_task(some())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(some())
+    except ExceptionGroup as failed:  # of one bus or one store: they all failed for the same reason
+        raise failed.exceptions[0] from None
 
 
 async def _record(bus: Bus, store: TraceStore, done: CaughtUp, run: str) -> None:

@@ -81,21 +81,24 @@ def limited(span: Span, limits: SpanLimits) -> Span:
     contents = limited_attributes(span.contents, limits.attributes, limits.content_length)
     events = _same(span.events, [_limited_event(it, limits) for it in span.events[: limits.events]])
     links = _same(span.links, [_limited_link(it, limits) for it in span.links[: limits.links]])
-    name = shortened(span.name, limits.value_length)
-    message = shortened(span.error_message, limits.value_length)
+    texts = [span.name, span.run, span.agent, span.error, span.error_message]
+    kept = _same(texts, [shortened(text, limits.value_length) for text in texts])
     is_same = (
         attributes is span.attributes
         and contents is span.contents
         and events is span.events
         and links is span.links
-        and name is span.name
-        and message is span.error_message
+        and kept is texts
     )
     if is_same:
         return span
+    name, run, agent, error, message = kept
     return msgspec.structs.replace(
         span,
         name=name,
+        run=run,
+        agent=agent,
+        error=error,
         error_message=message,
         attributes=attributes,
         contents=contents,

@@ -52,7 +52,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     run: Row | None
     spans: list[Span]
     rows: list[Row]
-    export: bool
+    outgoing: list[bytes]
+    """The spans as the outbox has them; none if they are not exported."""
     exported_through: int
     is_backfill: bool
     outbox_limit: int
@@ -74,7 +75,7 @@ def recording_of(
         run=None if facts is None else run_row(facts, limits, now_ns),
         spans=ended,
         rows=[span_row(span) for span in ended],
-        export=export,
+        outgoing=[whole_span(span) for span in ended] if export else [],
         exported_through=exported_through,
         is_backfill=is_backfill,
         outbox_limit=outbox_limit,
@@ -95,7 +96,7 @@ async def apply_recordings(
     news: list[list[Span]] = []
     for recording in recordings:
         new: list[Span] = []
-        for span, row in zip(recording.spans, recording.rows, strict=True):
+        for index, (span, row) in enumerate(zip(recording.spans, recording.rows, strict=True)):
             key = (span.trace_id, span.span_id)
             state = states.get(key)
             if state or (recording.is_backfill and state is not None):
@@ -107,8 +108,8 @@ async def apply_recordings(
             states[key] = not recording.is_backfill
             new.append(span)
             is_exported = 0 < span.last_seq <= recording.exported_through
-            if recording.export and span.sampled and not is_exported:
-                outgoing.append((*key, whole_span(span)))
+            if recording.outgoing and span.sampled and not is_exported:
+                outgoing.append((*key, recording.outgoing[index]))
         news.append(new)
     if inserts:
         await connection.executemany(_PUT_SPAN, inserts)

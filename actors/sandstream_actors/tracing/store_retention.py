@@ -12,6 +12,7 @@ from sandstream_actors.tracing.store_writer import StoreWriter
 
 RUNS_AT_ONCE: Final = 100
 SPANS_AT_ONCE: Final = 2_000
+OUTBOX_AT_ONCE: Final = 500
 _PAGES_AT_ONCE: Final = 4_000
 _LOOSE: Final = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.run = spans.run)"
 """Spans that belong to no run of the store: programs reported them."""
@@ -38,13 +39,17 @@ async def retain(writer: StoreWriter, *, oldest_ns: int, max_bytes: int) -> Reta
     while count := await writer.change(lambda it: _forget_loose(it, oldest_ns)):
         done.spans += count
     while await writer.change(_size) > max_bytes:
-        if count := await writer.change(_forget_oldest_runs):
-            done.runs += count
-        elif count := await writer.change(lambda it: _forget_loose(it, None)):
-            done.spans += count
-        elif count := await writer.change(lambda it: drop_oldest(it, SPANS_AT_ONCE)):
-            done.dropped += count
-        else:
+        waiting = await writer.change(_outbox_size)
+        if waiting <= max_bytes // 2:  # a backend that is down must not cost all history
+            if count := await writer.change(_forget_oldest_runs):
+                done.runs += count
+                continue
+            if count := await writer.change(lambda it: _forget_loose(it, None)):
+                done.spans += count
+                continue
+        count = await writer.change(lambda it: drop_oldest(it, OUTBOX_AT_ONCE))
+        done.dropped += count
+        if not count:
             break
     while await writer.change(_give_back):
         pass
@@ -94,6 +99,13 @@ async def _size(connection: aiosqlite.Connection) -> int:
         for (value,) in await connection.execute_fetchall(f"PRAGMA {name}")
     ]
     return (pages - free) * size
+
+
+async def _outbox_size(connection: aiosqlite.Connection) -> int:
+    ((size,),) = await connection.execute_fetchall(
+        "SELECT coalesce(sum(length(span)), 0) FROM outbox"
+    )
+    return int(size)
 
 
 async def _give_back(connection: aiosqlite.Connection) -> bool:
