@@ -185,6 +185,49 @@ if TYPE_CHECKING:
     from sandstream.tool_guardrails import ToolOutputGuardrailResult as ToolOutputGuardrailResult
     from sandstream.tool_guardrails import tool_input_guardrail as tool_input_guardrail
     from sandstream.tool_guardrails import tool_output_guardrail as tool_output_guardrail
+    from sandstream.tracing import AgentSpanData as AgentSpanData
+    from sandstream.tracing import CustomSpanData as CustomSpanData
+    from sandstream.tracing import FunctionSpanData as FunctionSpanData
+    from sandstream.tracing import GenerationSpanData as GenerationSpanData
+    from sandstream.tracing import GuardrailSpanData as GuardrailSpanData
+    from sandstream.tracing import HandoffSpanData as HandoffSpanData
+    from sandstream.tracing import MCPListToolsSpanData as MCPListToolsSpanData
+    from sandstream.tracing import ResponseSpanData as ResponseSpanData
+    from sandstream.tracing import Span as Span
+    from sandstream.tracing import SpanData as SpanData
+    from sandstream.tracing import SpanError as SpanError
+    from sandstream.tracing import SpeechGroupSpanData as SpeechGroupSpanData
+    from sandstream.tracing import SpeechSpanData as SpeechSpanData
+    from sandstream.tracing import TaskSpanData as TaskSpanData
+    from sandstream.tracing import Trace as Trace
+    from sandstream.tracing import TracingConfig as TracingConfig
+    from sandstream.tracing import TracingProcessor as TracingProcessor
+    from sandstream.tracing import TranscriptionSpanData as TranscriptionSpanData
+    from sandstream.tracing import TurnSpanData as TurnSpanData
+    from sandstream.tracing import add_trace_processor as add_trace_processor
+    from sandstream.tracing import agent_span as agent_span
+    from sandstream.tracing import custom_span as custom_span
+    from sandstream.tracing import flush_traces as flush_traces
+    from sandstream.tracing import function_span as function_span
+    from sandstream.tracing import gen_span_id as gen_span_id
+    from sandstream.tracing import gen_trace_id as gen_trace_id
+    from sandstream.tracing import generation_span as generation_span
+    from sandstream.tracing import get_current_span as get_current_span
+    from sandstream.tracing import get_current_trace as get_current_trace
+    from sandstream.tracing import guardrail_span as guardrail_span
+    from sandstream.tracing import handoff_span as handoff_span
+    from sandstream.tracing import mcp_tools_span as mcp_tools_span
+    from sandstream.tracing import response_span as response_span
+    from sandstream.tracing import set_trace_processors as set_trace_processors
+    from sandstream.tracing import set_trace_provider as set_trace_provider
+    from sandstream.tracing import set_tracing_disabled as set_tracing_disabled
+    from sandstream.tracing import set_tracing_export_api_key as set_tracing_export_api_key
+    from sandstream.tracing import speech_group_span as speech_group_span
+    from sandstream.tracing import speech_span as speech_span
+    from sandstream.tracing import task_span as task_span
+    from sandstream.tracing import trace as trace
+    from sandstream.tracing import transcription_span as transcription_span
+    from sandstream.tracing import turn_span as turn_span
     from sandstream.usage import Usage as Usage
 
 _MODULES = {
@@ -371,6 +414,19 @@ _MODULES = {
         "ToolOutputGuardrailResult",
         "tool_input_guardrail",
         "tool_output_guardrail",
+    ),
+    "sandstream.tracing": tuple(
+        (
+            "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData GuardrailSpanData "
+            "HandoffSpanData MCPListToolsSpanData ResponseSpanData Span SpanData SpanError "
+            "SpeechGroupSpanData SpeechSpanData TaskSpanData Trace TracingConfig TracingProcessor "
+            "TranscriptionSpanData TurnSpanData add_trace_processor agent_span custom_span "
+            "flush_traces function_span gen_span_id gen_trace_id generation_span get_current_span "
+            "get_current_trace guardrail_span handoff_span mcp_tools_span response_span "
+            "set_trace_processors set_trace_provider set_tracing_disabled "
+            "set_tracing_export_api_key speech_group_span speech_span task_span trace "
+            "transcription_span turn_span"
+        ).split()
     ),
     "sandstream.usage": ("Usage",),
     "sandstream_bus.runtime": ("Actor",),

@@ -16,6 +16,11 @@ from sandstream.items import TResponseInputItem
 from sandstream.memory.session_settings import SessionSettings
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model, ModelProvider
+from sandstream.tracing.config import (
+    TracingConfig,
+    check_trace_settings,
+    includes_sensitive_data,
+)
 
 if TYPE_CHECKING:
     from sandstream.agent import Agent
@@ -139,7 +144,14 @@ class RunConfig:
     handoff_history_mapper: HandoffHistoryMapper | None = None
     input_guardrails: list[InputGuardrail[Any]] | None = None
     output_guardrails: list[OutputGuardrail[Any]] | None = None
+    tracing_disabled: bool = False
+    """Nobody traces the run; a trace around it does not show it either."""
+    tracing: TracingConfig | None = None
+    trace_include_sensitive_data: bool = field(default_factory=includes_sensitive_data)
+    """Whether traces may hold what people, models and tools have said."""
     workflow_name: str = "Agent workflow"
+    trace_id: str | None = None
+    """The trace of the run, if it is not made inside of one."""
     group_id: str | None = None
     trace_metadata: dict[str, Any] | None = None
     session_input_callback: SessionInputCallback | None = None
@@ -190,6 +202,7 @@ class RunConfig:
             self.tool_name_collision_policy, "tool_name_collision_policy", ("warn", "error")
         )
         _check_blocked_message(self.output_guardrail_blocked_message)
+        check_trace_settings(self)
         if self.run_key is not None and not self.run_key:
             raise UserError("run_key must not be empty; leave it out for a run without a key")
 

@@ -17,6 +17,7 @@ from sandstream.memory.bus_session import BusSession
 from sandstream.memory.session_settings import SessionSettings
 from sandstream.models.defaults import current_defaults
 from sandstream.run_config import RunConfig
+from sandstream.tracing.run_settings import is_traced
 
 _NEEDED = ("get_items", "add_items")
 
@@ -47,11 +48,6 @@ def compile_options(
             "previous_response_id or auto_previous_response_id with it"
         )
     execution = config.tool_execution
-    metadata = config.trace_metadata or {}
-    try:
-        msgspec.json.encode(metadata)
-    except TypeError as error:
-        raise UserError(f"trace_metadata is not JSON: {error}") from None
     return RunOptions(
         max_turns=max_turns,
         stream=stream,
@@ -65,7 +61,9 @@ def compile_options(
         reasoning_ids=config.reasoning_item_id_policy,
         workflow_name=config.workflow_name,
         group_id=config.group_id,
-        metadata=metadata,
+        metadata=config.trace_metadata or {},
+        traced=is_traced(config),
+        trace_contents=config.trace_include_sensitive_data,
         budget=config.budget,
         session=session_use(session, config) if session is not None else None,
         approval_expires_s=config.approval_expires_s,
