@@ -415,18 +415,50 @@ _MODULES = {
         "tool_input_guardrail",
         "tool_output_guardrail",
     ),
-    "sandstream.tracing": tuple(
-        (
-            "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData GuardrailSpanData "
-            "HandoffSpanData MCPListToolsSpanData ResponseSpanData Span SpanData SpanError "
-            "SpeechGroupSpanData SpeechSpanData TaskSpanData Trace TracingConfig TracingProcessor "
-            "TranscriptionSpanData TurnSpanData add_trace_processor agent_span custom_span "
-            "flush_traces function_span gen_span_id gen_trace_id generation_span get_current_span "
-            "get_current_trace guardrail_span handoff_span mcp_tools_span response_span "
-            "set_trace_processors set_trace_provider set_tracing_disabled "
-            "set_tracing_export_api_key speech_group_span speech_span task_span trace "
-            "transcription_span turn_span"
-        ).split()
+    "sandstream.tracing": (
+        "AgentSpanData",
+        "CustomSpanData",
+        "FunctionSpanData",
+        "GenerationSpanData",
+        "GuardrailSpanData",
+        "HandoffSpanData",
+        "MCPListToolsSpanData",
+        "ResponseSpanData",
+        "Span",
+        "SpanData",
+        "SpanError",
+        "SpeechGroupSpanData",
+        "SpeechSpanData",
+        "TaskSpanData",
+        "Trace",
+        "TracingConfig",
+        "TracingProcessor",
+        "TranscriptionSpanData",
+        "TurnSpanData",
+        "add_trace_processor",
+        "agent_span",
+        "custom_span",
+        "flush_traces",
+        "function_span",
+        "gen_span_id",
+        "gen_trace_id",
+        "generation_span",
+        "get_current_span",
+        "get_current_trace",
+        "guardrail_span",
+        "handoff_span",
+        "mcp_tools_span",
+        "response_span",
+        "set_trace_processors",
+        "set_trace_provider",
+        "set_tracing_disabled",
+        "set_tracing_export_api_key",
+        "speech_group_span",
+        "speech_span",
+        "task_span",
+        "trace",
+        "transcription_span",
+        "turn_span",
     ),
     "sandstream.usage": ("Usage",),
     "sandstream_bus.runtime": ("Actor",),
