@@ -1,60 +1,130 @@
-"""What was said, as blocks with the role beside the text: for ``show`` and ``conversations``."""
+"""What was said, as blocks with the speaker beside the text: for ``show`` and ``conversations``."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
-from sandstream.cli.event_texts import call_text, item_text, value_text
-from sandstream.cli.render import Screen, clean, pad, shorten
+from sandstream.cli.event_texts import numbered
+from sandstream.cli.render import Screen, clean, columns_of, pad, shorten, size
+from sandstream.cli.show_talk import Said, said_of
 
 ROLE_WIDTH = 10
-_MOST_LINES = 40
-_STYLES = {"user": "bold blue", "assistant": "bold green"}
+_MOST_WHO = 18
+_WIDEST = 140
+_MOST_LINES = {"user": 40, "agent": 60, "error": 20}
+_FEW_LINES = 8
+"""Of what tools are given and give."""
+_STYLES = {
+    "user": "bold blue",
+    "agent": "bold green",
+    "thought": "dim",
+    "call": "bold green",
+    "result": "magenta",
+    "approval": "bold yellow",
+    "handoff": "bold cyan",
+    "note": "dim",
+    "error": "bold red",
+}
+_TEXT_STYLES = {
+    "thought": "dim",
+    "call": "magenta",
+    "handoff": "cyan",
+    "note": "dim",
+    "error": "red",
+}
+_BRIEF = ("result", "approval", "handoff", "note")
+"""What has its small print beside it, where there is room."""
+_MARKS = {"call": "→ ", "result": "← ", "thought": "(thinks) "}
 
 
 def print_items(screen: Screen, items: list[Any]) -> None:
     """Items of the Responses API, each as a block."""
+    said: list[Said] = []
     names: dict[str, str] = {}
     for item in items:
-        if not isinstance(item, dict):
-            continue
-        match item.get("type", "message"):
-            case "message":
-                role = str(item.get("role", "assistant"))
-                _print_block(screen, role, item_text(item), _STYLES.get(role, "bold"))
-            case "custom_tool_call":
-                names[str(item.get("call_id"))] = str(item.get("name"))
-                text = f"{item.get('name')}:\n{item.get('input', '')}"
-                _print_block(screen, "call", text, "magenta")
-            case "function_call":
-                names[str(item.get("call_id"))] = str(item.get("name"))
-                text = call_text(str(item.get("name")), str(item.get("arguments", "")))
-                _print_block(screen, "call", text, "magenta")
-            case "function_call_output" | "custom_tool_call_output":
-                name = names.get(str(item.get("call_id")), "?")
-                _print_block(
-                    screen, "result", f"{name} → {value_text(item.get('output'))}", "magenta"
-                )
-            case "reasoning":
-                if text := item_text(item):
-                    _print_block(screen, "thinks", text, "dim")
-            case other:
-                _print_block(screen, str(other).removesuffix("_call"), value_text(item), "dim")
+        if isinstance(item, dict) and "call_id" in item and "name" in item:
+            names[str(item["call_id"])] = str(item["name"])
+        said.extend(said_of(item, "assistant"))
+    for one in said:
+        if one.kind == "result":
+            one.who = names.get(one.who, one.who)
+    print_said(screen, said)
 
 
-def _print_block(screen: Screen, role: str, text: str, style: str) -> None:
-    """A role, and what it says beside it, wrapped to the screen."""
-    width = max(20, min(screen.width, 140) - ROLE_WIDTH)
-    lines: list[str] = []
-    for paragraph in clean(text).expandtabs(4).splitlines() or [""]:
-        lines.extend(
-            textwrap.wrap(paragraph, width, replace_whitespace=False, drop_whitespace=True) or [""]
-        )
-    if len(lines) > _MOST_LINES:
-        hidden = len(lines) - _MOST_LINES
-        lines = [*lines[:_MOST_LINES], f"… {hidden} more lines (--json has all)"]
-    label = shorten(role, ROLE_WIDTH - 1)
+def print_said(screen: Screen, said: list[Said], *, show_all: bool = False) -> None:
+    """All that was said; long texts are cut, and it is said how much is missing."""
+    names = [columns_of(clean(one.who)) for one in said]
+    margin = max(ROLE_WIDTH, min(_MOST_WHO, max(names, default=0) + 2))
+    before: Said | None = None
+    for one in said:
+        is_same = before is not None and (before.who, before.about) == (one.who, "")
+        label = "" if is_same else shorten(clean(one.who), margin - 1)
+        style = "red" if one.is_bad and one.kind == "result" else _STYLES[one.kind]
+        for line in _lines(screen, one, margin, show_all):
+            screen.line((screen.paint(pad(label, margin), style) + line).rstrip())
+            label = ""
+        before = one
+
+
+def _lines(screen: Screen, one: Said, margin: int, show_all: bool) -> Iterator[str]:
+    width = max(20, min(screen.width, _WIDEST) - margin)
+    most = 0 if show_all else _MOST_LINES.get(one.kind, _FEW_LINES)
+    style = "red" if one.is_bad and one.kind != "approval" else _TEXT_STYLES.get(one.kind, "")
+    lines, cut = wrapped(_MARKS.get(one.kind, "") + clean(one.text), width, most)
+    about = clean(one.about)
+    if cut:
+        about = f"… {cut} more (--all)" + (f" · {about}" if about else "")
+    is_one_line = len(lines) == 1 and one.kind in _BRIEF
+    if is_one_line and about and columns_of(lines[0]) + columns_of(about) + 2 <= width:
+        yield f"{screen.paint(lines[0], style)}  {screen.paint(about, _about_style(one))}"
+        return
     for line in lines:
-        screen.line((screen.paint(pad(label, ROLE_WIDTH), style) + line).rstrip())
-        label = ""
+        yield screen.paint(line, style)
+    if about:
+        for line in wrapped(about, width, 0)[0]:
+            yield screen.paint(line, _about_style(one))
+
+
+def _about_style(one: Said) -> str:
+    if one.kind != "approval":
+        return "dim"
+    return "red" if one.is_bad else "yellow"
+
+
+def wrapped(text: str, width: int, most: int) -> tuple[list[str], str]:
+    """The text in lines that fit, at most so many (0: all), and how much was cut."""
+    shown = text[: most * width] if most else text
+    lines: list[str] = []
+    for paragraph in shown.expandtabs(4).splitlines() or [""]:
+        lines.extend(_wrap(paragraph, width))
+    if not most or (len(lines) <= most and len(shown) == len(text)):
+        return lines, ""
+    kept = lines[:most]
+    missing = max(1, len(text) - sum(len(line) + 1 for line in kept))
+    more = text[-missing:].count("\n")
+    amount = size(len(text[-missing:].encode()))
+    return kept, f"{numbered(more, 'line')}, {amount}" if more else amount
+
+
+def _wrap(paragraph: str, width: int) -> list[str]:
+    if columns_of(paragraph) <= width:
+        return [paragraph]
+    if paragraph.isascii():
+        return textwrap.wrap(paragraph, width, replace_whitespace=False) or [""]
+    lines = [""]
+    room = width
+    for char in paragraph:
+        columns = columns_of(char)
+        if columns > room:
+            head, space, tail = lines[-1].rpartition(" ")
+            if space and head:
+                lines[-1] = head
+                lines.append(tail)
+            else:
+                lines.append("")
+            room = width - columns_of(lines[-1])
+        lines[-1] += char
+        room -= columns
+    return lines

@@ -60,6 +60,15 @@ def result_text(text: str, *, is_output_shown: bool) -> str:
     return how if is_output_shown or not output else f"{how}: {output[:_MOST]}"
 
 
+def command_text(text: str) -> str:
+    """A tool's whole answer to the model; of a command how it ended, then its output."""
+    found = _COMMAND.match(text)
+    if found is None:
+        return text
+    how = found["how"].replace("exited with code", "exit code")
+    return f"{how}\n{found['output']}".rstrip()
+
+
 def whole_text(event: CallFinished, run: str) -> str:
     """Where the rest of a shortened output is."""
     if not event.full_output:

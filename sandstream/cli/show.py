@@ -1,62 +1,51 @@
-"""``sandstream show``: one run: what it is, what was said, what happened."""
+"""``sandstream show``: one run: what it is, what happened when, what was said, what it has."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from sandstream_actors.run_state import RunState
 from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
-    CallFinished,
-    CallRequested,
-    CallStarted,
-    RunEvent,
-    RunStarted,
-)
+from sandstream_bus.messages import RunStarted
 from sandstream_bus.subjects import RunId
 
 from sandstream.cli.approval_texts import hint_texts
-from sandstream.cli.conversation_blocks import ROLE_WIDTH, print_items
+from sandstream.cli.conversation_blocks import ROLE_WIDTH, print_said
 from sandstream.cli.event_lines import EventRecord, record_of
-from sandstream.cli.event_texts import (
-    STATUS_STYLES,
-    error_text,
-    usage_text,
-)
-from sandstream.cli.exits import Exit
+from sandstream.cli.event_texts import STATUS_STYLES, error_text, usage_text
+from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.finding import sandboxes_of
 from sandstream.cli.render import (
-    Cell,
-    Column,
     Screen,
     age,
     clean,
-    clock,
     duration,
-    out,
     pad,
     parse_time,
     seconds_between,
     size,
-    table,
 )
 from sandstream.cli.sandboxes import STATE_STYLES, SandboxSummary, summary_of
-from sandstream.cli.session import connected, events_of, put_json, run_async
-from sandstream.cli.tree_lines import tree_lines
+from sandstream.cli.session import connected, not_found, put_json, run_async, say
+from sandstream.cli.show_events import event_lines
+from sandstream.cli.show_html import check_target, write_page
+from sandstream.cli.show_plain import page_screen
+from sandstream.cli.show_reading import Looked, look
+from sandstream.cli.show_stored import look_in_store, summary_of_facts
+from sandstream.cli.show_talk import talk
 from sandstream.cli.trees import RunTree, open_approvals, read_logs, tree_of
+from sandstream.cli.waterfall import waterfall_lines
 from sandstream.client import Client
+from sandstream.looking.page import page_html
+from sandstream.looking.timeline import Row
+from sandstream.settings import Settings
 from sandstream.summaries import RunSummary, summarize
 
-_EVENTS = [
-    Column("SEQ", ">"),
-    Column("TIME", drops=1),
-    Column("+", ">"),
-    Column("KIND"),
-    Column("ABOUT", shrinks=12),
-    Column("SUBJECT", shrinks=8, drops=2),
-]
+_MOST_CHILDREN = 20
+_MORE = ", … {} more: sandstream runs --tree"
 
 
 class Shown(msgspec.Struct, kw_only=True):
@@ -67,6 +56,19 @@ class Shown(msgspec.Struct, kw_only=True):
     events: list[EventRecord]
     sandboxes: list[SandboxSummary]
     tree: RunTree
+    trace_id: str = ""
+    spans: list[Row] = []
+    """The rows of the waterfall: the run and those below it, messages folded into them."""
+
+
+class _Found(msgspec.Struct, kw_only=True):
+    """Everything about a run."""
+
+    looked: Looked
+    summary: RunSummary
+    tree: RunTree
+    events: list[LogEvent] = []
+    sandboxes: list[SandboxSummary] = []
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -74,46 +76,51 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 async def _show(arguments: argparse.Namespace) -> int:
+    target = Path(arguments.html) if arguments.html else None
+    if target is not None:
+        if arguments.json:
+            raise CliError(Exit.USAGE, "--html writes a page and --json prints data: say one")
+        check_target(target, force=arguments.force)
     async with connected() as client:
-        events = await events_of(client, arguments.run)
-        sandboxes = await _sandboxes(client, arguments.run, events)
-        tree = tree_of(arguments.run, await read_logs(client.bus, arguments.run, events))
-    run = RunId(arguments.run)
-    summary = summarize(run, events)
-    items = _conversation(run, events)
-    if arguments.json:
-        records = [record_of(run, event) for event in events]
-        put_json(
-            Shown(
-                summary=summary,
-                conversation=items,
-                events=records,
-                sandboxes=sandboxes,
-                tree=tree,
-            )
-        )
-        return Exit.OK
-    screen = out()
-    _print_summary(screen, summary)
-    for sandbox in sandboxes:
-        style = STATE_STYLES.get(sandbox.state, "")
-        text = f"{sandbox.sandbox} {screen.paint(sandbox.state, style)}"
-        if sandbox.checkpoints:
-            text += f", {size(sandbox.size_bytes)} saved: sandstream artifacts ls {summary.run_id}"
-        screen.line(screen.paint(pad("sandbox", ROLE_WIDTH), "dim") + text)
-    _print_hints(screen, tree)
-    if below := tree_lines(screen, tree):
-        screen.line()
-        for line in below:
-            screen.line(line)
-    if items:
-        screen.line()
-        screen.line(screen.paint("CONVERSATION", "dim"))
-        print_items(screen, items)
-    screen.line()
-    screen.line(screen.paint("EVENTS", "dim"))
-    _print_events(screen, events)
+        found = await _find(client, arguments.run, contents=target is not None)
+    if target is not None:
+        looked = found.looked
+        title = f"{found.summary.agent} · {arguments.run}"
+        is_whole: bool = arguments.all
+        html = page_html(looked.runs, title=title, now_ns=looked.now_ns, is_whole=is_whole)
+        write_page(target, html)
+        say(f"written: {target}")
+    elif arguments.json:
+        put_json(_plain(found))
+    else:
+        _print(page_screen(), found, arguments)
     return Exit.OK
+
+
+# --- finding --------------------------------------------------------------------------------------
+
+
+async def _find(client: Client, run: str, *, contents: bool) -> _Found:
+    events = await client.events(run)
+    if not events:
+        return await _find_in_store(client, run)
+    logs = await read_logs(client.bus, run, events)
+    return _Found(
+        looked=await look(client.bus, logs, contents=contents),
+        summary=summarize(RunId(run), events),
+        tree=tree_of(run, logs),
+        events=events,
+        sandboxes=await _sandboxes(client, run, events),
+    )
+
+
+async def _find_in_store(client: Client, run: str) -> _Found:
+    looked = await look_in_store(client.bus, Settings.from_env().home, run)
+    if looked is None:
+        raise await not_found(client, run)
+    children = sum(it.facts.parent == run for it in looked.runs)
+    summary = summary_of_facts(looked.facts, children)
+    return _Found(looked=looked, summary=summary, tree=RunTree(summary=summary, steps=[]))
 
 
 async def _sandboxes(client: Client, run: str, events: list[LogEvent]) -> list[SandboxSummary]:
@@ -123,23 +130,65 @@ async def _sandboxes(client: Client, run: str, events: list[LogEvent]) -> list[S
     return [summary_of(found) for found in await sandboxes_of(client.bus, run, started)]
 
 
-def _conversation(run: RunId, events: list[LogEvent]) -> list[Any]:
+def _plain(found: _Found) -> Shown:
+    run = RunId(found.summary.run_id)
+    drawn = found.looked.timeline()
+    return Shown(
+        summary=found.summary,
+        conversation=_items(run, found.events),
+        events=[record_of(run, event) for event in found.events],
+        sandboxes=found.sandboxes,
+        tree=found.tree,
+        trace_id=drawn.trace_id,
+        spans=drawn.rows,
+    )
+
+
+def _items(run: RunId, events: list[LogEvent]) -> list[Any]:
     state = RunState.of(run, events)
     if state.started is None:
         return []
     return [msgspec.json.decode(item) for item in state.own_input + state.said]
 
 
-def _print_hints(screen: Screen, tree: RunTree) -> None:
-    """How to answer what the run, or one below it, waits for."""
-    for text in hint_texts(open_approvals(tree), tree.summary.run_id):
-        screen.line(screen.paint(pad("answer", ROLE_WIDTH), "dim") + text)
+# --- printing -------------------------------------------------------------------------------------
 
 
-# --- summary --------------------------------------------------------------------------------------
+def _print(screen: Screen, found: _Found, arguments: argparse.Namespace) -> None:
+    run = found.summary.run_id
+    show_all: bool = arguments.all
+    _print_summary(screen, found)
+    _print_part(
+        screen,
+        "WATERFALL",
+        waterfall_lines(screen, found.looked.timeline(), root=run, show_all=show_all),
+    )
+    if found.looked.is_from_store:
+        lost = "the log has lost this run, and with it what was said: this is from the trace store"
+        _print_part(screen, "CONVERSATION", [screen.paint(lost, "yellow")])
+    elif said := talk(run, found.events):
+        _print_part(screen, "CONVERSATION", [])
+        print_said(screen, said, show_all=show_all)
+    _print_belongings(screen, found)
+    if arguments.events and found.events:
+        _print_part(screen, "EVENTS", event_lines(screen, found.events))
 
 
-def _print_summary(screen: Screen, summary: RunSummary) -> None:
+def _print_part(screen: Screen, title: str, lines: list[str]) -> None:
+    screen.line()
+    screen.line(screen.paint(title, "dim"))
+    for line in lines:
+        screen.line(line)
+
+
+def _print_facts(screen: Screen, facts: list[tuple[str, str]]) -> None:
+    for name, value in facts:
+        if value:
+            screen.line(screen.paint(pad(name, ROLE_WIDTH), "dim") + value)
+
+
+def _print_summary(screen: Screen, found: _Found) -> None:
+    summary, known = found.summary, found.looked.facts
     status = screen.paint(
         summary.status.replace("_", " "), f"bold {STATUS_STYLES.get(summary.status, '')}".strip()
     )
@@ -148,58 +197,56 @@ def _print_summary(screen: Screen, summary: RunSummary) -> None:
     took = duration(seconds_between(summary.started_at, summary.ended_at))
     start = parse_time(summary.started_at)
     when = start.astimezone().strftime("%Y-%m-%d %H:%M:%S") if start else "-"
-    facts = [
-        ("run", screen.paint(summary.run_id, "bold")),
-        ("status", status),
-        ("agent", clean(summary.agent)),
-        ("below", f"{summary.parent}, at the top {summary.root}" if summary.parent else ""),
-        ("session", clean(summary.session)),
-        ("pool", summary.pool),
-        ("key", clean(summary.key) if summary.key and summary.key != summary.run_id else ""),
-        ("started", f"{when} ({age(summary.started_at)} ago), took {took}"),
-        ("turns", str(summary.turns)),
-        ("children", str(summary.children) if summary.children else ""),
-        ("tokens", usage_text(summary.usage)),
-        ("error", screen.paint(clean(error_text(summary.error)), "red") if summary.error else ""),
-    ]
-    for name, value in facts:
-        if value:
-            screen.line(screen.paint(pad(name, ROLE_WIDTH), "dim") + value)
-
-
-# --- events ---------------------------------------------------------------------------------------
-
-
-def _print_events(screen: Screen, events: list[LogEvent]) -> None:
-    first = events[0].stored.time
-    prefix = events[0].subject.partition(".run.")[0] + ".run."
-    names: dict[str, str] = {}
-    rows = [
+    lost = ", its beginning is lost" if known.truncated else ""
+    _print_facts(
+        screen,
         [
-            Cell(str(event.sequence)),
-            Cell(clock(event.stored.time), "dim"),
-            Cell(duration(seconds_between(first, event.stored.time)), "dim"),
-            Cell(str(event.event.__struct_config__.tag)),
-            Cell(_about(event.event, names)),
-            Cell(event.subject.removeprefix(prefix).partition(".")[2], "dim"),
-        ]
-        for event in events
-    ]
-    for line in table(screen, _EVENTS, rows):
-        screen.line(line)
+            ("run", screen.paint(summary.run_id, "bold")),
+            ("status", status),
+            ("agent", clean(summary.agent)),
+            ("model", clean(known.model)),
+            ("below", f"{summary.parent}, at the top {summary.root}" if summary.parent else ""),
+            ("session", clean(summary.session)),
+            ("pool", summary.pool),
+            ("key", clean(summary.key) if summary.key and summary.key != summary.run_id else ""),
+            ("started", f"{when} ({age(summary.started_at)} ago), took {took}{lost}"),
+            ("turns", str(summary.turns)),
+            ("tokens", usage_text(summary.usage)),
+            ("retries", str(known.retries) if known.retries else ""),
+            ("trace", known.trace_id),
+            (
+                "error",
+                screen.paint(clean(error_text(summary.error)), "red") if summary.error else "",
+            ),
+        ],
+    )
 
 
-def _about(event: RunEvent, names: dict[str, str]) -> str:
-    """Which call, by its name and its id; of a shortened output how much there is."""
-    match event:
-        case CallRequested():
-            names[event.call] = event.name or event.kind
-        case CallStarted() | CallFinished():
-            pass
-        case _:
-            return ""
-    name = names.get(event.call, "")
-    if isinstance(event, CallFinished) and event.full_output:
-        whole = size(event.full_output_bytes)
-        return f"{name} {event.call} (shortened; `artifacts output` has all {whole})"
-    return f"{name} {event.call}".strip()
+def _print_belongings(screen: Screen, found: _Found) -> None:
+    """What the run has, and how to answer what it, or one below it, waits for."""
+    run = found.summary.run_id
+    facts: list[tuple[str, str]] = []
+    for sandbox in found.sandboxes:
+        text = f"{sandbox.sandbox} "
+        text += screen.paint(sandbox.state, STATE_STYLES.get(sandbox.state, ""))
+        if sandbox.checkpoints:
+            text += f", {size(sandbox.size_bytes)} saved: sandstream artifacts ls {run}"
+        facts.append(("sandbox", text))
+    if children := [it.facts.run for it in found.looked.runs if it.facts.parent == run]:
+        facts.append(("children", _named(children, screen.width - ROLE_WIDTH)))
+    for text in hint_texts(open_approvals(found.tree), run):
+        facts.append(("answer", text))
+    if facts:
+        screen.line()
+        _print_facts(screen, facts)
+
+
+def _named(runs: list[str], width: int) -> str:
+    """How many they are, and as many of their names as fit."""
+    text = f"{len(runs)}: {runs[0]}"
+    for number, run in enumerate(runs[1:], start=1):
+        rest = _MORE.format(len(runs) - number)
+        if number == _MOST_CHILDREN or len(text) + len(run) + len(rest) > width:
+            return text + rest
+        text += f", {run}"
+    return text

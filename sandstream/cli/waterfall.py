@@ -25,6 +25,18 @@ NARROWEST = 60
 WIDEST = 200
 WIDTH_OF_FILES = 120
 """Where there is no terminal that would have a width."""
+_MEANINGS = [
+    ("█", "█▉▊▋▌▍▎▏▐▕", "work"),
+    ("━", "━╸╺", "a whole with parts below it"),
+    ("░", "░", "in a queue"),
+    ("─", "─", "all parts in queues"),
+    ("┄", "┄", "waits for a person"),
+    ("~", "~", "waits for a rate limit"),
+    ("▂▅▇", "▁▂▃▄▅▆▇", "how many at a time"),
+    ("↻", "↻", "tried again"),
+    ("▸", "▸", "goes on"),
+]
+"""What a legend shows for which signs, and what these mean."""
 _TOOK = 6
 _SHORT_ID = 24
 _SECOND = 1e9
@@ -72,7 +84,7 @@ def waterfall_lines(
     lines = _header(screen, axis, widths)
     for entry, text in zip(shown, texts, strict=True):
         lines.extend(_drawn(screen, entry, text, axis, widths, guides, width))
-    return [*lines, "", *_legend(screen, shown, width)]
+    return [*lines, "", *_legend(screen, lines, width)]
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -96,7 +108,7 @@ def _row_texts(row: Row, branch: str, root: str, quiet: set[str]) -> _Line:
         notes.append((f"↻{max(row.attempt, row.deliveries)}", "yellow"))
     if row.is_run and row.status != "completed":
         notes.append((row.status.replace("_", " "), STATUS_STYLES.get(row.status, "")))
-    elif row.is_open:
+    elif row.is_open and row.operation not in ("approval", "wait"):
         notes.append(("running", "cyan"))
     if row.decision or row.operation == "approval":
         notes.append(_decision(row))
@@ -139,7 +151,7 @@ def _label_style(row: Row) -> str:
 
 def _decision(row: Row) -> tuple[str, str]:
     if not row.decision:
-        return ("waits for a person", "bold yellow") if row.is_open else ("", "")
+        return ("waits", "bold yellow") if row.is_open else ("", "")
     style = "green" if row.decision == "approved" else "red"
     return (f"{row.decision} by {one_line(row.by)}" if row.by else row.decision), style
 
@@ -310,29 +322,17 @@ def _notes(screen: Screen, notes: Sequence[tuple[str, str]], width: int) -> str:
     return " ".join(painted)
 
 
-def _legend(screen: Screen, shown: Sequence[Entry], width: int) -> list[str]:
-    """What the signs mean: those that are there."""
-    rows = [row for it in shown if not isinstance(it, Gap) for row in _rows_of(it)]
-    kinds = {part.kind for row in rows for part in row.parts}
-    signs = [
-        ("█ work", True),
-        ("━ what it is part of", any(row.child_count for row in rows)),
-        ("░ ─ in a queue", "queued" in kinds),
-        ("┄ waits for a person", "person" in kinds),
-        ("~ waits for a rate limit", "rate_limit" in kinds),
-        ("▂▅█ how many at a time", any(isinstance(it, Group) for it in shown)),
-        ("↻ tried again", any(row.attempt > 1 or row.deliveries > 1 for row in rows)),
-        ("▸ goes on", any(row.is_open for row in rows)),
-    ]
-    lines = [""]
-    for text in (text for text, is_there in signs if is_there):
-        longer = f"{lines[-1]}   {text}" if lines[-1] else text
+def _legend(screen: Screen, lines: Sequence[str], width: int) -> list[str]:
+    """What the signs mean: those that were drawn."""
+    drawn = set("".join(lines))
+    legend = [""]
+    for sign, variants, meaning in _MEANINGS:
+        if not drawn.intersection(variants):
+            continue
+        text = f"{sign} {meaning}"
+        longer = f"{legend[-1]}   {text}" if legend[-1] else text
         if columns_of(longer) <= width:
-            lines[-1] = longer
+            legend[-1] = longer
         else:
-            lines.append(text)
-    return [screen.paint(line, "dim") for line in lines]
-
-
-def _rows_of(entry: Row | Group) -> Sequence[Row]:
-    return entry.rows if isinstance(entry, Group) else [entry]
+            legend.append(text)
+    return [screen.paint(line, "dim") for line in legend]

@@ -121,6 +121,7 @@ def timeline(traces: Sequence[Trace], now_ns: int) -> Timeline:
         row.child_count = len(tree.below.get(span.span_id, ()))
         _carry(row, tree.carriers.get(span.span_id, ()))
         rows.append(row)
+    _count_tries(rows)
     _fill_parts(rows)
     return Timeline(
         trace_id=traces[0][1].trace_id if traces else "",
@@ -151,7 +152,7 @@ class _Tree:
             self.parents[span.span_id] = parent
             self.below.setdefault(parent, []).append(span)
         for siblings in self.below.values():
-            siblings.sort(key=lambda it: (it.start_ns, it.first_seq))
+            siblings.sort(key=lambda it: (it.start_ns - max(0, it.queued_ns), it.first_seq))
 
     def in_order(self) -> list[tuple[Span, int]]:
         """Parents before their children, with how deep they are."""
@@ -252,6 +253,16 @@ def _carry(row: Row, carriers: Sequence[Span]) -> None:
         row.deliveries = max(row.deliveries, _number(process.attributes.get(semconv.DELIVERIES)))
         if row.start_ns == row.work_ns and process.queued_ns > 0:
             row.start_ns = min(row.start_ns, process.start_ns - process.queued_ns)
+
+
+def _count_tries(rows: Sequence[Row]) -> None:
+    """What follows a wait for a rate limit is the next try of the same thing."""
+    waited: dict[str, int] = {}
+    for row in rows:
+        if row.operation == "wait":
+            waited[row.parent_id], row.attempt = row.attempt, 1
+        elif row.operation == "chat":
+            row.attempt = max(row.attempt, waited.pop(row.parent_id, 0) + 1)
 
 
 def _fill_parts(rows: Sequence[Row]) -> None:

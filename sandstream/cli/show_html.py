@@ -1,0 +1,64 @@
+"""The page of a run as a file: ``sandstream show RUN --html FILE``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from sandstream.cli.exits import CliError, Exit
+
+_MARK = b"<!-- made by sandstream show -->\n"
+"""The end of each page: what may be replaced without asking."""
+
+
+def check_target(path: Path, *, force: bool) -> None:
+    """Refuse to begin what could not be written, or what would overwrite a stranger's file."""
+    if path.is_dir():
+        raise CliError(Exit.USAGE, f"{path} is a directory: name the file, such as {path}/run.html")
+    if not path.parent.is_dir():
+        raise CliError(Exit.USAGE, f"there is no directory {path.parent} to write the page to")
+    if path.exists() and not force and not _is_page(path):
+        raise CliError(
+            Exit.USAGE,
+            f"{path} exists and is no page of a run: name another file, or say --force",
+        )
+
+
+def write_page(path: Path, html: str) -> None:
+    """The whole page, or nothing."""
+    target = path.resolve()
+    try:
+        descriptor, name = tempfile.mkstemp(".part", f".{target.name[:80]}-", target.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(html.encode("utf-8", "replace").rstrip() + b"\n" + _MARK)
+            temporary.chmod(_mode(target))
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise CliError(Exit.FAILED, f"cannot write {path}: {error.strerror}") from None
+
+
+def _mode(path: Path) -> int:
+    """As the file was; a new one as any program would make it."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _is_page(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - len(_MARK)))
+            return file.read() == _MARK
+    except OSError as error:
+        raise CliError(Exit.USAGE, f"cannot read {path}: {error.strerror}") from None

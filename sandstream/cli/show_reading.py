@@ -1,0 +1,105 @@
+"""What ``show`` needs to know of a run and of the runs below it: their logs, their traces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.reported import reported_spans
+from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.span import Span
+from sandstream_bus.bus import Bus
+from sandstream_bus.direct import direct_get_many
+from sandstream_bus.errors import MessageError
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import CallRequested
+from sandstream_bus.trace_messages import SpansReported
+
+from sandstream.looking.page import PageRun
+from sandstream.looking.timeline import Timeline, timeline
+
+_reported = msgspec.json.Decoder(SpansReported).decode
+
+
+class Looked(msgspec.Struct, kw_only=True):
+    """A run tree as it was found; the run that is looked at comes first."""
+
+    runs: list[PageRun]
+    now_ns: int
+    is_from_store: bool = False
+    """The log has lost it: there are spans, but no events."""
+
+    @property
+    def facts(self) -> RunFacts:
+        return self.runs[0].facts
+
+    @property
+    def spans(self) -> list[Span]:
+        return [span for run in self.runs for span in run.spans]
+
+    def timeline(self) -> Timeline:
+        return timeline([(run.spans, run.facts) for run in self.runs], self.now_ns)
+
+
+async def look(bus: Bus, logs: dict[str, list[LogEvent]], *, contents: bool = False) -> Looked:
+    """The traces of runs whose logs were read, with what programs reported inside of them.
+
+    ``contents``: with all that was said; else only with the arguments of tools.
+    """
+    runs: list[PageRun] = []
+    for run, events in logs.items():
+        if not events:
+            continue
+        trace = RunTrace.of(run, events, contents=contents)
+        spans = trace.spans()
+        if not contents:
+            _add_arguments(spans, events)
+        runs.append(PageRun(facts=trace.facts(), spans=spans, events=events))
+    reported = await _read_reported(bus, runs[0].facts.trace_id, contents=contents)
+    runs[0].spans.extend(below(reported, (span.span_id for run in runs for span in run.spans)))
+    return Looked(runs=runs, now_ns=time.time_ns())
+
+
+def _add_arguments(spans: Iterable[Span], events: Iterable[LogEvent]) -> None:
+    asked = {
+        it.event.call: it.event.arguments
+        for it in events
+        if isinstance(it.event, CallRequested) and it.event.kind in ("tool", "child")
+    }
+    for span in spans:
+        arguments = asked.get(str(span.attributes.get(semconv.CALL, "")))
+        if arguments and span.operation == "tool":
+            span.contents[semconv.TOOL_ARGUMENTS] = arguments
+
+
+async def _read_reported(bus: Bus, trace_id: str, *, contents: bool) -> list[Span]:
+    """What programs have reported about a trace; what cannot be read is left out."""
+    subject = bus.subjects.trace_spans(trace_id)
+    spans: list[Span] = []
+    for stored in await direct_get_many(bus.connection, bus.topology.log, subject, after=0):
+        try:
+            message = _reported(stored.data)
+            spans.extend(
+                reported_spans(message, trace_id, sequence=stored.sequence, contents=contents)
+            )
+        except (msgspec.DecodeError, MessageError):
+            continue
+    return spans
+
+
+def below(spans: Sequence[Span], known: Iterable[str]) -> list[Span]:
+    """Those of the spans that are inside of known ones; a caller's trace may hold other runs."""
+    inside = set(known)
+    found: list[Span] = []
+    left = [span for span in spans if span.span_id not in inside]
+    while left:
+        new = [span for span in left if span.parent_id in inside]
+        if not new:
+            break
+        found.extend(new)
+        inside.update(span.span_id for span in new)
+        left = [span for span in left if span.span_id not in inside]
+    return found
