@@ -117,7 +117,11 @@ async def _connect(path: Path, mode: str) -> aiosqlite.Connection:
     # Its thread must not keep alive a program whose loop was not shut down.
     thread: Any = getattr(connection, "_thread", connection)
     thread.daemon = True
-    return await connection
+    try:
+        return await connection
+    except sqlite3.Error:
+        await asyncio.to_thread(thread.join)  # its last word must not come after the loop's end
+        raise
 
 
 async def _check_version(connection: aiosqlite.Connection, path: Path) -> int:
