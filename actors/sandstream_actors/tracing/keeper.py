@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
@@ -27,6 +28,8 @@ from sandstream_actors.tracing.store_errors import StoreError
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
+CALM_S: Final = 10.0
+"""Trouble is over after so long without: on a disk that is almost full, some writes succeed."""
 T = TypeVar("T")
 
 
@@ -47,7 +50,8 @@ class TraceKeeper:
         self._metrics = metrics
         self._sampler = sampler or Sampler()
         self._redactor = redact or Redactor()
-        self._trouble = ""
+        self._is_in_trouble = False
+        self._failed_at = 0.0
 
     @property
     def exports(self) -> bool:
@@ -102,19 +106,25 @@ class TraceKeeper:
             except StoreError as error:
                 if not error.retryable:
                     raise
-                if not self._trouble:
-                    logger.error(
-                        "traces wait: the store cannot be used; nothing is lost, they are in the "
-                        "log",
-                        extra={"why": str(error)},
-                    )
-                self._trouble = str(error)
+                self._note_trouble(error)
                 await asyncio.sleep(RETRY_S)
             else:
-                if self._trouble:
-                    self._trouble = ""
-                    logger.warning("the trace store can be used again")
+                self._note_success()
                 return result
+
+    def _note_trouble(self, error: StoreError) -> None:
+        self._failed_at = time.monotonic()
+        if not self._is_in_trouble:
+            self._is_in_trouble = True
+            logger.error(
+                "traces wait: the store cannot be used; nothing is lost, they are in the log",
+                extra={"why": str(error)},
+            )
+
+    def _note_success(self) -> None:
+        if self._is_in_trouble and time.monotonic() - self._failed_at > CALM_S:
+            self._is_in_trouble = False
+            logger.warning("the trace store can be used again")
 
 
 def _clean(facts: RunFacts) -> RunFacts:

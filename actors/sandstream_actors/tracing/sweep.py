@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.errors import SandstreamError
 from sandstream_bus.subjects import RunId
 
+from sandstream_actors.tracing.catch_up import catch_up
 from sandstream_actors.tracing.exported import exported_through, tell_exported
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.keeper import TraceKeeper
@@ -31,6 +33,7 @@ _AT_ONCE: Final = 8
 _MOST: Final = 500
 """Runs looked at in one round, those first that were not for the longest time."""
 _GAUGES_S: Final = 5.0
+_REBUILD_S: Final = 2.0
 _RETAIN_S: Final = 600.0
 LOST: Final = "lost"
 """The status of a run that never ended as far as is known, and that the log has no more."""
@@ -54,10 +57,12 @@ class Sweep:
         self._contents = contents
         self._interval_s = interval_s
         self._tasks: list[asyncio.Task[None]] = []
+        self._rebuilt: Path | None = None
 
     def start(self) -> None:
         self._tasks = [
             asyncio.create_task(self._forever(self.round, self._interval_s), name="trace sweep"),
+            asyncio.create_task(self._forever(self._rebuild, _REBUILD_S), name="trace rebuild"),
             asyncio.create_task(self._forever(self._retain, _RETAIN_S), name="trace retention"),
         ]
         if self._metrics is not None:
@@ -72,11 +77,11 @@ class Sweep:
     async def _forever(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
         """Failures are of the bus or of the store: the next time will do."""
         while True:
-            await asyncio.sleep(every_s)
             try:
                 await work()
             except SandstreamError as error:
                 logger.warning("a sweep of traces failed", extra={"why": str(error)})
+            await asyncio.sleep(every_s)
 
     async def round(self) -> None:
         """Look once at every run that nobody has looked at for a while."""
@@ -107,6 +112,14 @@ class Sweep:
         is_there = await has_news(self._bus, known.run, 0)
         facts = known if is_there else msgspec.structs.replace(known, status=LOST)
         await self._keeper.fill_in(facts, [])
+
+    async def _rebuild(self) -> None:
+        """A damaged store was put aside and begun anew: the log has what is missing in it."""
+        damaged = self._keeper.store.replaced
+        if damaged is not None and damaged != self._rebuilt:
+            done = await catch_up(self._bus, self._keeper.store)
+            self._rebuilt = damaged
+            logger.warning("the trace store was built again", extra={"runs": done.recorded})
 
     async def _retain(self) -> None:
         await self._keeper.store.retain(time.time_ns())

@@ -1,0 +1,174 @@
+"""Runs written into a real log by hand, and tracing actors that read it, with a sink for spans."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sandstream_actors.tracing.actor import TracingActor, consumer_name
+from sandstream_actors.tracing.export_line import Pace
+from sandstream_actors.tracing.export_loop import ExportLoop
+from sandstream_actors.tracing.otel_failures import Failure
+from sandstream_actors.tracing.redaction import Redactor
+from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.span import Span
+from sandstream_actors.tracing.store import TraceStore
+from sandstream_bus.bus import Bus
+from sandstream_bus.headers import TRACEPARENT
+from sandstream_bus.messages import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallRequested,
+    RunDone,
+    RunEvent,
+    RunWaiting,
+    TokenUsage,
+)
+from sandstream_bus.subjects import RunId
+from sandstream_bus.trace_context import TraceContext
+from support.scripted_log import answer, asks, begin, calls, raw, says
+from support.waiting import eventually
+
+PACE = Pace(first_s=0.05, longest_s=0.2, poll_s=0.1)
+
+
+class Sink:
+    """Where spans are exported to."""
+
+    def __init__(self) -> None:
+        self.name = "sink"
+        self.failure: Failure | None = None
+        self.is_down = False
+        self.spans: list[Span] = []
+
+    async def export(self, spans: list[Span]) -> bool:
+        self.failure = Failure(reason="down") if self.is_down else None
+        if not self.is_down:
+            self.spans.extend(spans)
+        return not self.is_down
+
+    @property
+    def ids(self) -> list[str]:
+        return [span.span_id for span in self.spans]
+
+
+class LogWriter:
+    """Writes the events of one run, as a harness would."""
+
+    def __init__(self, bus: Bus, run: str) -> None:
+        self.run = RunId(run)
+        self._bus = bus
+        self._numbers = itertools.count()
+
+    async def put(self, kind: str, event: RunEvent, *, caller: TraceContext | None = None) -> None:
+        await self._bus.log.send(
+            f"{self._bus.subjects.prefix}.run.{self.run}.{kind}",
+            event,
+            msg_id=f"{self.run}:{next(self._numbers)}",
+            headers={} if caller is None else {TRACEPARENT: caller.header},
+        )
+
+    async def start(
+        self, options: dict[str, Any] | None = None, *, caller: TraceContext | None = None
+    ) -> None:
+        await self.put("start.main", begin("f", options=options), caller=caller)
+
+    async def work(self, turn: int = 1) -> None:
+        """A turn with one tool call."""
+        call = CallRequested(
+            call=f"t{turn}-0", kind="tool", turn=turn, agent="a", name="f", reply_pool="main"
+        )
+        await self.put("model", answer(turn, calls("f", f"c{turn}"), duration_ms=1))
+        await self.put("call.h", call)
+        await self.put("result.main", _result(call.call, turn))
+
+    async def wait(self, turn: int = 1) -> None:
+        """It asks a person."""
+        asked = ApprovalRequested(call=f"t{turn}-1", turn=turn, agent="a", name="f", call_id="c")
+        await self.put("approval.requested", asked)
+        await self.put("waiting", RunWaiting(turn=turn, approvals=[asked]))
+
+    async def decide(self, turn: int = 1) -> None:
+        await self.put("approval.decided", ApprovalDecided(call=f"t{turn}-1", approve=True))
+        await self.put("call.h", asks(f"t{turn}-1", turn=turn))
+        await self.put("result.main", _result(f"t{turn}-1", turn))
+
+    async def end(self, turn: int = 2, **more: Any) -> None:
+        await self.put("model", answer(turn, says("fine"), duration_ms=1))
+        end = RunDone(status="completed", agent="a", turns=turn, usage=TokenUsage())
+        await self.put("done", msgspec.structs.replace(end, **more))
+
+    async def whole(self, *, caller: TraceContext | None = None) -> None:
+        await self.start(caller=caller)
+        await self.work()
+        await self.end()
+
+    async def folded(self) -> list[Span]:
+        """The ended spans that its log gives, as they may be kept."""
+        trace = RunTrace.of(self.run, await self._bus.log.read(self.run))
+        redactor = Redactor()
+        return [redactor.redact_span(it) for it in trace.spans() if not it.is_open]
+
+
+def _result(call: str, turn: int) -> CallFinished:
+    return CallFinished(call=call, kind="tool", turn=turn, output=raw("ok"))
+
+
+@contextlib.asynccontextmanager
+async def tracing(
+    bus: Bus, store: TraceStore, sink: Sink | None = None, **more: Any
+) -> AsyncIterator[TracingActor]:
+    """A working actor; what the store's outbox gets goes to the sink."""
+    export: ExportLoop | None = None
+    if sink is not None:
+        lock = store.path.with_name("export-lock-" + store.path.name)
+        export = ExportLoop(store, [sink], lock=lock, pace=PACE)
+        export.start()
+    actor = TracingActor(bus, store, export=export, **more)
+    await actor.start()
+    try:
+        yield actor
+    finally:
+        await actor.stop(0.5)
+        if export is not None:
+            await export.stop()
+
+
+@contextlib.asynccontextmanager
+async def opened_store(path: Path, **more: Any) -> AsyncIterator[TraceStore]:
+    store = await TraceStore.open(path, **more)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def caught_up(bus: Bus, group: str = "main", *, within_s: float = 20.0) -> None:
+    """Until the group has nothing to do."""
+
+    async def is_idle() -> bool:
+        info = await bus.topology.consumer_info(bus.connection, consumer_name(group))
+        return info is not None and info["num_pending"] + info["num_ack_pending"] == 0
+
+    await eventually(is_idle, within_s=within_s, what=f"{group} has caught up")
+
+
+async def emptied(store: TraceStore, *, within_s: float = 20.0) -> None:
+    """Until nothing waits to be exported."""
+
+    async def is_empty() -> bool:
+        return (await store.counters())["outbox"] == 0
+
+    await eventually(is_empty, within_s=within_s, what="the outbox is empty")
+
+
+def by_id(spans: list[Span]) -> dict[str, Span]:
+    """Each span once; what was said aside, which no store keeps."""
+    found = {span.span_id: span for span in spans}
+    assert len(found) == len(spans), "a span is there twice"
+    return found
