@@ -7,9 +7,8 @@ variables; where it sets none, ours keep one span from filling a store or a back
 from __future__ import annotations
 
 import logging
-import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -23,6 +22,7 @@ CONTENT_LENGTH = 256 * 1024
 _LIST_LENGTH = 256
 _BIGGEST = 2**63 - 1
 T = TypeVar("T")
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class SpanLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,8 @@ def _or(number: int | None, default: int) -> int:
 
 def limited(span: Span, limits: SpanLimits) -> Span:
     """The span within the limits; the same object if it is."""
+    if _surely_fits(span, limits):
+        return span
     attributes = limited_attributes(span.attributes, limits.attributes, limits.value_length)
     contents = limited_attributes(span.contents, limits.attributes, limits.content_length)
     events = _same(span.events, [_limited_event(it, limits) for it in span.events[: limits.events]])
@@ -105,6 +107,28 @@ def limited(span: Span, limits: SpanLimits) -> Span:
         events=events,
         links=links,
     )
+
+
+def _surely_fits(span: Span, limits: SpanLimits) -> bool:
+    """Nearly all spans do, and are small: then no text of theirs can be too long."""
+    try:
+        size = len(_encode(span))
+    except (UnicodeEncodeError, OverflowError):
+        return False
+    return (
+        size <= min(limits.value_length, limits.content_length)
+        and max(len(span.attributes), len(span.contents)) <= limits.attributes
+        and len(span.events) <= limits.events
+        and len(span.links) <= limits.links
+        and all(len(it.attributes) <= limits.event_attributes for it in span.events)
+        and all(len(it.attributes) <= limits.link_attributes for it in span.links)
+        and not any(isinstance(it, list) and len(it) > _LIST_LENGTH for it in _values(span))
+    )
+
+
+def _values(span: Span) -> Iterator[Value]:
+    yield from span.attributes.values()
+    yield from span.contents.values()
 
 
 def _same(before: list[T], after: list[T]) -> list[T]:
@@ -147,12 +171,10 @@ def limited_value(value: Value, length: int) -> Value:
     """The value, short enough, and such that every store and protocol can carry it."""
     if isinstance(value, str):
         return shortened(value, length)
-    if isinstance(value, bool):
+    if isinstance(value, bool | float):
         return value
     if isinstance(value, int):
         return value if -_BIGGEST <= value <= _BIGGEST else shortened(_digits(value), length)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
     return _same(value, [shortened(one, length) for one in value[:_LIST_LENGTH]])
 
 

@@ -1,12 +1,17 @@
-"""Sums and percentiles over runs and spans, computed by SQLite."""
+"""Sums and percentiles over runs and calls."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
 
 from sandstream_actors.tracing.store_link import StoreLink
+
+T = TypeVar("T")
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,130 +68,129 @@ class TraceStats(msgspec.Struct, kw_only=True):
 
 
 _DAY: Final = "date({} / 1000000000, 'unixepoch', 'localtime')"
-_AGENT_OF_RUN: Final = "coalesce(nullif(first_agent, ''), agent)"
+_AGENT: Final = "coalesce(nullif(first_agent, ''), agent)"
+_RUNS: Final = (
+    f"SELECT {_AGENT}, {_DAY.format('started_ns')}, status, is_over, turns, retries, error_code, "
+    "started_ns, ended_ns FROM runs WHERE started_ns >= :since "
+    f"AND (:agent IS NULL OR {_AGENT} = :agent)"
+)
+_CALLS: Final = (
+    f"SELECT model || tool, agent, {_DAY.format('start_ns')}, error != '', retries, input_tokens, "
+    "output_tokens, end_ns - start_ns, queued_ns FROM spans "
+    "WHERE operation = :operation AND start_ns >= :since AND (:agent IS NULL OR agent = :agent)"
+)
 
 
-def _ranked(value: str, condition: str, part: str, as_: str) -> str:
-    """Columns that say at which place of its group a row is, and how many are there."""
-    window = f"PARTITION BY {part}, {condition}"
-    return (
-        f"{condition} AS {as_}_counts, {value} AS {as_}, "
-        f"row_number() OVER ({window} ORDER BY {value}) AS {as_}_rank, "
-        f"count(*) OVER ({window}) AS {as_}_of"
-    )
+class _Times:
+    """Many durations, as small as they can be."""
+
+    def __init__(self) -> None:
+        self._all = array("q")
+
+    def add(self, duration_ns: int) -> None:
+        self._all.append(max(0, duration_ns))
+
+    def latency(self) -> Latency:
+        ordered = sorted(self._all)
+        if not ordered:
+            return Latency()
+        p50, p95 = (ordered[(len(ordered) * percent + 99) // 100 - 1] for percent in (50, 95))
+        return Latency(p50_ns=p50, p95_ns=p95, max_ns=ordered[-1])
 
 
-def _percentiles(as_: str) -> str:
-    def nearest(percent: int) -> str:
-        rank = f"({as_}_of * {percent} + 99) / 100"
-        return f"coalesce(max(CASE WHEN {as_}_counts AND {as_}_rank = {rank} THEN {as_} END), 0)"
+class _Runs:
+    """The sums of one group of runs while they are made."""
 
-    return f"{nearest(50)}, {nearest(95)}, coalesce(max(CASE WHEN {as_}_counts THEN {as_} END), 0)"
+    def __init__(self, name: str) -> None:
+        self.stats = RunStats(name=name)
+        self._took = _Times()
 
+    def add(self, status: str, over: int, turns: int, retries: int, began: int, end: int) -> None:
+        stats = self.stats
+        stats.runs += 1
+        stats.turns += turns
+        stats.retries += retries
+        if over:
+            stats.completed += status == "completed"
+            stats.failed += status != "completed"
+            if began:  # else the log had lost its beginning
+                self._took.add(end - began)
+        else:
+            stats.waiting += status == "waiting"
+            stats.running += status != "waiting"
 
-def run_sums(name: str, agent: str | None) -> str:
-    """The query for runs, grouped by an expression."""
-    took = _ranked("ended_ns - started_ns", "(is_over AND started_ns > 0)", "name", "took")
-    only = f"AND {_AGENT_OF_RUN} = :agent" if agent is not None else ""
-    return (
-        "SELECT name, count(*), sum(status = 'completed'), "
-        "sum(is_over AND status != 'completed'), sum(status = 'waiting'), "
-        f"sum(status = 'running'), sum(turns), sum(retries), {_percentiles('took')} "
-        f"FROM (SELECT *, {took} FROM (SELECT {name} AS name, status, is_over, turns, retries, "
-        f"started_ns, ended_ns FROM runs WHERE started_ns >= :since {only})) "
-        "GROUP BY name ORDER BY name"
-    )
+    def add_tokens(self, taken: int, given: int) -> None:
+        self.stats.input_tokens += taken
+        self.stats.output_tokens += given
 
-
-def call_sums(name: str, agent: str | None) -> str:
-    """The query for the spans of one operation, grouped by an expression."""
-    took = _ranked("end_ns - start_ns", "(error = '')", "name", "took")
-    queued = _ranked("queued_ns", "1", "name", "queued")
-    only = "AND agent = :agent" if agent is not None else ""
-    return (
-        "SELECT name, count(*), sum(error != ''), sum(retries), sum(input_tokens), "
-        f"sum(output_tokens), {_percentiles('took')}, {_percentiles('queued')} "
-        f"FROM (SELECT *, {took}, {queued} FROM (SELECT {name} AS name, error, retries, "
-        "input_tokens, output_tokens, start_ns, end_ns, queued_ns FROM spans "
-        f"WHERE operation = :operation AND start_ns >= :since {only})) "
-        "GROUP BY name ORDER BY name"
-    )
+    def result(self) -> RunStats:
+        self.stats.latency = self._took.latency()
+        return self.stats
 
 
-def token_sums(name: str, agent: str | None) -> str:
-    """The query for the tokens of model calls, grouped by an expression."""
-    only = "AND agent = :agent" if agent is not None else ""
-    return (
-        f"SELECT {name} AS name, sum(input_tokens), sum(output_tokens) FROM spans "
-        f"WHERE operation = 'chat' AND start_ns >= :since {only} GROUP BY 1"
-    )
+class _Calls:
+    """The sums of one group of calls while they are made."""
 
+    def __init__(self, name: str) -> None:
+        self.stats = CallStats(name=name)
+        self._took = _Times()
+        self._queued = _Times()
 
-def failure_sums(agent: str | None) -> str:
-    only = f"AND {_AGENT_OF_RUN} = :agent" if agent is not None else ""
-    return (
-        "SELECT coalesce(nullif(error_code, ''), status) AS name, count(*) FROM runs "
-        f"WHERE started_ns >= :since AND is_over AND status != 'completed' {only} "
-        "GROUP BY 1 ORDER BY 2 DESC, 1"
-    )
+    def add(
+        self, failed: int, retries: int, taken: int, given: int, took: int, queued: int
+    ) -> None:
+        stats = self.stats
+        stats.calls += 1
+        stats.errors += failed
+        stats.retries += retries
+        stats.input_tokens += taken
+        stats.output_tokens += given
+        self._queued.add(queued)
+        if not failed:  # a failure says nothing of how long the work takes
+            self._took.add(took)
+
+    def result(self) -> CallStats:
+        self.stats.latency = self._took.latency()
+        self.stats.queue = self._queued.latency()
+        return self.stats
 
 
 async def read_stats(link: StoreLink, since_ns: int, agent: str | None) -> TraceStats:
-    values: dict[str, Any] = {"since": since_ns, "agent": agent}
-
-    async def run_stats(by_run: str, by_span: str) -> list[RunStats]:
-        rows = await link.fetch(run_sums(by_run, agent), values)
-        found = {row[0]: _run_stats(row) for row in rows}
-        for name, taken, given in await link.fetch(token_sums(by_span, agent), values):
-            stats = found.setdefault(name, RunStats(name=name))
-            stats.input_tokens, stats.output_tokens = taken, given
-        return [found[name] for name in sorted(found)]
-
-    async def calls(operation: str, name: str) -> list[CallStats]:
-        rows = await link.fetch(call_sums(name, agent), values | {"operation": operation})
-        return [_call_stats(row) for row in rows]
-
-    total = await run_stats("''", "''")
+    """One pass over the runs, one over the model calls, one over the tool calls."""
+    asked = {"since": since_ns, "agent": agent}
+    total = _Runs("")
+    agents: dict[str, _Runs] = {}
+    days: dict[str, _Runs] = {}
+    failures: Counter[str] = Counter()
+    async for rows in link.stream(_RUNS, asked):
+        for name, day, status, over, turns, retries, code, began, end in rows:
+            for group in (total, _of(agents, name, _Runs), _of(days, day, _Runs)):
+                group.add(status, over, turns, retries, began, end)
+            if over and status != "completed":
+                failures[code or status] += 1
+    models: dict[str, _Calls] = {}
+    async for rows in link.stream(_CALLS, asked | {"operation": "chat"}):
+        for model, name, day, failed, retries, taken, given, took, queued in rows:
+            _of(models, model, _Calls).add(failed, retries, taken, given, took, queued)
+            for group in (total, _of(agents, name, _Runs), _of(days, day, _Runs)):
+                group.add_tokens(taken, given)
+    tools: dict[str, _Calls] = {}
+    async for rows in link.stream(_CALLS, asked | {"operation": "tool"}):
+        for tool, _, _, failed, retries, taken, given, took, queued in rows:
+            _of(tools, tool, _Calls).add(failed, retries, taken, given, took, queued)
     return TraceStats(
         since_ns=since_ns,
-        total=total[0] if total else RunStats(name=""),
-        failures=dict(await link.fetch(failure_sums(agent), values)),
-        agents=await run_stats(_AGENT_OF_RUN, "agent"),
-        days=await run_stats(_DAY.format("started_ns"), _DAY.format("start_ns")),
-        models=await calls("chat", "model"),
-        tools=await calls("tool", "tool"),
+        total=total.result(),
+        failures=dict(sorted(failures.items(), key=lambda it: (-it[1], it[0]))),
+        agents=[agents[name].result() for name in sorted(agents)],
+        days=[days[name].result() for name in sorted(days)],
+        models=[models[name].result() for name in sorted(models)],
+        tools=[tools[name].result() for name in sorted(tools)],
     )
 
 
-def _run_stats(row: tuple[Any, ...]) -> RunStats:
-    name, runs, completed, failed, waiting, running, turns, retries, *latency = row
-    return RunStats(
-        name=name,
-        runs=runs,
-        completed=completed,
-        failed=failed,
-        waiting=waiting,
-        running=running,
-        turns=turns,
-        retries=retries,
-        latency=_latency(latency),
-    )
-
-
-def _call_stats(row: tuple[Any, ...]) -> CallStats:
-    name, calls, errors, retries, taken, given, *rest = row
-    return CallStats(
-        name=name,
-        calls=calls,
-        errors=errors,
-        retries=retries,
-        input_tokens=taken,
-        output_tokens=given,
-        latency=_latency(rest[:3]),
-        queue=_latency(rest[3:]),
-    )
-
-
-def _latency(found: list[int]) -> Latency:
-    p50, p95, most = found
-    return Latency(p50_ns=p50, p95_ns=p95, max_ns=most)
+def _of(groups: dict[str, T], name: str, make: Callable[[str], T]) -> T:
+    group = groups.get(name)
+    if group is None:
+        group = groups[name] = make(name)
+    return group

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import aiosqlite
 
@@ -16,6 +16,8 @@ from sandstream_actors.tracing.store_opening import (
     connect_to_write,
     put_aside,
 )
+
+_ROWS_AT_ONCE: Final = 2_000
 
 
 class StoreLink:
@@ -56,13 +58,29 @@ class StoreLink:
         self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[tuple[Any, ...]]:
         """The rows of a query, as of one moment."""
-        if self._reader is None:
-            raise StoreUnavailable(self.path, "is closed", "open it again")
+        reader = self._ready_reader()
         try:
-            rows = await self._reader.execute_fetchall(sql, parameters)
+            rows = await reader.execute_fetchall(sql, parameters)
         except sqlite3.Error as error:
             raise store_error(self.path, error) from error
         return [tuple(row) for row in rows]
+
+    async def stream(
+        self, sql: str, parameters: Mapping[str, Any]
+    ) -> AsyncIterator[list[tuple[Any, ...]]]:
+        """The rows of a query that may be too many to have them all at once."""
+        reader = self._ready_reader()
+        try:
+            async with reader.execute(sql, parameters) as cursor:
+                while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
+                    yield [tuple(row) for row in rows]
+        except sqlite3.Error as error:
+            raise store_error(self.path, error) from error
+
+    def _ready_reader(self) -> aiosqlite.Connection:
+        if self._reader is None:
+            raise StoreUnavailable(self.path, "is closed", "open it again")
+        return self._reader
 
     async def ready_writer(self) -> aiosqlite.Connection:
         """The connection to write with. A store whose file somebody has taken away is made again:

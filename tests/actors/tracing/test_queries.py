@@ -6,7 +6,7 @@ import asyncio
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +189,12 @@ class _Asking(StoreLink):
         plan = await super().fetch(f"EXPLAIN QUERY PLAN {sql}", parameters)
         self.plans += [row[3] for row in plan]
         return await super().fetch(sql, parameters)
+
+    def stream(self, sql: str, parameters: Any) -> AsyncIterator[list[tuple[Any, ...]]]:
+        async def rows() -> AsyncIterator[list[tuple[Any, ...]]]:
+            yield await self.fetch(sql, parameters)
+
+        return rows()
 
 
 QUESTIONS: dict[str, Sequence[Any]] = {

@@ -59,7 +59,7 @@ def test_values_that_no_protocol_carries() -> None:
     assert limited_value(2**63 - 1, 9) == 2**63 - 1
     assert limited_value(-(2**100), 9) == "-2^101"
     assert limited_value(10**100_000, 20) == "2^332193"
-    assert limited_value(float("inf"), 9) == "inf"
+    assert limited_value(float("inf"), 9) == float("inf")
     assert limited_value(["abc", "abcdef"], 3) == ["abc", "abc"]
     assert limited_value(["a"] * 1000, 3) == ["a"] * 256
 
