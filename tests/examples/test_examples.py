@@ -29,6 +29,7 @@ ALONE = {
     "12_multi_turn.py": "There are two.\nbooks.txt has 2 lines\n",
     "14_handoffs.py": "Letter writer: Dear friends, the south brought 520 euros",
     "15_agents_as_tools.py": '"risk": "high"}\n{"finding": "nothing is tested", "risk": "medium',
+    "18_tracing.py": "        function forecast\n          custom look into the almanac\n",
     "16_custom_capability.py": "serving\n<h1>Open on Sunday</h1>\nVisitors",
 }
 TOGETHER = {
