@@ -1,0 +1,96 @@
+"""Foreign text on a page: secrets masked, what would deceive the eye made visible, long texts cut.
+
+Everything that a page shows of a run goes through here, before it is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import msgspec
+from sandstream_actors.tracing.redaction import scrub
+from sandstream_actors.tracing.secret_patterns import MASK, names_a_secret
+
+_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
+_BIDI = [0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_INVISIBLE = [*range(0x80, 0xA0), 0x200B, *_BIDI, 0x2028, 0x2029, 0xFEFF, *range(0xE0000, 0xE0080)]
+_VISIBLE: dict[int, int | str] = {
+    **_PICTURES,
+    0x0D: "",
+    0x7F: 0x2421,
+    **{code: f"⟨U+{code:04X}⟩" for code in _INVISIBLE},
+}
+"""Control characters as their pictures; what turns the reading direction, or hides, by its code."""
+
+
+def visible(text: str) -> str:
+    """The text with nothing in it that cannot be seen; line ends and tabs stay."""
+    return text.encode("utf-8", "replace").decode().translate(_VISIBLE)
+
+
+class Texts:
+    """Makes foreign texts fit for a page: no secrets, nothing invisible, not too long. ``most``
+    is the longest one that is shown whole; 0: any.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def text(self, text: str, most: int | None = None) -> str:
+        """Foreign text: masked, visible, cut. Not yet escaped."""
+        return visible(self._cut(scrub(text), most))
+
+    def line(self, text: str, most: int = 200) -> str:
+        """Foreign text as one line, however long texts may be."""
+        text = " ".join(scrub(text[: most * 4]).split())
+        return visible(text if len(text) <= most else text[:most] + "…")
+
+    def value(self, value: Any) -> str:
+        """A JSON value as people read it: strings as they are, the rest over several lines."""
+        if isinstance(value, str):
+            return self.text(value)
+        shortened = self._within(value)
+        return self._cut(msgspec.json.format(msgspec.json.encode(shortened), indent=2).decode())
+
+    def json_text(self, text: str) -> str:
+        """A text that may be JSON: laid out if it is and may be shown whole."""
+        is_long = 0 < self.most < len(text)
+        if text[:1] in ("{", "[") and not is_long:
+            try:
+                return self.value(msgspec.json.decode(text))
+            except msgspec.DecodeError:
+                pass  # not JSON after all
+        return self.text(text)
+
+    def _cut(self, text: str, most: int | None = None) -> str:
+        limit = self.most if most is None or not self.most else min(most, self.most)
+        left = len(text) - limit
+        if not limit or left <= 0:
+            return text
+        return f"{text[:limit]}… ({left:,} more characters)"
+
+    def _within(self, value: Any, name: str = "") -> Any:
+        """A JSON value with its texts fit to be shown. ``name``: what it is called there."""
+        match value:
+            case str():
+                return MASK if names_a_secret(name, value) else self.text(value)
+            case dict():
+                return {self.text(key): self._within(it, key) for key, it in value.items()}
+            case list() | tuple():
+                return [self._within(it, name) for it in value]
+            case _:
+                return value
+
+
+def escaped(text: str) -> str:
+    """For markup: between tags and in quoted attributes."""
+    return html.escape(text, quote=True)
+
+
+def embedded_json(value: Any) -> str:
+    """JSON for a script element: nothing in it can end the element or begin a comment."""
+    text = msgspec.json.encode(value).decode()
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
