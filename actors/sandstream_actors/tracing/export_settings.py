@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from sandstream_bus.errors import SandstreamError
 
-from sandstream_actors.tracing.sampling import SAMPLERS, Sampler
+from sandstream_actors.tracing.sampling import SAMPLERS, Sampler, SamplerName
 
 OtlpProtocol = Literal["grpc", "http/protobuf"]
 TracesTarget = Literal["otlp", "console"]
@@ -63,8 +63,8 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
         env = _Env(os.environ if environ is None else environ)
         if env.flag("OTEL_SDK_DISABLED"):
             return cls()
-        traces = _targets(env, "TRACES", _TRACES)
-        metrics = _targets(env, "METRICS", _METRICS)
+        traces: list[TracesTarget] = _targets(env, "TRACES", _TRACES)
+        metrics: list[MetricsTarget] = _targets(env, "METRICS", _METRICS)
         return cls(
             traces=traces,
             metrics=metrics,
@@ -150,7 +150,9 @@ def _otlp(env: _Env, signal: str) -> OtlpProtocol:
             if env.get(name) and not Path(env.get(name)).is_file():
                 raise env.wrong(name, "the path of a file that is there")
     own, general = _variants("PROTOCOL", signal)
-    protocol = env.one_of(own, _PROTOCOLS, env.one_of(general, _PROTOCOLS, default="http/protobuf"))
+    protocol: OtlpProtocol = env.one_of(
+        own, _PROTOCOLS, env.one_of(general, _PROTOCOLS, default="http/protobuf")
+    )
     for name in _variants("ENDPOINT", signal):
         _check_endpoint(env, name, protocol)
     for name in _variants("COMPRESSION", signal):
@@ -172,7 +174,7 @@ def _check_endpoint(env: _Env, name: str, protocol: OtlpProtocol) -> None:
 
 
 def _sampler(env: _Env) -> Sampler:
-    name = env.one_of("OTEL_TRACES_SAMPLER", SAMPLERS, "parentbased_always_on")
+    name: SamplerName = env.one_of("OTEL_TRACES_SAMPLER", SAMPLERS, "parentbased_always_on")
     if not name.endswith("traceidratio"):
         return Sampler(name)
     return Sampler(name, env.number("OTEL_TRACES_SAMPLER_ARG", 1, 0, 1))

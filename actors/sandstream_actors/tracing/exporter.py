@@ -92,7 +92,7 @@ def configured(make: Callable[[], T]) -> T:
     """An exporter, made from the variables that it reads by itself."""
     try:
         return make()
-    except (ValueError, RuntimeError, OSError) as error:
+    except Exception as error:  # they have no common kind of error for it
         raise TelemetryError(
             f"The OTLP exporter refuses its OTEL_EXPORTER_OTLP_* variables: {error}"
         ) from error

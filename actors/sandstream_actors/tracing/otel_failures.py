@@ -61,13 +61,19 @@ def caught_logs() -> Iterator[list[logging.LogRecord]]:
     """What OpenTelemetry logs in this context while this lasts, instead of in the log."""
     for name in list(logging.root.manager.loggerDict):
         if name.startswith(_LOGGERS):
-            logging.getLogger(name).addFilter(_catch)  # once: the same filter is not added again
+            _listen_first(logging.getLogger(name))
     records: list[logging.LogRecord] = []
     token = _caught.set(records)
     try:
         yield records
     finally:
         _caught.reset(token)
+
+
+def _listen_first(logger: logging.Logger) -> None:
+    """Some of these loggers have a filter that hides what was said before; ours has to hear it."""
+    if _catch not in logger.filters:
+        logger.filters.insert(0, _catch)
 
 
 def failure_of(records: list[logging.LogRecord]) -> Failure:
