@@ -82,7 +82,7 @@ class HostedModels:
             "tools": _tools(hosted, call.agent, disabled),
             "output_schema": output_schema_of(agent),
             "handoffs": _handoffs(hosted, call.agent, disabled),
-            "tracing": ModelTracing.DISABLED,
+            "tracing": _tracing(state),
             "previous_response_id": request.previous_response_id,
             "conversation_id": request.conversation_id,
             "prompt": msgspec.json.decode(request.prompt) if request.prompt else None,
@@ -123,6 +123,14 @@ class HostedModels:
             upto=upto,
             duration_ms=round((time.monotonic() - began) * 1000),
         )
+
+
+def _tracing(state: RunState) -> ModelTracing:
+    """How much a model may trace of a call by itself."""
+    if not state.options.traced:
+        return ModelTracing.DISABLED
+    is_open = state.options.trace_contents
+    return ModelTracing.ENABLED if is_open else ModelTracing.ENABLED_WITHOUT_DATA
 
 
 def _handoffs(hosted: HostedRun, key: str, disabled: set[str]) -> list[Handoff[Any, Any]]:

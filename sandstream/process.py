@@ -29,6 +29,7 @@ from sandstream.ids import new_pool
 from sandstream.models.defaults import DefaultModels
 from sandstream.run_plan import bind_here, hosted_child
 from sandstream.settings import Settings
+from sandstream.tracing.setup import reporter_here
 
 if TYPE_CHECKING:
     from sandstream_actors.sandbox.actor import SandboxActor
@@ -61,6 +62,7 @@ class Process:
         self._lifetime: AsyncIterator[None] | None = None
         self._background: set[asyncio.Future[None]] = set()
         self._closed = False
+        self._reporter = reporter_here()
 
     @classmethod
     async def open(cls, settings: Settings) -> Process:
@@ -84,6 +86,7 @@ class Process:
         host = ToolHost(self.bus, self._user_code, **common)
         await asyncio.gather(harness.start(), host.start())
         self._actors = (harness, host)
+        self._reporter.attach(self.bus)
 
     @classmethod
     async def of_this_loop(cls) -> Process:
@@ -130,6 +133,7 @@ class Process:
                 await starting.result().stop(0.0)
         await self._models.aclose()
         await self._hosted_models.aclose()
+        await self._reporter.detach(self.bus)
         await self._opened.close()
 
     async def local_sandboxes(self, isolation: str) -> BusLink:
@@ -170,6 +174,13 @@ class Process:
         for child in [key for key, it in self._child_runs.items() if it[0] is hosted]:
             del self._child_runs[child]
 
+    def hosted(self, run: RunId) -> HostedRun | None:
+        """The objects of a run, if they are here."""
+        if callers := self._runs.get(run):
+            return callers[-1]
+        child = self._child_runs.get(run)
+        return child[1] if child is not None else None
+
     async def children_of(self, run: RunId) -> list[HostedRun]:
         """The child runs of one of ours, at any depth, as far as their code is here."""
         states = StateCache(self.bus.log)
@@ -200,6 +211,7 @@ class Process:
             raise Retry("no caller hosts this run now", delay_s=1.0, counts=False)
         above = await self._find_run(RunId(parent.run), states)
         hosted = hosted_child(above, parent, run, bind_here)
+        hosted.options, hosted.tracing = state.options, above.tracing
         self._child_runs[run] = (self._runs[RunId(parent.root)][-1], hosted)
         return hosted
 

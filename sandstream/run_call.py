@@ -44,6 +44,7 @@ from sandstream.run_start import RunStart
 from sandstream.run_state import RunState
 from sandstream.run_view import RunView
 from sandstream.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent
+from sandstream.tracing.run_tracing import RunTracing
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class RunCall:
         else:
             self.run_id = run_id_of_key(config.run_key) if config.run_key else new_run_id()
             self._plan = RunPlan(agent, config, self.run_id, hooks=hooks)
+            self._tracing = RunTracing(self.run_id, config)
             given = isinstance(context, RunContextWrapper)
             self._context = context if given else RunContextWrapper(context=context)
             self._max_turns = max_turns
@@ -104,7 +106,16 @@ class RunCall:
             check_guarded_conversation(agent, config, options)
             items = compile_input(self._input)
             is_text = isinstance(self._input, str)
-            self._begin = RunStart(self.run_id, self._plan, config, items, options, is_text=is_text)
+            self._options = options
+            self._begin = RunStart(
+                self.run_id,
+                self._plan,
+                config,
+                items,
+                options,
+                is_text=is_text,
+                tracing=self._tracing,
+            )
         self._bound = self._plan.bound
         self._hosted = HostedRun(
             self._plan.found.own.agents,
@@ -116,6 +127,8 @@ class RunCall:
             hooks=hooks,
             session=session,
             bound=self._bound,
+            options=self._options,
+            tracing=self._tracing,
         )
         if isinstance(input, RunState) and input.hosted is not None:
             self._hosted.values |= input.hosted.values
@@ -141,11 +154,17 @@ class RunCall:
             self._context.context = context.context if is_wrapped else context
         self._max_turns = state.record.state.options.max_turns
         self._input = state.given_input
-        self._begin = RunResume(state, self._config, stream=stream)
+        self._options = state.record.state.options
+        self._tracing = RunTracing(self.run_id, self._config, saved=state.trace)
+        self._begin = RunResume(state, self._config, stream=stream, tracing=self._tracing)
 
     # --- the two ways to wait ------------------------------------------------------------------
 
     async def run(self) -> RunResult:
+        async with self._tracing:
+            return await self._run()
+
+    async def _run(self) -> RunResult:
         result = RunResult(**self._result_arguments())
         process = await self._open()
         try:
@@ -167,22 +186,26 @@ class RunCall:
     async def _stream_into(self, result: RunResultStreaming) -> None:
         error: BaseException | None = None
         try:
-            process = await self._open()
-            try:
-                view = self._view()
-                await self._patiently(process, self._follow_into(result, view, process))
-                await self._close_sandbox(result, view)
-            except asyncio.CancelledError:
-                await self._abandon(process)
-                raise
-            finally:
-                process.remove_run(self.run_id, self._hosted)
-            if view.done is None or view.done.status != "cancelled":
-                self._conclude(result, view)
+            async with self._tracing:
+                await self._stream(result)
         except BaseException as raised:  # noqa: BLE001  handed to whoever iterates the events
             error = raised
         finally:
             result.finish(error)
+
+    async def _stream(self, result: RunResultStreaming) -> None:
+        process = await self._open()
+        try:
+            view = self._view()
+            await self._patiently(process, self._follow_into(result, view, process))
+            await self._close_sandbox(result, view)
+        except asyncio.CancelledError:
+            await self._abandon(process)
+            raise
+        finally:
+            process.remove_run(self.run_id, self._hosted)
+        if view.done is None or view.done.status != "cancelled":
+            self._conclude(result, view)
 
     async def _until_rest(self, result: RunResult, process: Process) -> RunView:
         """The run at its end, or where only people can go on."""
@@ -237,6 +260,7 @@ class RunCall:
                 self._context.copied(),
                 interruptions=interruptions,
                 hosted=self._hosted,
+                trace=self._tracing.saved,
             )
         )
 
@@ -282,6 +306,7 @@ class RunCall:
         assert self._process is not None
         events = await self._begin.begin(self._process)
         self._begun = events[-1].sequence
+        self._tracing.follow(self._process, known=self._begin.known)
         return events
 
     # --- ending --------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from sandstream_actors.harness.alarms import Alarms
 from sandstream_actors.run_state import RunState as LogState
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import Stored
+from sandstream_bus.headers import TRACEPARENT
 from sandstream_bus.log import Conflict, LogEvent
 from sandstream_bus.messages import (
     ApprovalDecided,
@@ -24,8 +25,10 @@ from sandstream_bus.messages import (
     RunMoved,
     RunReopened,
     RunRestored,
+    RunStarted,
 )
 from sandstream_bus.subjects import RunId
+from sandstream_bus.trace_context import call_span_id
 
 from sandstream.approval_records import Decision
 from sandstream.approvals import first_decision, told
@@ -37,7 +40,7 @@ from sandstream.run_config import RunConfig
 from sandstream.run_moving import bring_sandboxes, home_of, pool_for
 from sandstream.run_options import compile_input
 from sandstream.run_state import RunState
-from sandstream.trace_parent import trace_headers
+from sandstream.tracing.run_tracing import RunTracing
 
 BY = "state"
 """Who decided, where a state is resumed."""
@@ -49,11 +52,19 @@ _Step = Callable[[LogState], tuple[str, RunEvent] | None]
 class RunResume:
     """The continuation of a saved run by this process."""
 
-    def __init__(self, saved: RunState[Any, Any], config: RunConfig, *, stream: bool) -> None:
+    def __init__(
+        self,
+        saved: RunState[Any, Any],
+        config: RunConfig,
+        *,
+        stream: bool,
+        tracing: RunTracing,
+    ) -> None:
         self.run_id = saved.record.run_id
         self._saved = saved
         self._config = config
         self._stream = stream
+        self._tracing = tracing
         self._events: list[LogEvent] = []
         self._news_from = 0
         self.known = 0
@@ -125,12 +136,23 @@ class RunResume:
                     RunRestored(events=events, pool=pool, host=process.pool),
                     after=0,
                     msg_id=f"{run}:restore:{uuid.uuid4().hex}",
-                    headers=trace_headers(),
+                    headers=self._headers_of(run),
                 )
             except Conflict:
                 continue  # somebody else brought it
             crashpoint("runner.after_restore")
             await self._arm(process, LogState.of(run, await process.bus.log.read(run)))
+
+    def _headers_of(self, run: RunId) -> dict[str, str]:
+        """A child run is below the call that it answers."""
+        headers = self._tracing.headers
+        first = self._saved.record.log_of(run)[0].event
+        link = first.parent if isinstance(first, RunStarted) else None
+        parent = self._tracing.parent
+        if not headers or link is None or parent is None:
+            return headers
+        above = parent._replace(span_id=call_span_id(link.run, link.call))
+        return {TRACEPARENT: above.header}
 
     async def _bring_children(self, process: Process) -> None:
         """Open child runs come along at once: if their parent took them over after an answer they

@@ -29,7 +29,7 @@ from sandstream.run_config import RunConfig
 from sandstream.run_moving import bring_sandboxes, pool_for
 from sandstream.run_options import started_now
 from sandstream.run_plan import RunPlan
-from sandstream.trace_parent import trace_headers
+from sandstream.tracing.run_tracing import RunTracing
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class RunStart:
         options: RunOptions,
         *,
         is_text: bool,
+        tracing: RunTracing,
     ) -> None:
         self.run_id = run_id
         self._plan = plan
@@ -56,6 +57,7 @@ class RunStart:
         self._items = items
         self._options = options
         self._is_text = is_text
+        self._tracing = tracing
         self._is_elsewhere = False
         """Another process works on the run; we wait with it, and take over if it dies."""
         self._looked_at = time.monotonic()
@@ -84,13 +86,14 @@ class RunStart:
                 started,
                 after=0,
                 msg_id=f"{self.run_id}:start:{uuid.uuid4().hex}",  # another caller's is a conflict
-                headers=trace_headers(),
+                headers=self._tracing.headers,
             )
         except Conflict as conflict:
             await self._continue(process, started, conflict.news)
             return conflict.news
         crashpoint("runner.after_start")
-        return [LogEvent(sequence, subject, started, Stored(sequence, subject, b"", {}))]
+        stored = Stored(sequence, subject, b"", self._tracing.headers)
+        return [LogEvent(sequence, subject, started, stored)]
 
     async def _continue(
         self, process: Process, wanted: RunStarted, events: Sequence[LogEvent]

@@ -23,11 +23,13 @@ from sandstream.run_state_context import (
     load_context,
 )
 from sandstream.run_state_json import SavedState, from_data, from_text, to_data
+from sandstream.tracing.saved_trace import SavedTrace
 
 if TYPE_CHECKING:
     from sandstream.agent import Agent
     from sandstream.hosting.hosted_run import HostedRun
     from sandstream.run_view import RunView
+    from sandstream.tracing.traces import Trace
 
 TAgent = TypeVar("TAgent", default="Agent[Any]")
 
@@ -48,12 +50,15 @@ class RunState(Generic[TContext, TAgent]):
         pending_input: Sequence[TResponseInputItem] = (),
         interruptions: Sequence[ToolApprovalItem] | None = None,
         hosted: HostedRun | None = None,
+        trace: SavedTrace | None = None,
     ) -> None:
         self.agent = agent
         self.record = record
         self.context = context
         self.hosted = hosted
         """The objects of the run so far, if it was in this process."""
+        self.trace = trace or SavedTrace()
+        """The trace in which the run goes on."""
         self._pending_input = list(pending_input)
         self._interruptions = interruptions
 
@@ -125,6 +130,12 @@ class RunState(Generic[TContext, TAgent]):
                 "read more input"
             )
 
+    # --- traces --------------------------------------------------------------------------------
+
+    def set_trace(self, trace: Trace | None) -> None:
+        """Have the run go on in this trace, for whoever is told of it; None: in its own."""
+        self.trace = SavedTrace.of(trace)
+
     # --- storing -------------------------------------------------------------------------------
 
     def to_json(
@@ -146,6 +157,8 @@ class RunState(Generic[TContext, TAgent]):
             pending_input=self._pending_input,
             context=context,
             context_meta=meta,
+            traceparent=self.trace.traceparent,
+            trace=self.trace.trace if include_tracing_api_key else self.trace.without_key(),
         )
         try:
             return to_data(saved)
@@ -161,7 +174,11 @@ class RunState(Generic[TContext, TAgent]):
     ) -> str:
         """:meth:`to_json` as text."""
         return json.dumps(
-            self.to_json(context_serializer=context_serializer, strict_context=strict_context)
+            self.to_json(
+                context_serializer=context_serializer,
+                strict_context=strict_context,
+                include_tracing_api_key=include_tracing_api_key,
+            )
         )
 
     @staticmethod
@@ -262,6 +279,12 @@ def _restored(
     )
     context.set_approvals(Approvals.of(saved.decisions))
     context.usage = usage_of(record.state.usage)
-    state = RunState[Any, "Agent[Any]"](agent, record, context, pending_input=saved.pending_input)
+    state = RunState[Any, "Agent[Any]"](
+        agent,
+        record,
+        context,
+        pending_input=saved.pending_input,
+        trace=SavedTrace(saved.traceparent, saved.trace),
+    )
     state.check_agents(agent)
     return state

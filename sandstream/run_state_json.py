@@ -36,6 +36,9 @@ class SavedState(msgspec.Struct, frozen=True, kw_only=True):
     pending_input: list[dict[str, Any]] = []
     context: dict[str, Any] | None = None
     context_meta: dict[str, Any] = {}
+    traceparent: str | None = None
+    """The caller's span that the run is below."""
+    trace: dict[str, Any] | None = None
 
     def record(self) -> RunRecord:
         return RunRecord.of_past(RunId(self.run_id), self.events)

@@ -7,6 +7,8 @@ import sys
 from sandstream_bus.headers import TRACEPARENT
 from sandstream_bus.trace_context import TraceContext, incoming
 
+from sandstream.tracing.parents import own_context
+
 
 def trace_headers() -> dict[str, str]:
     """Headers that make what is published part of the caller's trace, if there is one."""
@@ -15,8 +17,10 @@ def trace_headers() -> dict[str, str]:
 
 
 def trace_parent() -> TraceContext | None:
-    """The caller's span: of OpenTelemetry, else the call that is being worked on."""
-    return _of_opentelemetry() or incoming()
+    """The caller's span: one that the program made here, one of OpenTelemetry's, else the call that
+    is being worked on.
+    """
+    return own_context() or _of_opentelemetry() or incoming()
 
 
 def _of_opentelemetry() -> TraceContext | None:

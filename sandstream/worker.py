@@ -30,6 +30,7 @@ from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.run_context import RunContextWrapper
 from sandstream.run_options import compile_options
 from sandstream.run_plan import RunPlan, bound_agents, hosted_child
+from sandstream.tracing.setup import reporter_here
 
 if TYPE_CHECKING:
     from sandstream.mcp.hosting import ConnectedServers
@@ -121,6 +122,7 @@ class AgentWorker:
         ]
         if self._servers is not None:
             await self._servers.start()
+        reporter_here().attach(self._bus)
         await self._host.start()
         instance = uuid.uuid4().hex
         crashpoint("worker.before_register")
@@ -145,6 +147,7 @@ class AgentWorker:
 
     async def stop(self) -> None:
         await self._host.stop()
+        await reporter_here().detach(self._bus)
         await self._hosted_models.aclose()
         if self._servers is not None:
             await self._servers.stop()
@@ -176,6 +179,7 @@ class AgentWorker:
                     parent_run = await self._find_run(RunId(parent.run), states)
                     child = hosted_child(parent_run, parent, run, self._bind)
                     child.agents = {**agents, **child.agents}
+                    child.options = started.options
                     return child
             plan = self._plans.get(started.graph.start)
             # others may hand back to agents that were deployed from here
@@ -192,6 +196,7 @@ class AgentWorker:
             bound=bound,
             connect=self._servers.ensure if self._servers else None,
             host=Host(self._bus, self._find_run),
+            options=started.options,
         )
 
     def _deployed_in(self, started: RunStarted) -> dict[str, Agent[Any]]:

@@ -41,6 +41,8 @@ from sandstream.tool_guardrails import (
     ToolOutputGuardrailData,
     ToolOutputGuardrailResult,
 )
+from sandstream.tracing.part_of_run import part_of_run
+from sandstream.tracing.span_data import GuardrailSpanData
 
 T = TypeVar("T")
 AnyGuardrail = TypeVar(
@@ -125,8 +127,10 @@ async def _verdicts(
     """Ask all of them at once; ``heard`` has the results as they come."""
 
     async def check(guardrail: AnyGuardrail) -> Any:
-        result = await ask(_stoppable(guardrail, timeout_s))
-        result.guardrail = guardrail
+        with part_of_run(GuardrailSpanData(guardrail.get_name())) as shown:
+            result = await ask(_stoppable(guardrail, timeout_s))
+            result.guardrail = guardrail
+            shown.triggered = bool(getattr(result.output, "tripwire_triggered", False))
         return result
 
     def hear(result: Any) -> None:

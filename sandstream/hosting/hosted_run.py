@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sandstream_bus.specs import RunOptions
+
 from sandstream.agent import Agent, Tool
 from sandstream.error_handlers import RunErrorHandlers
 from sandstream.exceptions import UserError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from sandstream.mcp import MCPServer
     from sandstream.run_view import RunView
     from sandstream.sandbox.binding import BoundAgent
+    from sandstream.tracing.run_tracing import RunTracing
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class HostedRun:
     """Makes sure that MCP servers are connected; None: their owner does."""
     host: Host | None = None
     """None while no tool host has the run."""
+    options: RunOptions = field(default_factory=RunOptions)
+    """The run's settings as its log has them."""
+    tracing: RunTracing | None = None
+    """Who tells of the run, if its caller is in this process."""
 
     def working_agent(self, name: str) -> Agent[Any]:
         """The agent whose tools and instructions count."""

@@ -16,6 +16,7 @@ from sandstream_actors.state_cache import StateCache
 from sandstream_bus.messages import CallFinished, CallRequested, ModelAnswered
 from sandstream_bus.subjects import RunId
 
+from sandstream.hosting.call_span import span_of_call
 from sandstream.hosting.children import child_input, child_output, watch
 from sandstream.hosting.endings import decide_stop, finish, handle_error, validate_output
 from sandstream.hosting.guarding import guard
@@ -48,20 +49,31 @@ class UserCode:
         hosted = await self._find_run(run, states)
         # outside of the try: that the log cannot be read now is no outcome of the user's code
         state = None if call.kind == "tool" else await states.load(run)
-        try:
-            if state is None:
-                return await call_tool(hosted, call, run, states)
-            if call.kind == "model":
-                hosted.context.usage = usage_of(call.usage)
-                if state.prepared is None:
-                    state.prepared = await prepare(hosted, state, call, states)
-                return await self._ask_model(hosted, state, call)
-            result = await _HOST_CALLS[call.kind](hosted, state, call, states)
-            if isinstance(result, Outcome):
-                return finished(call, output=encode(result.value), **result.more)
-            return finished(call, output=encode(result))
-        except Exception as error:  # noqa: BLE001  what user code raises is the call's outcome
-            return failure(hosted, call, error)
+        async with span_of_call(hosted, run, call):
+            try:
+                return await self._outcome(hosted, run, call, states, state)
+            except Exception as error:  # noqa: BLE001  what user code raises is the call's outcome
+                return failure(hosted, call, error)
+
+    async def _outcome(
+        self,
+        hosted: HostedRun,
+        run: RunId,
+        call: CallRequested,
+        states: StateCache,
+        state: RunState | None,
+    ) -> CallFinished | ModelAnswered:
+        if state is None:
+            return await call_tool(hosted, call, run, states)
+        if call.kind == "model":
+            hosted.context.usage = usage_of(call.usage)
+            if state.prepared is None:
+                state.prepared = await prepare(hosted, state, call, states)
+            return await self._ask_model(hosted, state, call)
+        result = await _HOST_CALLS[call.kind](hosted, state, call, states)
+        if isinstance(result, Outcome):
+            return finished(call, output=encode(result.value), **result.more)
+        return finished(call, output=encode(result))
 
 
 _HostCall = Callable[[HostedRun, RunState, CallRequested, StateCache], Awaitable[Any]]

@@ -25,6 +25,9 @@ from sandstream.tool import (
     default_tool_error_function,
 )
 from sandstream.tool_context import ToolContext
+from sandstream.tracing.part_of_run import part_of_run
+from sandstream.tracing.scope import Scope
+from sandstream.tracing.span_data import FunctionSpanData, MCPListToolsSpanData
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +51,7 @@ class MCPUtil:
         Raises:
             UserError: if two servers have a tool of the same name, and names have no prefix.
         """
-        listed = [(server, await server.list_tools(run_context, agent)) for server in servers]
+        listed = [(server, await _listed(server, run_context, agent)) for server in servers]
         names: list[str] | None = None
         if include_server_in_tool_names:
             names = _prefixed(listed, reserved_tool_names)
@@ -81,7 +84,7 @@ class MCPUtil:
         server_index: int = 0,
     ) -> list[FunctionTool]:
         """The tools of one server. ``server_index`` is taken for compatibility and not used."""
-        tools = await server.list_tools(run_context, agent)
+        tools = await _listed(server, run_context, agent)
         names: list[str] | None = None
         if tool_name_override is not None:
             names = [tool_name_override(tool) for tool in tools]
@@ -161,6 +164,9 @@ class _Calls:
         self._data: WeakKeyDictionary[RunContextWrapper[Any], dict[str, Any]] = WeakKeyDictionary()
 
     async def __call__(self, context: ToolContext[Any], input_json: str) -> Any:
+        span = Scope.get_current_span()
+        if span is not None and isinstance(span.span_data, FunctionSpanData):
+            span.span_data.mcp_data = {"server": self._server.safe_name}
         try:
             output, data = await invoke(
                 self._server,
@@ -189,6 +195,13 @@ class _Calls:
 
     def custom_data(self, call: FunctionToolCustomDataContext) -> dict[str, Any] | None:
         return self._data.pop(call.tool_context, None)
+
+
+async def _listed(server: MCPServer, run_context: RunContextWrapper[Any], agent: Any) -> list[Any]:
+    with part_of_run(MCPListToolsSpanData(server=server.safe_name)) as shown:
+        tools = await server.list_tools(run_context, agent)
+        shown.result = [tool.name for tool in tools]
+    return tools
 
 
 def _prefixed(listed: list[tuple[MCPServer, list[Any]]], reserved: set[str] | None) -> list[str]:

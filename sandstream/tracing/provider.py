@@ -20,6 +20,7 @@ from sandstream.tracing.parents import w3c_parent_id
 from sandstream.tracing.processor_interface import TracingProcessor
 from sandstream.tracing.reporter import Reporter
 from sandstream.tracing.scope import Scope
+from sandstream.tracing.setup import reporter_here
 from sandstream.tracing.spans import NoOpSpan, Span, SpanImpl, TSpanData
 from sandstream.tracing.traces import NoOpTrace, Trace, TraceImpl
 
@@ -176,7 +177,7 @@ class DefaultTraceProvider(TraceProvider):
     """Tells the user's processors, and the bus of what the user made himself."""
 
     def __init__(self) -> None:
-        self.reporter = Reporter()
+        self.reporter = reporter_here()
         self._processors = SynchronousMultiTracingProcessor()
         self._everyone = _Everyone(self._processors, self.reporter)
         self._is_off_by_environment: bool | None = None

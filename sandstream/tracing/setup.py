@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sandstream.tracing.provider import TraceProvider
+    from sandstream.tracing.reporter import Reporter
 
 _SHUTDOWN_S = 5.0
-_lock = threading.Lock()
+_lock = threading.RLock()
 _provider: TraceProvider | None = None
+_reporter: Reporter | None = None
 _is_registered = False
 
 
@@ -35,6 +37,17 @@ def get_trace_provider() -> TraceProvider:
             _provider = DefaultTraceProvider()
             _register_shutdown()
         return _provider
+
+
+def reporter_here() -> Reporter:
+    """Who tells the bus of this process's own spans, whichever provider makes them."""
+    from sandstream.tracing.reporter import Reporter
+
+    global _reporter
+    with _lock:
+        if _reporter is None:
+            _reporter = Reporter()
+        return _reporter
 
 
 def _register_shutdown() -> None:

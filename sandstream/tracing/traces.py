@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
+import threading
+from collections import OrderedDict
 from contextvars import Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sandstream.tracing import util
 from sandstream.tracing.ids import NO_OP
@@ -13,6 +15,24 @@ from sandstream.tracing.scope import Scope
 
 if TYPE_CHECKING:
     from sandstream.tracing.processor_interface import TracingProcessor
+
+_MAX_STARTED: Final = 4096
+_started: OrderedDict[str, None] = OrderedDict()
+_started_lock = threading.Lock()
+
+
+def was_started_here(trace_id: str) -> bool:
+    """Have this process's processors heard of the trace? Asked of the last few thousand."""
+    with _started_lock:
+        return trace_id in _started
+
+
+def _note_started(trace_id: str) -> None:
+    with _started_lock:
+        _started[trace_id] = None
+        _started.move_to_end(trace_id)
+        while len(_started) > _MAX_STARTED:
+            _started.popitem(last=False)
 
 
 class Trace(abc.ABC):
@@ -175,6 +195,7 @@ class TraceImpl(_Current):
         self.started_at = util.time_iso()
         if self._processor is not None:
             self._processor.on_trace_start(self)
+            _note_started(self._trace_id)
         if mark_as_current:
             self._become_current()
 

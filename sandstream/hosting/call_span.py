@@ -1,0 +1,119 @@
+"""Which span the user's code belongs to while it works on a call.
+
+Spans that it makes, of the SDK or of OpenTelemetry, become part of the run's trace, in whichever
+process it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from sandstream_bus.messages import CallRequested
+from sandstream_bus.subjects import RunId
+from sandstream_bus.trace_context import TraceContext, incoming
+
+from sandstream.hosting.hosted_run import HostedRun
+from sandstream.tracing.ids import sdk_span_id, sdk_trace_id
+from sandstream.tracing.provider import SynchronousMultiTracingProcessor
+from sandstream.tracing.scope import current
+from sandstream.tracing.span_data import (
+    FunctionSpanData,
+    HandoffSpanData,
+    SpanData,
+    TurnSpanData,
+)
+from sandstream.tracing.spans import NoOpSpan, Span, SpanImpl
+from sandstream.tracing.traces import NoOpTrace, Trace, TraceImpl
+
+_NOBODY = SynchronousMultiTracingProcessor()
+"""Who is told of spans that are shown elsewhere."""
+
+
+@contextlib.asynccontextmanager
+async def span_of_call(hosted: HostedRun, run: RunId, call: CallRequested) -> AsyncIterator[None]:
+    """While this lasts, the current span is the call's."""
+    context = incoming()
+    if context is None:
+        with current(None, None), _opentelemetry(None):
+            yield
+    elif not hosted.options.traced:
+        with current(NoOpTrace(), NoOpSpan(_data(hosted, call))), _opentelemetry(context):
+            yield
+    else:
+        trace, span = await _shown(hosted, run, call, context)
+        with current(trace, span), _opentelemetry(context):
+            yield
+
+
+async def _shown(
+    hosted: HostedRun, run: RunId, call: CallRequested, context: TraceContext
+) -> tuple[Trace, Span[Any]]:
+    """The trace and the span as processors know them, else as far as is known here."""
+    tracing = hosted.tracing
+    span = await tracing.span_for(run, call) if tracing is not None else None
+    trace = tracing.trace if tracing is not None else None
+    if trace is None:
+        trace = _trace_of(hosted, context)
+    if span is None:
+        here = SpanImpl(
+            trace.trace_id,
+            sdk_span_id(context.span_id),
+            None,
+            _NOBODY,
+            _data(hosted, call),
+            trace.tracing_api_key,
+        )
+        here.trace, here.is_of_run = trace, True
+        here.start()
+        span = here
+    return trace, span
+
+
+def _trace_of(hosted: HostedRun, context: TraceContext) -> TraceImpl:
+    options = hosted.options
+    trace = TraceImpl(
+        options.workflow_name,
+        sdk_trace_id(context.trace_id),
+        options.group_id,
+        options.metadata or None,
+        None,
+    )
+    trace.is_of_run = True
+    trace.include_sensitive_data = options.trace_contents
+    return trace
+
+
+def _data(hosted: HostedRun, call: CallRequested) -> SpanData:
+    if call.kind == "tool":
+        arguments = call.arguments if hosted.options.trace_contents else None
+        return FunctionSpanData(call.name, arguments, None)
+    if call.kind == "handoff":
+        return HandoffSpanData(call.agent, None)
+    return TurnSpanData(call.turn, call.agent)
+
+
+@contextlib.contextmanager
+def _opentelemetry(context: TraceContext | None) -> Iterator[None]:
+    """The same for a program that uses OpenTelemetry; others need not import it."""
+    trace = sys.modules.get("opentelemetry.trace")
+    api = sys.modules.get("opentelemetry.context")
+    if trace is None or api is None:
+        yield
+        return
+    above = api.Context()
+    if context is not None:
+        known = trace.SpanContext(
+            trace_id=int(context.trace_id, 16),
+            span_id=int(context.span_id, 16),
+            is_remote=True,
+            trace_flags=trace.TraceFlags(1 if context.sampled else 0),
+        )
+        above = trace.set_span_in_context(trace.NonRecordingSpan(known), above)
+    token = api.attach(above)
+    try:
+        yield
+    finally:
+        api.detach(token)

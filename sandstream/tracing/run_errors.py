@@ -1,0 +1,58 @@
+"""What went wrong in a run, as the error of a span."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sandstream_actors.run_state import RunState
+from sandstream_bus.messages import ErrorInfo, RunDone
+
+from sandstream.tracing.spans import SpanError
+
+_REDACTED = "(not shown: trace_include_sensitive_data is off)"
+
+
+class EndedBadly(NamedTuple):
+    """Which spans of a run that failed say so."""
+
+    of_model: SpanError | None = None
+    of_turn: SpanError | None = None
+    of_agent: SpanError | None = None
+
+
+def tool_error(name: str, error: ErrorInfo | None, *, is_told: bool) -> SpanError | None:
+    """Of a tool's call; ``is_told``: the model reads of it and the run goes on."""
+    if error is None:
+        return None
+    what = "Error running tool (non-fatal)" if is_told else "Error running tool"
+    return {"message": what, "data": {"tool_name": name, "error": error.message}}
+
+
+def ended_badly(done: RunDone, state: RunState, *, contents: bool) -> EndedBadly:
+    error = done.error
+    if error is None or error.code == "cancelled":
+        return EndedBadly()
+    said = error.message if contents else _REDACTED
+    match error.code:
+        case "max_turns":
+            limit = {"max_turns": state.options.max_turns}
+            return EndedBadly(of_agent={"message": "Max turns exceeded", "data": limit})
+        case (
+            "input_guardrail"
+            | "output_guardrail"
+            | "tool_input_guardrail"
+            | ("tool_output_guardrail")
+        ):
+            tripped: SpanError = {
+                "message": "Guardrail tripwire triggered",
+                "data": {"guardrail": error.data.get("guardrail")},
+            }
+            is_of_turn = error.code == "input_guardrail"
+            return EndedBadly(of_turn=tripped) if is_of_turn else EndedBadly(of_agent=tripped)
+        case "model_behavior" if state.trigger == 0:
+            data: dict[str, Any] = {"error": said}
+            return EndedBadly(of_turn={"message": "Unexpected answer of the model", "data": data})
+    return EndedBadly(
+        of_model={"message": "Error getting response", "data": {"error": said}},
+        of_agent={"message": "Error in agent run", "data": {"error": said}},
+    )

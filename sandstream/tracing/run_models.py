@@ -1,0 +1,66 @@
+"""A model's answer in a run's log as the data of a span."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sandstream_actors.model.chat_messages import chat_messages
+from sandstream_actors.model.responses_request import FAKE_ID
+from sandstream_actors.model.vendor_types import typed_item
+from sandstream_actors.model_request import build_request
+from sandstream_actors.run_state import RunState
+from sandstream_bus.messages import ModelAnswered, RunDone
+
+from sandstream.tracing.run_usage import answer_usage
+from sandstream.tracing.span_data import GenerationSpanData, ResponseSpanData, SpanData
+
+if TYPE_CHECKING:
+    from openai.types.responses import Response
+
+_MODEL_ERRORS = ("model_http", "model_timeout", "model_misconfigured", "model_behavior")
+
+
+def model_span_data(state: RunState, event: ModelAnswered, *, contents: bool) -> SpanData:
+    """The answer to the request that ``state`` makes."""
+    output = [msgspec.json.decode(item) for item in event.output]
+    request = build_request(state)
+    usage = answer_usage(event.usage)
+    model = event.model or request.model
+    if any(isinstance(item, dict) and item.get("id") == FAKE_ID for item in output):
+        # only an answer of Chat Completions has items without ids of their own
+        data = GenerationSpanData(model=model, model_config=dict(request.settings), usage=usage)
+        if contents:
+            given = [msgspec.json.decode(item) for item in request.input]
+            data.input = chat_messages(given, request.instructions, model)
+            data.output = chat_messages(output, None, model)
+        return data
+    response = ResponseSpanData(usage=usage)
+    response.response_id = event.response_id
+    if contents:
+        response.input = [msgspec.json.decode(item) for item in request.input]
+        response.response = _response(event, output, model)
+    return response
+
+
+def model_error_data(state: RunState, event: RunDone) -> SpanData | None:
+    """Of a run that ended because its model could not be asked; None if it did not."""
+    error = event.error
+    if error is None or error.code not in _MODEL_ERRORS or state.started is None:
+        return None
+    if state.trigger == 0 or state.done is not None:
+        return None  # it had answered: what failed is what came of that
+    return ResponseSpanData()
+
+
+def _response(event: ModelAnswered, output: list[Any], model: str) -> Response:
+    from openai.types.responses import Response
+
+    return Response.construct(
+        id=event.response_id or "",
+        model=model,
+        object="response",
+        output=[typed_item(item) for item in output],
+        status="completed",
+        usage=msgspec.json.decode(event.raw_usage) if event.raw_usage else None,
+    )

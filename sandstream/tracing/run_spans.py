@@ -1,0 +1,400 @@
+"""One run's events as the spans that the SDK shows of a run. Pure: what is told, and when, is up to
+the caller.
+
+Task, agent, turn; in a turn the model's answer, calls of tools, handoffs. The tracing actor draws
+other spans from the same log (``sandstream_actors.tracing``); where both have one for the same
+thing, they have the same id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sandstream_actors.run_headers import again
+from sandstream_actors.run_places import past_events
+from sandstream_actors.run_state import RunState
+from sandstream_bus.log import LogEvent
+from sandstream_bus.messages import (
+    ApprovalRequested,
+    CallFinished,
+    CallRequested,
+    HandedOff,
+    ModelAnswered,
+    RunDone,
+    RunEvent,
+    RunReopened,
+    RunRestored,
+    RunStarted,
+    RunWaiting,
+    TokenUsage,
+    TurnRequested,
+)
+from sandstream_bus.subjects import RunId
+from sandstream_bus.trace_context import call_span_id, run_span_id, span_id_of
+
+from sandstream.tracing.run_errors import ended_badly, tool_error
+from sandstream.tracing.run_models import model_error_data, model_span_data
+from sandstream.tracing.run_usage import task_usage, turn_usage
+from sandstream.tracing.span_data import (
+    AgentSpanData,
+    FunctionSpanData,
+    GuardrailSpanData,
+    HandoffSpanData,
+    SpanData,
+    TaskSpanData,
+    TurnSpanData,
+)
+from sandstream.tracing.spans import SpanError
+
+_handed_off = msgspec.json.Decoder(HandedOff).decode
+_CALLS = ("tool", "child")
+_ENDINGS = ("finish", "stop", "output", "error")
+
+
+@dataclass(frozen=True)
+class SpanBegan:
+    """``key`` names it within the run, ``parent`` the one above it; None: the run's caller's."""
+
+    key: str
+    parent: str | None
+    span_id: str
+    data: SpanData
+    at: str
+
+
+@dataclass(frozen=True)
+class SpanEnded:
+    key: str
+    at: str
+    error: SpanError | None = None
+
+
+Step = SpanBegan | SpanEnded
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is wanted of a run's spans, and what only its process knows."""
+
+    contents: bool = True
+    tasks_and_turns: bool = True
+    value_of: Callable[[str], Any] = lambda call: None
+    """What a tool returned, by call, if it ran in this process."""
+    shows_itself: Callable[[str], bool] = lambda agent: False
+    """Whether the model of an agent is one that makes spans by itself."""
+    was_asked_here: Callable[[str], bool] = lambda call: False
+    """Whether the guardrails of a call were asked, and shown, in this process."""
+
+
+class RunSpans:
+    """Grows with each event. ``quiet`` events are known already: they make no spans."""
+
+    def __init__(self, run: str, settings: Settings) -> None:
+        self.run = run
+        self._settings = settings
+        self.state = RunState(RunId(run))
+        self.is_traced = True
+        self._contents = settings.contents
+        self._steps: list[Step] = []
+        self._open: dict[str, SpanData] = {}
+        self._agent = ""
+        """The key of the open span of an agent."""
+        self._turn = ""
+        self._times = 0
+        """How often the run has come to rest."""
+        self._at = ""
+        self._began_with = TokenUsage()
+        self._turn_began_with = TokenUsage()
+
+    # --- what callers ask for ------------------------------------------------------------------
+
+    def feed(self, event: LogEvent, at: str, *, quiet: bool = False) -> list[Step]:
+        """Take in the next event, which happened at the time ``at``."""
+        self._steps = []
+        if self.state.traceparent is None:
+            self.state.traceparent = event.stored.headers.get("traceparent")
+        if isinstance(event.event, RunRestored):
+            for stored, (subject, past) in zip(
+                event.event.events, past_events(event.event), strict=True
+            ):
+                self._take(stored.sequence or event.sequence, past, subject, at, quiet=True)
+            self.state.arrive(event.sequence, event.event)
+        else:
+            self._take(event.sequence, event.event, event.subject, at, quiet=quiet)
+        return self._steps if self.is_traced else []
+
+    def close(self, at: str) -> list[Step]:
+        """Whoever waits for the run stops: nothing stays open."""
+        self._steps = []
+        self._end_all(at)
+        return self._steps
+
+    def span_of(self, call: CallRequested) -> str | None:
+        """The key of the span in which the user's code for a call runs."""
+        if call.kind in _CALLS or call.kind == "handoff":
+            return f"call:{call.call}"
+        above = self._turn or self._agent
+        return above if above in self._open else next(reversed(self._open), None)
+
+    # --- the fold ------------------------------------------------------------------------------
+
+    def _take(self, sequence: int, event: RunEvent, subject: str, at: str, *, quiet: bool) -> None:
+        state = self.state
+        if state.places.is_elsewhere(subject, event):
+            state.apply(sequence, event, subject)
+            return
+        self._at = max(at, self._at)
+        if quiet:
+            state.apply(sequence, event, subject)
+            self._times += isinstance(event, RunWaiting | RunDone)
+            if isinstance(event, RunStarted):
+                self._started(event)
+            return
+        before = self._before(event)
+        state.apply(sequence, event, subject)
+        self._after(sequence, event, before)
+
+    def _before(self, event: RunEvent) -> Any:
+        """What must be known of the state before the event changes it."""
+        if self.state.started is not None and self.state.done is None:
+            self._begin_task()
+        match event:
+            case ModelAnswered() if event.turn == self.state.turn + 1:
+                self._begin_turn(event.turn)
+                self._show_tools(event)
+                return model_span_data(self.state, event, contents=self._contents)
+            case CallFinished():
+                return event.call not in self.state.results and event.call in self.state.asked
+            case TurnRequested(reason="handoff"):
+                return event.turn == self.state.turn + 1
+            case RunDone():
+                return model_error_data(self.state, event)
+        return None
+
+    def _after(self, sequence: int, event: RunEvent, before: Any) -> None:
+        match event:
+            case RunStarted():
+                self._started(event)
+                self._begin_task()
+                self._begin_turn(1)
+            case RunReopened():
+                self._begin_task()
+            case ModelAnswered() if before is not None:
+                self._answered(event, before)
+            case CallRequested():
+                self._asked(event)
+            case ApprovalRequested() if not event.run:
+                self._waits_for_person(event)
+            case CallFinished() if before:
+                self._finished(event)
+            case TurnRequested(reason="handoff") if before:
+                self._handed_over(sequence, event)
+            case RunWaiting():
+                self._end_all(self._at)
+                self._times += 1
+            case RunDone():
+                self._done(event, before)
+                self._times += 1
+
+    def _started(self, event: RunStarted) -> None:
+        self.is_traced = event.options.traced
+        self._contents = self._settings.contents and event.options.trace_contents
+
+    def _answered(self, event: ModelAnswered, data: SpanData) -> None:
+        if not self._settings.shows_itself(event.agent):
+            began = _earlier(self._at, event.duration_ms)
+            # the tracing actor knows the answer by the same name
+            self._begin(f"model:{event.turn}", self._below_turn, f"model:{event.turn}", data, began)
+            self._end(f"model:{event.turn}")
+
+    def _show_tools(self, event: ModelAnswered) -> None:
+        """What the model could choose from, in the agent's span."""
+        agent = self._open.get(self._agent)
+        if not isinstance(agent, AgentSpanData):
+            return
+        spec, prepared = self.state.agent, self.state.prepared
+        listed = event.listed_tools or (prepared.tools if prepared else [])
+        disabled = {*event.disabled_tools, *(prepared.disabled_tools if prepared else [])}
+        own = names_of(spec.tools)
+        every = [*(name for name in names_of(listed) if name not in own), *own]
+        agent.tools = [name for name in every if name not in disabled]
+        agent.handoffs = [
+            self._name_of_target(it) for it in spec.handoffs if it.name not in disabled
+        ]
+
+    def _asked(self, call: CallRequested) -> None:
+        key = f"call:{call.call}"
+        span_id = call_span_id(self.run, call.call, again(self.state))
+        if call.kind in _CALLS:
+            if key in self._open:
+                return  # asked again, of another process: it is still the same call
+            input = call.arguments if self._contents else None
+            self._begin_id(key, self._below_turn, span_id, FunctionSpanData(call.name, input, None))
+        elif call.kind == "handoff":
+            data = HandoffSpanData(self.state.agent.name, None)
+            self._begin_id(key, self._below_turn, span_id, data)
+        elif call.kind in ("prepare", "model") and call.turn == self.state.turn + 1:
+            self._begin_turn(call.turn)
+        elif call.kind in _ENDINGS:
+            self._end_turn()
+
+    def _waits_for_person(self, asked: ApprovalRequested) -> None:
+        what = f"approval:{asked.call}{again(self.state)}"
+        input = asked.arguments if self._contents else None
+        self._begin(what, self._below_turn, what, FunctionSpanData(asked.name, input, None))
+        self._end(what)
+
+    def _finished(self, event: CallFinished) -> None:
+        key = f"call:{event.call}"
+        data = self._open.get(key)
+        error: SpanError | None = None
+        if isinstance(data, FunctionSpanData):
+            error = tool_error(data.name, event.error, is_told=bool(event.output))
+            if self._contents and not (error and not event.output):
+                here = self._settings.value_of(event.call)
+                data.output = here if here is not None else _decoded(event.output)
+        elif isinstance(data, HandoffSpanData) and event.output:
+            spec = self.state.agents.get(_handed_off(event.output).agent)
+            data.to_agent = spec.name if spec else _handed_off(event.output).agent
+        if event.kind in ("guard", "finish") and not self._settings.was_asked_here(event.call):
+            above = self._below_turn if event.kind == "guard" else self._agent
+            for index, record in enumerate(event.guardrails):
+                what = f"guard:{event.call}{again(self.state)}:{index}"
+                self._begin(what, above, what, GuardrailSpanData(record.name, record.tripped))
+                self._end(what)
+        if data is not None:
+            self._end(key, error=error)
+
+    def _handed_over(self, sequence: int, event: TurnRequested) -> None:
+        if not any(isinstance(it, HandoffSpanData) for it in self._open.values()):
+            agent = self._open.get(self._agent)
+            before = agent.name if isinstance(agent, AgentSpanData) else None
+            if not self._has_handed_over(event.turn):
+                what = f"handoff:{sequence}"
+                data = HandoffSpanData(before, self.state.agent.name)
+                self._begin(what, self._below_turn, what, data)
+                self._end(what)
+        self._end_turn()
+        self._end_agent()
+        self._begin_agent(span_id_of(self.run, f"agent:{sequence}"))
+        self._begin_turn(event.turn)
+
+    def _has_handed_over(self, turn: int) -> bool:
+        """Was the user's code asked about the handoff? Then its span was shown."""
+        return any(
+            call.kind == "handoff" and call.turn in (turn - 1, turn)
+            for call in self.state.asked.values()
+        )
+
+    def _done(self, event: RunDone, failed: SpanData | None) -> None:
+        bad = ended_badly(event, self.state, contents=self._contents)
+        if failed is not None:
+            self._begin_turn(self.state.turn + 1)
+            what = f"model:{self.state.turn + 1}"
+            if not self._settings.shows_itself(self.state.agent_name):
+                self._begin(what, self._below_turn, what, failed)
+                self._end(what, error=bad.of_model)
+        self._end_all(self._at, of_turn=bad.of_turn, of_agent=bad.of_agent)
+
+    # --- opening and closing -------------------------------------------------------------------
+
+    def _begin_task(self) -> None:
+        if self._agent:
+            return
+        again = f":{self._times}" if self._times else ""
+        if self._settings.tasks_and_turns:
+            data = TaskSpanData(self.state.options.workflow_name)
+            self._begin(f"task{again}", None, f"task{again}", data)
+        self._began_with = self.state.usage
+        first = run_span_id(self.run, self.state.reopens)
+        self._begin_agent(span_id_of(self.run, f"agent{again}") if self._times else first)
+
+    def _begin_agent(self, span_id: str) -> None:
+        spec = self.state.agent
+        self._agent = f"agent:{span_id}"
+        data = AgentSpanData(
+            spec.name,
+            handoffs=[self._name_of_target(it) for it in spec.handoffs],
+            tools=names_of(spec.tools),
+            output_type=spec.output.name if spec.output else "str",
+        )
+        task = next((key for key in self._open if key.startswith("task")), None)
+        self._begin_id(self._agent, task, span_id, data)
+
+    def _name_of_target(self, handoff: Any) -> str:
+        target = self.state.agents.get(handoff.agent)
+        return target.name if target is not None else handoff.name
+
+    def _begin_turn(self, turn: int) -> None:
+        key = f"turn:{turn}"
+        if self._turn == key:
+            return
+        self._end_turn()
+        self._turn = key
+        self._turn_began_with = self.state.usage
+        if self._settings.tasks_and_turns:
+            self._begin(key, self._agent, key, TurnSpanData(turn, self.state.agent.name))
+
+    def _end_turn(self, error: SpanError | None = None) -> None:
+        data = self._open.get(self._turn)
+        if isinstance(data, TurnSpanData):
+            data.usage = turn_usage(self.state.usage, self._turn_began_with)
+            self._end(self._turn, error=error)
+        self._turn = ""
+
+    def _end_agent(self, error: SpanError | None = None) -> None:
+        if self._agent in self._open:
+            self._end(self._agent, error=error)
+        self._agent = ""
+
+    def _end_all(
+        self,
+        at: str,
+        *,
+        of_turn: SpanError | None = None,
+        of_agent: SpanError | None = None,
+    ) -> None:
+        self._at = max(at, self._at)
+        outer = (self._turn, self._agent)
+        for key in [it for it in self._open if it not in outer and not it.startswith("task")]:
+            self._end(key)
+        self._end_turn(of_turn)
+        self._end_agent(of_agent)
+        for key, data in list(self._open.items()):
+            if isinstance(data, TaskSpanData):
+                data.usage = task_usage(self.state.usage, self._began_with)
+            self._end(key)
+
+    @property
+    def _below_turn(self) -> str:
+        return self._turn if self._turn in self._open else self._agent
+
+    def _begin(self, key: str, parent: str | None, what: str, data: SpanData, at: str = "") -> None:
+        self._begin_id(key, parent, span_id_of(self.run, what), data, at)
+
+    def _begin_id(
+        self, key: str, parent: str | None, span_id: str, data: SpanData, at: str = ""
+    ) -> None:
+        self._open[key] = data
+        self._steps.append(SpanBegan(key, parent, span_id, data, at or self._at))
+
+    def _end(self, key: str, *, error: SpanError | None = None) -> None:
+        del self._open[key]
+        self._steps.append(SpanEnded(key, self._at, error))
+
+
+def names_of(tools: Any) -> list[str]:
+    return [it.name for it in tools]
+
+
+def _decoded(output: Any) -> Any:
+    return msgspec.json.decode(output) if output else None
+
+
+def _earlier(at: str, milliseconds: int) -> str:
+    from datetime import datetime, timedelta
+
+    return (datetime.fromisoformat(at) - timedelta(milliseconds=milliseconds)).isoformat()
