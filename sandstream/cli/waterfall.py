@@ -37,6 +37,10 @@ _MEANINGS = [
     ("▸", "▸", "goes on"),
 ]
 """What a legend shows for which signs, and what these mean."""
+_WIDE = 100
+_LEAST_BAR = 14
+_LEAST_NOTES = 8
+_LEAST_LABEL = 16
 _TOOK = 6
 _SHORT_ID = 24
 _SECOND = 1e9
@@ -58,6 +62,16 @@ class _Line(NamedTuple):
     below_style: str = "red"
 
 
+class _How(NamedTuple):
+    """What texts depend on besides their rows."""
+
+    root: str
+    """The run that is looked at."""
+    quiet: set[str]
+    """Rows whose failure another one tells."""
+    is_wide: bool
+
+
 class _Widths(NamedTuple):
     label: int
     bar: int
@@ -75,10 +89,8 @@ def waterfall_lines(
     shown: Sequence[Entry] = timeline.rows if show_all else entries(timeline.rows)
     branches = _branches(shown)
     axis = axis_of(timeline)
-    quiet = _said_below(timeline.rows)
-    texts = [
-        _texts(entry, branch, root, quiet) for entry, branch in zip(shown, branches, strict=True)
-    ]
+    how = _How(root, _said_below(timeline.rows), width >= _WIDE)
+    texts = [_texts(entry, branch, how) for entry, branch in zip(shown, branches, strict=True)]
     widths = _fit(texts, width)
     guides = _guides(axis, widths.bar)
     lines = _header(screen, axis, widths)
@@ -90,10 +102,10 @@ def waterfall_lines(
 # --- texts ----------------------------------------------------------------------------------------
 
 
-def _texts(entry: Entry, branch: str, root: str, quiet: set[str]) -> _Line:
+def _texts(entry: Entry, branch: str, how: _How) -> _Line:
     match entry:
         case Row():
-            return _row_texts(entry, branch, root, quiet)
+            return _row_texts(entry, branch, how)
         case Group():
             return _group_texts(entry, branch)
         case Gap():
@@ -102,7 +114,7 @@ def _texts(entry: Entry, branch: str, root: str, quiet: set[str]) -> _Line:
             return _Line(branch, text, "", None, "", "", [], "dim")
 
 
-def _row_texts(row: Row, branch: str, root: str, quiet: set[str]) -> _Line:
+def _row_texts(row: Row, branch: str, how: _How) -> _Line:
     notes: list[tuple[str, str]] = []
     if row.attempt > 1 or row.deliveries > 1:
         notes.append((f"↻{max(row.attempt, row.deliveries)}", "yellow"))
@@ -114,18 +126,18 @@ def _row_texts(row: Row, branch: str, root: str, quiet: set[str]) -> _Line:
         notes.append(_decision(row))
     if row.truncated:
         notes.append(("its start is lost", "yellow"))
-    if row.turns > 1:
+    if row.turns > 1 and how.is_wide:
         notes.append((numbered(row.turns, "turn"), "dim"))
     return _Line(
         branch,
         one_line(row.label) or "?",
-        _detail(row, root),
+        _detail(row, how.root),
         None,
         duration(row.took_ns / _SECOND),
         _tokens(row.input_tokens, row.output_tokens),
         notes,
         _label_style(row),
-        "" if row.span_id in quiet else _error(row),
+        "" if row.span_id in how.quiet else _error(row),
     )
 
 
@@ -224,13 +236,18 @@ def _fit(texts: Sequence[_Line], width: int) -> _Widths:
     """The bar gets what the texts leave, and these at most their share."""
     rows = [it for it in texts if it.took]
     labels = [columns_of(f"{it.branch}{it.label} {it.detail}".rstrip()) for it in rows]
-    label = min(max([*labels, 5]), max(18, round(width * 0.33)))
+    label = min(max([*labels, 5]), max(18, round(width * 0.36)))
     tokens = max([columns_of(it.tokens) for it in rows], default=0)
     tokens = max(tokens, len("TOKENS")) if tokens else 0
     noted = max([columns_of(_plain(it.notes)) for it in rows], default=0)
     notes = min(noted, max(12, round(width * 0.2)))
-    used = label + 2 + 1 + _TOOK + (tokens + 2 if tokens else 0) + (notes + 2 if notes else 0)
-    return _Widths(label, max(10, width - used), tokens, notes)
+    rest = width - 3 - _TOOK - (tokens + 2 if tokens else 0)
+    short = _LEAST_BAR - (rest - label - (notes + 2 if notes else 0))
+    if short > 0 and notes:
+        less = min(short, max(0, notes - _LEAST_NOTES))
+        notes, short = notes - less, short - less
+    label = max(_LEAST_LABEL, label - max(0, short))
+    return _Widths(label, rest - label - (notes + 2 if notes else 0), tokens, notes)
 
 
 def _plain(notes: Sequence[tuple[str, str]]) -> str:

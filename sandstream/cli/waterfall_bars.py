@@ -30,6 +30,7 @@ _WORK_STYLES = {
     "guardrail": "magenta",
 }
 _BAD_ENDS = ("failed", "max_turns", "error")
+_NO_WORK = frozenset({" ", _THIN_QUEUE, *_WAITS.values()})
 GUIDE = "┊"
 GOES_ON = "▸"
 
@@ -61,12 +62,12 @@ def bar_of(row: Row, axis: TimeAxis, width: int) -> Bar:
     covered = _covered(row.parts, axis, width)
     began = int(axis.share(row.work_ns) * width)
     columns = [
-        _column(it, shape if place >= began else "block", style) for place, it in enumerate(covered)
+        _column(it, shape, style, is_own_queue=row.queued_ns > 0 and place <= began)
+        for place, it in enumerate(covered)
     ]
-    start, end = axis.share(row.start_ns) * width, axis.share(row.end_ns) * width
-    last = min(width - 1, max(int(start), int(end - 1e-9)))
-    if all(char == " " for char, _ in columns):
-        columns[min(width - 1, int(start))] = _speck(row, style)
+    last = min(width - 1, max(began, int(axis.share(row.end_ns) * width - 1e-9)))
+    if all(char in _NO_WORK for char, _ in columns):
+        columns[min(width - 1, began)] = _speck(row, style)
     if row.is_open:
         columns[last] = (GOES_ON, style)
     return Bar(columns)
@@ -120,7 +121,9 @@ def _covered(parts: Sequence[Part], axis: TimeAxis, width: int) -> list[_Covered
     return columns
 
 
-def _column(covered: _Covered, shape: Literal["line", "block"], style: str) -> tuple[str, str]:
+def _column(
+    covered: _Covered, shape: Literal["line", "block"], style: str, *, is_own_queue: bool
+) -> tuple[str, str]:
     if not covered:
         return " ", ""
     lengths: dict[PartKind, float] = {}
@@ -128,7 +131,7 @@ def _column(covered: _Covered, shape: Literal["line", "block"], style: str) -> t
         lengths[kind] = lengths.get(kind, 0.0) + right - left
     strongest = max(lengths, key=lambda kind: (lengths[kind], kind == "work"))
     if strongest != "work":
-        is_thin = strongest == "queued" and shape == "line"
+        is_thin = strongest == "queued" and shape == "line" and not is_own_queue
         if lengths[strongest] < 0.25 and len(lengths) == 1 and not is_thin:
             return (" ", "") if strongest == "queued" else (_WAITS[strongest], style)
         return (_THIN_QUEUE if is_thin else _WAITS[strongest]), _WAIT_STYLES[strongest]

@@ -85,7 +85,7 @@ def axis_of(timeline: Timeline) -> TimeAxis:
     busy = (
         (part.start_ns, part.end_ns)
         for row in timeline.rows
-        if not row.child_count
+        if not row.depth
         for part in row.parts
         if part.kind in ("work", "queued")
     )

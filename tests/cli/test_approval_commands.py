@@ -61,7 +61,8 @@ def test_a_call_is_listed_approved_and_remembered(team: Cli) -> None:
     assert step["decided_at"] > step["time"]
     assert not calls_of(team, "a1")
     shown = team.here("show", "a1").out
-    assert re.search(r"refund\(amount=5.* approved +\d\d:\d\d:\d\d by ann", shown)
+    assert re.search(r"approval +refund\(amount=5.*approved by ann · after \d", shown)
+    assert re.search(r"approval refund .* approved by ann", shown)
 
 
 def test_who_comes_second_hears_who_was_first(team: Cli) -> None:

@@ -114,7 +114,9 @@ def test_diff_of_the_first_checkpoint_is_everything(sandboxed: Cli, run: str) ->
 def test_the_whole_output_of_a_shortened_command(sandboxed: Cli, tmp_path: Path) -> None:
     talked = sandboxed("submit", "coder", "talk long", "--wait", "--json").one["run_id"]
     shown = sandboxed.here("show", talked).out
-    assert "exec_command t1-0 (shortened; `artifacts output` has all 109 kB)" in shown
+    assert f"shortened; all 109 kB: sandstream artifacts output {talked} t1-0\n" in shown
+    events = sandboxed.here("show", talked, "--events").out
+    assert "exec_command t1-0 (shortened; `artifacts output` has all 109 kB)" in events
     watched = sandboxed.here("watch", talked).out
     assert f"sandstream artifacts output {talked} t1-0\n" in watched
     numbers = "".join(f"{number}\n" for number in range(1, 20_001))

@@ -105,13 +105,14 @@ def test_show(served: Cli, finished: str) -> None:
     for text in (
         f"run       {finished}\n",
         "status    completed\n",
-        "user      How is the weather?\n",
-        'call      get_weather(city="Paris")\n',
-        "result    get_weather → 21 degrees in Paris\n",
-        "assistant It is sunny in Paris.\n",
-        "run.started",
+        "user         How is the weather?\n",
+        'assistant    → get_weather(city="Paris")\n',
+        "get_weather  ← 21 degrees in Paris",
+        "assistant    It is sunny in Paris.\n",
     ):
         assert text in shown.out
+    assert "run.started" not in shown.out
+    assert "run.started" in served("show", finished, "--events").out
     whole = served("show", finished, "--json").one
     assert whole["summary"]["output"] == "It is sunny in Paris."
     assert [item.get("type", "message") for item in whole["conversation"]] == [

@@ -81,9 +81,9 @@ def test_up_serves_sandbox_agents(sandboxed: Cli) -> None:
 
 def test_show_and_watch_tell_of_the_sandbox(sandboxed: Cli) -> None:
     run = sandboxed.here("submit", "coder", "patch", "--wait", "--json").one["run_id"]
-    shown = sandboxed.here("show", run)
-    assert "call      apply_patch:\n          *** Begin Patch" in shown.out
-    assert "result    apply_patch → " in shown.out
+    shown = sandboxed.here("show", run, "--events")
+    assert "coder        → apply_patch:\n             *** Begin Patch" in shown.out
+    assert "apply_patch  ← " in shown.out
     assert f"sandbox   {run}_" in shown.out and "stopped, 7 B saved" in shown.out
     for about in ("open t1-open", "apply_patch t1-0", "close t2-close"):
         assert about in shown.out
