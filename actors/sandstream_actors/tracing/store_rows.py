@@ -10,6 +10,7 @@ from sandstream_bus.messages import ErrorInfo, TokenUsage
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.limits import SpanLimits, shortened
+from sandstream_actors.tracing.secret_patterns import scrub
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink
 
 Row = tuple[Any, ...]
@@ -60,7 +61,8 @@ _decode_span = msgspec.msgpack.Decoder(Span).decode
 def run_row(facts: RunFacts, limits: SpanLimits, now_ns: int) -> Row:
     """In the order of ``RUN_COLUMNS``, then ``is_over`` and ``written_ns``.
 
-    ``ErrorInfo.data`` is left out: it may hold what people and models have said.
+    ``ErrorInfo.data`` is left out: it may hold what people and models have said. A failure's
+    message may quote what was sent, so it goes without secrets.
     """
     error = facts.error
     values = msgspec.structs.asdict(facts)
@@ -71,7 +73,7 @@ def run_row(facts: RunFacts, limits: SpanLimits, now_ns: int) -> Row:
         *(_count(values[name]) for name in _COUNTS),
         *(_count(usage[name]) for name in _USAGE),
         shortened(error.code, limits.value_length) if error else "",
-        shortened(error.message, limits.value_length) if error else "",
+        shortened(scrub(error.message), limits.value_length) if error else "",
         facts.last_seq,
         facts.truncated,
         facts.is_over,
