@@ -1,5 +1,5 @@
 # On a fresh machine with Python, git and make, `make demo` and `make test` need nothing else (and
-# bubblewrap, which a root shell with apt installs by itself).
+# bubblewrap and, for the tests, Chromium, which a root shell with apt installs by itself).
 PYTHON ?= python3
 ARGS ?=
 SOAK_MINUTES ?= 10
@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help isolation setup demo test check format bench chaos soak docs compose-test clean
+.PHONY: help isolation browser setup demo test check format bench chaos soak docs compose-test clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -35,16 +35,28 @@ isolation:
 	  else echo "note: without bubblewrap there are no isolated sandboxes, and their tests fail;" \
 	    "install it with your package manager" >&2; fi; }
 
-setup: $(STAMP) isolation ## Create the environment in .venv (the other targets do it on demand)
+# The page of a run is tested in a real browser. A root shell with apt gets it here.
+browser:
+	@command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || \
+	command -v google-chrome >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing Chromium, for the tests of pages ..." >&2; \
+	    apt-get -qq update >/dev/null && \
+	    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; \
+	  else false; fi; } || \
+	echo "note: there is no Chromium, and the tests of pages will fail;" \
+	  "install it with your package manager" >&2
+
+setup: $(STAMP) isolation browser ## Create the environment in .venv (the other targets do it on demand)
 
 demo: $(STAMP) isolation ## Watch agents work on the bus, and survive a kill -9: 20 seconds, no keys
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: $(STAMP) isolation ## Run all tests, side by side; ARGS="-k name" for some
+test: $(STAMP) isolation browser ## Run all tests, side by side; ARGS="-k name" for some
 	@if [ -n "$(ARGS)" ]; then $(BIN)/python -m pytest -q $(ARGS); \
 	else $(BIN)/python tests/lanes.py $(if $(JUNIT),--junit $(JUNIT)); fi
 
-check: $(STAMP) isolation ## Format, lint, types (mypy strict, pyright), tests
+check: $(STAMP) isolation browser ## Format, lint, types (mypy strict, pyright), tests
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
@@ -66,7 +78,7 @@ soak: $(STAMP) isolation ## Storm after storm of kills, for SOAK_MINUTES (10)
 docs: $(STAMP) ## Generate the pages in docs/ that are made from the code
 	@for generator in docs/generate*.py; do $(BIN)/python "$$generator" || exit 1; done
 
-compose-test: $(STAMP) isolation ## Try compose.yaml for real; needs a Docker engine
+compose-test: $(STAMP) isolation browser ## Try compose.yaml for real; needs a Docker engine
 	@PATH="$(CURDIR)/$(BIN):$$PATH" tests/compose/try.sh $(ARGS)
 
 clean: ## Remove the environment, caches and build results

@@ -64,6 +64,13 @@ def test_every_module_is_in_the_wheel(wheel: Path) -> None:
             assert file.relative_to(folder).as_posix() in names
 
 
+def test_what_pages_are_made_of_is_in_the_wheel(wheel: Path) -> None:
+    names = set(_names(wheel))
+    assets = [it for it in (ROOT / "sandstream/looking/page_assets").iterdir() if it.is_file()]
+    assert {it.suffix for it in assets} == {".css", ".js"}
+    assert [it.name for it in assets if it.relative_to(ROOT).as_posix() not in names] == []
+
+
 def test_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sandstream.cli.render import count, duration
+from sandstream.cli.render import count
 from sandstream.looking.page_conversation import Called, Earlier, Entry, Remark, Said
-from sandstream.looking.page_text import Texts, escaped
+from sandstream.looking.page_text import Texts, escaped, spelled
 
 _ROLES = {
     "user": "User",
@@ -37,10 +37,10 @@ class ConversationWriter:
         self._told = told
         self._start_ns = start_ns
         self._texts = texts
-        self._agents_seen: set[str] = set()
+        self._told_of: set[str] = set()
 
     def html(self, run: str) -> str:
-        self._agents_seen = {run}
+        self._told_of = {run}
         return self._entries(self._told.get(run, ()), 0)
 
     def _entries(self, entries: Sequence[Entry], depth: int) -> str:
@@ -77,7 +77,9 @@ class ConversationWriter:
 
     def _called(self, call: Called, depth: int) -> str:
         short = self._texts.line(call.arguments, _HEAD_LENGTH)
-        facts = [duration(call.duration_ms / 1000) if call.duration_ms else ""]
+        if result := self._texts.line(call.error or call.output, _HEAD_LENGTH):
+            short += f" → {result}"
+        facts = [spelled(call.duration_ms * 1_000_000) if call.duration_ms else ""]
         state = _STATES[call.state]
         pill = f'<span class="state {call.state}">{state}</span>' if state else ""
         parts = [
@@ -92,21 +94,21 @@ class ConversationWriter:
             parts.append(self._pre("Error", call.error, "error"))
         if call.output and call.output != call.error:
             parts.append(self._pre("Result", call.output))
-        parts.append("</details>")
-        parts += [self._remark(remark) for remark in call.remarks]
         if call.child and depth < _DEEPEST:
             parts.append(self._child(call.child, depth))
+        parts.append("</details>")
+        parts += [self._remark(remark) for remark in call.remarks]
         return "".join(parts)
 
     def _child(self, run: str, depth: int) -> str:
-        if run in self._agents_seen or not self._told.get(run):
+        if run in self._told_of or not self._told.get(run):
             return ""
-        self._agents_seen.add(run)
+        self._told_of.add(run)
         inside = self._entries(self._told[run], depth + 1)
         name = self._inline(run)
         return (
             f'<details class="child" data-run="{escaped(self._texts.line(run))}"><summary>'
-            f"Run <code>{name}</code></summary>{inside}</details>"
+            f"What was said in run <code>{name}</code></summary>{inside}</details>"
         )
 
     def _remark(self, remark: Remark) -> str:
@@ -132,5 +134,4 @@ class ConversationWriter:
     def _time(self, at_ns: int) -> str:
         if not at_ns:
             return ""
-        seconds = max(0, at_ns - self._start_ns) / 1e9
-        return f'<span class="at">+{duration(seconds)}</span>'
+        return f'<span class="at">+{spelled(at_ns - self._start_ns)}</span>'

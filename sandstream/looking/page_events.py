@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import assert_never
 
 import msgspec
@@ -97,17 +98,18 @@ class Abouts:
 
 
 def _answer(event: ModelAnswered) -> str:
-    parts = [event.agent]
+    parts: Counter[str] = Counter()
     for raw in event.output:
         item = msgspec.json.decode(raw)
         match item.get("type", "message"):
             case "message":
-                parts.append(item_text(item))
+                parts[item_text(item)] += 1
             case "function_call" | "custom_tool_call":
-                parts.append(f"{item.get('name')}()")
+                parts[f"{item.get('name')}()"] += 1
             case other:
-                parts.append(str(other))
-    return " · ".join([*parts, usage_text(event.usage)])
+                parts[str(other)] += 1
+    told = [part if count == 1 else f"{part} ×{count}" for part, count in parts.items()]
+    return " · ".join([*told, usage_text(event.usage)])
 
 
 def _by(who: str) -> str:

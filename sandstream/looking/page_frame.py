@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from sandstream_actors.tracing.facts import RunFacts
 
 from sandstream.cli.event_texts import error_text
-from sandstream.cli.render import duration
-from sandstream.looking.page_text import Texts, escaped
+from sandstream.looking.page_text import Texts, escaped, spelled
 
 _TONES = {
     "running": "busy",
@@ -121,7 +120,7 @@ def _facts(facts: RunFacts, ends_ns: int, texts: Texts) -> str:
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     now_with = facts.agent if facts.agent != (facts.first_agent or facts.agent) else ""
     shown = [
-        ("Duration", duration(max(0, took) / 1e9) if facts.started_ns else ""),
+        ("Duration", spelled(took) if facts.started_ns else ""),
         ("Tokens in", f"{usage.input_tokens:,}{cached}" if usage.total_tokens else ""),
         ("Tokens out", f"{usage.output_tokens:,}" if usage.total_tokens else ""),
         ("Turns", f"{facts.turns:,}"),

@@ -83,6 +83,21 @@ class Texts:
                 return value
 
 
+def spelled(length_ns: int) -> str:
+    """A duration as the scripts write it too: 340 ms, 1.24 s, 3m 05s, 2h 13m, 4d 2h."""
+    ms = max(0, length_ns) / 1e6
+    if ms < 1000:
+        return f"{ms:.1f} ms" if 0 < ms < 10 else f"{ms:.0f} ms"
+    seconds = ms / 1000
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes}m {int(seconds % 60):02d}s"
+    hours = minutes // 60
+    return f"{hours}h {minutes % 60:02d}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
+
+
 def escaped(text: str) -> str:
     """For markup: between tags and in quoted attributes."""
     return html.escape(text, quote=True)

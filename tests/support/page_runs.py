@@ -83,9 +83,16 @@ class Told:
     def deferred(self, *, at: float, delay_s: float) -> None:
         limited = ErrorInfo(code="rate_limit", message="429: too many requests")
         event = ModelDeferred(
-            turn=self.turn + 1, attempt=1, delay_s=delay_s, waited_s=0, error=limited
+            turn=self.turn + 1,
+            attempt=1,
+            delay_s=delay_s,
+            waited_s=0,
+            error=limited,
+            duration_ms=35,
         )
         self.log.add("model", event, at=at, cause=self._cause)
+        again = TurnRequested(turn=self.turn + 1, agent=self.agent, reason="waited")
+        self._cause = self.log.add("turn.main", again, at=at + delay_s * 1000)
 
     def asks(self, call: str, name: str, arguments: str, *, at: float, child: str = "") -> int:
         event = CallRequested(
@@ -143,6 +150,27 @@ class Told:
         return PageRun(facts=trace.facts(), spans=trace.spans(), events=self.log.events)
 
 
+def in_one_log(runs: list[Told]) -> list[PageRun]:
+    """The runs with the sequences that they would have in the log that all runs share."""
+    everything = [event for told in runs for event in told.log.events]
+    everything.sort(key=lambda it: (it.stored.time, it.sequence))
+    place = {event.sequence: number for number, event in enumerate(everything, 1)}
+    for told in runs:
+        told.log.events = [
+            event._replace(
+                sequence=place[event.sequence],
+                stored=event.stored._replace(headers=_placed(event.stored.headers, place)),
+            )
+            for event in told.log.events
+        ]
+    return [told.page_run() for told in runs]
+
+
+def _placed(headers: dict[str, str], place: dict[int, int]) -> dict[str, str]:
+    cause = headers.get("Sandstream-Cause")
+    return headers | ({"Sandstream-Cause": str(place[int(cause)])} if cause else {})
+
+
 def _child(number: int, above: str, root: str, begins: float) -> Told:
     """A researcher: it looks twice, some are refused once, some lose a tool."""
     topic = f"market {number + 1}"
@@ -151,7 +179,7 @@ def _child(number: int, above: str, root: str, begins: float) -> Told:
     now = begins + 60 + 35 * number
     if number % 7 == 3:
         told.deferred(at=now + 40, delay_s=0.9)
-        now += 1000
+        now += 970
     search = f'{{"query": "{topic} size 2026", "limit": 5}}'
     told.answers(calls("web_search", "id-t1-0", search), at=now + 420, took=400)
     sent = told.asks("t1-0", "web_search", search, at=now + 424)
@@ -221,7 +249,7 @@ def tree(children: int = 20) -> list[PageRun]:
     end = "The report is out. In short: twenty markets, all growing, three of them fast."
     top.answers(says(end), at=now + 2500, took=1040)
     top.ends(end, at=now + 2504)
-    return [top.page_run(), *(it.page_run() for it in below)]
+    return in_one_log([top, *below])
 
 
 def long_run(events: int = 5000) -> list[PageRun]:

@@ -19,6 +19,7 @@ const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 // --- numbers as people read them; times are microseconds ----------------------------------------
 
 function spell(us) {
+  if (us < 1) return "0";
   if (us < 1000) return `${Math.round(us)} µs`;
   const ms = us / 1000;
   if (ms < 10) return `${ms.toFixed(1)} ms`;

@@ -43,6 +43,14 @@ function jump(hash, text) {
   return el("a", { href: `#${hash}` }, el("bdi", null, text));
 }
 
+const CONTENTS = {
+  "gen_ai.system_instructions": "Instructions",
+  "gen_ai.input.messages": "Input",
+  "gen_ai.output.messages": "Output",
+  "gen_ai.tool.call.arguments": "Arguments",
+  "gen_ai.tool.call.result": "Result",
+};
+
 // --- a span -------------------------------------------------------------------------------------
 
 function showRow(row) {
@@ -55,7 +63,7 @@ function showRow(row) {
   }
   content.push(pairs(rowFacts(row)), shares(row));
   for (const [name, text] of Object.entries(row.contents || {})) {
-    content.push(section(name, block(text)));
+    content.push(section(CONTENTS[name] || name, block(text)));
   }
   if (row.moments) content.push(section("Moments", moments(row)));
   if (row.links) content.push(section("Follows from", links(row)));

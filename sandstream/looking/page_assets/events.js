@@ -4,6 +4,16 @@ const eventList = new VirtualRows($("eventlist"), ROW_HEIGHT, (place) => drawEve
 const hasManyRuns = data.runs.length > 1;
 const agentOf = new Map(data.runs.map((it) => [it.run, it.agent]));
 
+$("events").prepend(
+  el(
+    "div",
+    { class: "event titles", "aria-hidden": "true" },
+    ...["Seq.", "Time", "After", "Kind", hasManyRuns ? "Agent" : null, "About"].map((title, at) =>
+      title ? el("div", { class: ["seq", "clock", "offset", "kind", "who", "about"][at] }, title) : null,
+    ),
+  ),
+);
+
 const kindTone = (kind) => kind.replace(/[^a-z]+/g, "-");
 
 function drawEvent(place) {

@@ -30,7 +30,7 @@ function openTab(name) {
 for (const name of TABS) {
   $(`tab-${name}`).addEventListener("click", () => {
     openTab(name);
-    setHash(name);
+    setHash(`view=${name}`);
   });
 }
 document.querySelector(".tabs").addEventListener("keydown", (event) => {
@@ -39,11 +39,11 @@ document.querySelector(".tabs").addEventListener("keydown", (event) => {
   event.stopPropagation();
   const next = TABS[(TABS.indexOf(currentTab) + step + TABS.length) % TABS.length];
   openTab(next);
-  setHash(next);
+  setHash(`view=${next}`);
   $(`tab-${next}`).focus();
 });
 
-// --- addresses: #span=ID, #event=SEQUENCE, #talk=RUN, #events ----------------------------------
+// --- addresses: #span=ID, #event=SEQUENCE, #talk=RUN, #view=TAB ----------------------------------
 
 function setHash(hash) {
   if (location.hash !== `#${hash}`) history.replaceState(null, "", `#${hash}`);
@@ -71,7 +71,7 @@ function follow() {
   } else if (what === "talk") {
     openTab("conversation");
     openTalk(id);
-  } else openTab(TABS.includes(what) ? what : "timeline");
+  } else openTab(what === "view" && TABS.includes(id) ? id : "timeline");
 }
 
 function openTalk(run) {
@@ -152,8 +152,10 @@ function focusList() {
 
 // Arrows and the like steer the list, unless something else that listens to them has the focus.
 function listKey(event, target) {
+  const isOnTab = target.getAttribute("role") === "tab" && /^(Arrow|Page|Home|End)/.test(event.key);
   const isList = target === document.body || target === $("waterfall") || target === $("eventlist");
-  if (!isList) return false;
+  if (!isList && !isOnTab) return false;
+  if (isOnTab) focusList();
   if (currentTab === "timeline") return waterfallKey(event);
   if (currentTab === "events") return eventKey(event);
   return false;
@@ -173,7 +175,7 @@ function pageKey(event) {
       return true;
     case "1": case "2": case "3":
       openTab(TABS[Number(event.key) - 1]);
-      setHash(currentTab);
+      setHash(`view=${currentTab}`);
       return true;
     case "0": return currentTab === "timeline" && (resetZoom(), true);
     case "+": return currentTab === "timeline" && (zoomBy(0.5), true);

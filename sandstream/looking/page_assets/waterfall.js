@@ -121,7 +121,7 @@ function caption(row) {
   const took = `${spell(row.end - row.work)}${row.is_open ? " …" : ""}`;
   const text = el("span", { class: "caption" }, el("b", null, took));
   let length = took.length;
-  if (tokens) {
+  if (tokens && waterfall.width > 320) {
     const used = `${compact(row.tokens_in || 0)} → ${compact(row.tokens_out || 0)}`;
     text.append(el("span", { title: "tokens in → out" }, used));
     length += used.length + 2;
@@ -184,7 +184,8 @@ function fold(row, isFolded) {
 
 function move(step) {
   const at = tree.places.get(waterfall.selected);
-  const next = at === undefined ? 0 : clamp(at + step, 0, tree.visible.length - 1);
+  const from = at === undefined ? (step > 0 ? -1 : 1) : at;
+  const next = clamp(from + step, 0, tree.visible.length - 1);
   if (tree.visible.length) select(tree.visible[next]);
 }
 

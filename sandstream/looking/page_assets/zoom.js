@@ -183,9 +183,9 @@ $("axis").addEventListener("pointerdown", (down) => {
   down.preventDefault();
   const frame = $("timeline").getBoundingClientRect();
   const drag = (event) => {
-    const share = clamp(((event.clientX - frame.left) / frame.width) * 100, 12, 75);
-    $("timeline").style.setProperty("--names", `${share}%`);
-    drawWaterfall();
+    const share = clamp((event.clientX - frame.left) / frame.width, 0.12, 0.75);
+    $("timeline").style.setProperty("--share", share.toFixed(4));
+    drawCurrent();
   };
   addEventListener("pointermove", drag);
   addEventListener("pointerup", () => removeEventListener("pointermove", drag), { once: true });
