@@ -30,6 +30,7 @@ PARAMETERS = {
     "op": "The operation's id, chosen by whoever asks.",
     "session": "The conversation's id, escaped like an agent's name; a long one is hashed.",
     "trace": "The trace's id: 32 hexadecimal digits, lower case.",
+    "group": "A group of tracing actors, which share their work.",
     "consumer": "The durable consumer that gave up.",
     "sequence": "The stream sequence of the message that was parked.",
     "event": "The rest of the event's subject: start.POOL, model, done, and so on.",
@@ -318,8 +319,8 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "trace_exported",
-            s.trace_exported("=run="),
-            "How much of a run under way was exported",
+            s.trace_exported("=run=", "=group="),
+            "How much of a run under way a group of tracing actors has exported",
             (t.SpansExported,),
             "tracing actor",
             "tracing actor",

@@ -81,6 +81,16 @@ CRASH_POINTS = (
     "sandbox.after_reply",
     "sandbox.before_ack",
     "sandbox.after_ack",
+    # the tracing actor
+    "tracing.received",
+    "tracing.before_record",
+    "tracing.after_record",
+    "tracing.before_mark",
+    "tracing.after_mark",
+    "tracing.before_export",
+    "tracing.after_export",
+    "tracing.before_ack",
+    "tracing.after_ack",
     # messages that nobody can handle
     "parking.before_park",
     "parking.after_park",

@@ -26,7 +26,7 @@
     <p>.session.<session>.snapshot        the same up to a sequence, to read it faster
     <p>.timer.<run>.<name>                a scheduled message (see timers.py)
     <p>.trace.<trace>.spans               spans of the user's own, told when they have ended
-    <p>.trace.<run>.exported              how much of a run under way was exported
+    <p>.trace.<run>.exported.<group>      how much of a run under way that group has exported
     <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
     <p>.alive.<consumer>                  answered by whoever serves that consumer (core NATS)
     <p>.live.<run>.<kind>…                the run's stored events as they come (core NATS)
@@ -261,8 +261,8 @@ class Subjects(msgspec.Struct, frozen=True):
     def trace_spans(self, trace: str) -> str:
         return f"{self.prefix}.trace.{check_token(trace, 'the trace id')}.spans"
 
-    def trace_exported(self, run: str) -> str:
-        return f"{self.prefix}.trace.{run}.exported"
+    def trace_exported(self, run: str, group: str) -> str:
+        return f"{self.prefix}.trace.{run}.exported.{check_token(group, 'the group')}"
 
     def parked(self, consumer: str, sequence: int) -> str:
         return f"{self.prefix}.parked.{consumer}.{sequence}"

@@ -9,6 +9,7 @@ import pytest
 from chaos.cells import deployed_cells, script_cells, server_cells
 from chaos.composition_cells import composition_cells, composition_server_cells, resume_cells
 from chaos.sandbox_cells import sandbox_cells, sandbox_server_cells
+from chaos.tracing_cells import tracing_cells
 from sandstream_bus.crashpoints import CRASH_POINTS
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ def test_every_call_of_a_crash_point_is_in_the_list() -> None:
     assert len(set(CRASH_POINTS)) == len(CRASH_POINTS)
 
 
-_LOOPS = ("harness", "tools", "sandbox")
+_LOOPS = ("harness", "tools", "sandbox", "tracing")
 _WHEN = ("before", "after")
 
 
@@ -43,12 +44,12 @@ _WHEN = ("before", "after")
 def test_every_crash_point_has_a_cell(point: str) -> None:
     points = {cell.point for cell in [*deployed_cells(), *script_cells()]}
     points |= {cell.point for cell in [*sandbox_cells(), *composition_cells()]}
-    points |= {cell.point for cell in resume_cells()}
+    points |= {cell.point for cell in [*resume_cells(), *tracing_cells()]}
     assert point in points
 
 
 def test_the_server_dies_at_every_point_of_a_run() -> None:
-    """Callers, parking and sandboxes aside, which do not belong to every run."""
+    """Callers, parking, sandboxes and readers aside, which do not belong to every run."""
     points = {cell.point for cell in [*server_cells(), *composition_server_cells()]}
     missing = set(CRASH_POINTS) - points
     assert {point.partition(".")[0] for point in missing} <= {
@@ -57,6 +58,7 @@ def test_the_server_dies_at_every_point_of_a_run() -> None:
         "parking",
         "runner",
         "sandbox",
+        "tracing",
         "worker",
     }
     assert {point for point in missing if point.startswith("harness")} == {
@@ -70,5 +72,6 @@ def test_cells_have_names_of_their_own() -> None:
     assert len({cell.name for cell in cells}) == len(cells)
     of_sandboxes = [*sandbox_cells(), *sandbox_server_cells()]
     assert len({cell.name for cell in of_sandboxes}) == len(of_sandboxes)
+    assert len({cell.name for cell in tracing_cells()}) == len(tracing_cells())
     composed = [*composition_cells(), *composition_server_cells()]
     assert len({cell.name for cell in composed}) == len(composed)

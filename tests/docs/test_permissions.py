@@ -131,7 +131,7 @@ async def _try_all(url: str) -> None:
         await canceller.publish("sandstream.run.r-1.result.main", b"{}")
         await approver.publish("sandstream.run.r-1.cancel", b"{}")
         await sender.publish("sandstream.run.r-1.approval.decided", b"{}")
-        await tracer.publish("sandstream.trace.r-1.exported", b'{"type":"spans.exported"}')
+        await tracer.publish("sandstream.trace.r-1.exported.main", b'{"type":"spans.exported"}')
         for connection in everybody:
             await connection.flush()
         assert len(refused) == 6

@@ -82,6 +82,7 @@ class TracingActor:
         sweep_s: float = 30.0,
     ) -> None:
         self._bus = bus
+        self._group = group
         self._contents = contents
         self._keeper = TraceKeeper(
             store, export=export, metrics=metrics, sampler=sampler, redact=redact
@@ -94,7 +95,7 @@ class TracingActor:
         )
         self._worker = Worker(bus, spec, self._on_delivery, max_in_flight=MAX_IN_FLIGHT)
         self._sweep = Sweep(
-            bus, self._keeper, metrics=metrics, contents=contents, interval_s=sweep_s
+            bus, self._keeper, group, metrics=metrics, contents=contents, interval_s=sweep_s
         )
         self._sweep_s = sweep_s
 
@@ -153,10 +154,10 @@ class TracingActor:
         exports = self._keeper.exports
         through = 0
         if exports and self._may_be_exported(facts, events):
-            through = await exported_through(self._bus, run)
+            through = await exported_through(self._bus, run, self._group)
         new = await self._keeper.keep(facts, trace.spans(), exported_through=through)
         if exports and new and not facts.is_over:
-            await tell_exported(self._bus, run, facts.last_seq)
+            await tell_exported(self._bus, run, self._group, facts.last_seq)
 
     def _may_be_exported(self, facts: RunFacts, events: list[LogEvent]) -> bool:
         """Only a run that has waited or lasted can have been exported in part before its end."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
+from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import SandstreamError
 
 from sandstream_actors.tracing.export_line import (
@@ -90,14 +91,21 @@ class ExportLoop:
         self._task = None
 
     async def _run(self) -> None:
-        with self._turn.given_up_at_end():
-            while True:
-                is_empty = not (self._turn.take() and await self._step())
-                if is_empty and self._stopping.is_set():
-                    return
-                if is_empty:
-                    await happened(self._wake, self._pace.poll_s)
-                    self._wake.clear()
+        try:
+            with self._turn.given_up_at_end():
+                await self._empty_outbox()
+        except Exception:
+            logger.exception("nothing is exported any more")
+            raise
+
+    async def _empty_outbox(self) -> None:
+        while True:
+            is_empty = not (self._turn.take() and await self._step())
+            if is_empty and self._stopping.is_set():
+                return
+            if is_empty:
+                await happened(self._wake, self._pace.poll_s)
+                self._wake.clear()
 
     async def _step(self) -> bool:
         """Export a batch. False if there is none, or no way to."""
@@ -106,7 +114,9 @@ class ExportLoop:
             if not batch:
                 return False
             spans = [span for _, span in batch]
+            crashpoint("tracing.before_export")
             await self._deliver(spans)
+            crashpoint("tracing.after_export")
             await self._outbox.outbox_done([n for n, _ in batch])
         except Stopped:
             return False

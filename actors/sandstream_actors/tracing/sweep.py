@@ -46,6 +46,7 @@ class Sweep:
         self,
         bus: Bus,
         keeper: TraceKeeper,
+        group: str,
         *,
         metrics: Metrics | None = None,
         contents: bool = False,
@@ -53,6 +54,7 @@ class Sweep:
     ) -> None:
         self._bus = bus
         self._keeper = keeper
+        self._group = group
         self._metrics = metrics
         self._contents = contents
         self._interval_s = interval_s
@@ -102,10 +104,10 @@ class Sweep:
             await self._keeper.fill_in(facts, trace.spans())
             return
         exports = self._keeper.exports
-        through = await exported_through(self._bus, run) if exports else 0
+        through = await exported_through(self._bus, run, self._group) if exports else 0
         new = await self._keeper.keep(facts, trace.spans(), exported_through=through)
         if exports and new:
-            await tell_exported(self._bus, run, facts.last_seq)
+            await tell_exported(self._bus, run, self._group, facts.last_seq)
 
     async def _note_quiet(self, known: RunFacts) -> None:
         """Nothing has happened: look at others first. Or is there nothing left of it?"""

@@ -62,7 +62,7 @@ def test_a_run_is_a_row_from_its_start_and_a_trace_at_its_end(
             await emptied(store)
         kept = await store.run("r-1")
         assert kept == RunTrace.of("r-1", await bus.log.read(run.run)).facts()
-        assert kept.status == "completed"
+        assert kept is not None and kept.status == "completed"
         assert by_id(await store.spans("r-1")) == by_id(await run.folded())
         assert by_id(sink.spans) == by_id(await run.folded())
 

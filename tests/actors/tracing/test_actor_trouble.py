@@ -144,7 +144,7 @@ def test_a_run_that_lasts_is_exported_before_its_end_and_only_once(
                 await caught_up(bus)
                 await run.work()
                 await eventually(lambda: here.spans("long"), what="a sweep has stored them")
-                await eventually(lambda: exported_through(bus, "long"), what="it is told")
+                await eventually(lambda: exported_through(bus, "long", "main"), what="it is told")
                 early = await here.spans("long")
                 await emptied(here)
             assert by_id(sink.spans) == by_id(early)

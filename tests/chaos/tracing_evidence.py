@@ -1,0 +1,103 @@
+"""Judges what tracing actors have kept and exported against the log itself, folded here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+import msgspec
+from sandstream_actors.tracing.limits import SpanLimits, limited
+from sandstream_actors.tracing.queries import TraceReader
+from sandstream_actors.tracing.redaction import Redactor
+from sandstream_actors.tracing.run_reading import read_run
+from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.span import Span
+from sandstream_bus.bus import Bus
+from support.otlp_receiver import ReceivedSpan
+
+
+class Judgement(msgspec.Struct, kw_only=True):
+    """What was found; no problems: all is as it should be."""
+
+    runs: int = 0
+    spans: int = 0
+    received: int = 0
+    """By the endpoint, those that came again included."""
+    twice: int = 0
+    """Of them, spans that had come before."""
+    problems: list[str] = []
+
+    def check(self, holds: object, problem: str) -> None:
+        if not holds:
+            self.problems = [*self.problems, problem]
+
+
+async def all_runs(bus: Bus) -> list[str]:
+    """Every run that the log knows."""
+    found: set[str] = set()
+    for kind in ("start.*", "done"):
+        filter_ = f"{bus.subjects.prefix}.run.*.{kind}"
+        subjects = await bus.topology.subjects_of(bus.connection, bus.topology.log, filter_)
+        found.update(bus.subjects.parse_run(it).run for it in subjects)
+    return sorted(found)
+
+
+async def expected(bus: Bus, runs: Iterable[str]) -> dict[str, list[Span]]:
+    """The spans of each run that have ended, as the log gives them and a store may keep them."""
+    redactor, limits = Redactor(), SpanLimits()
+    found: dict[str, list[Span]] = {}
+    for run in runs:
+        trace = RunTrace.of(run, (await read_run(bus, run)).events)
+        ended = [span for span in trace.spans() if not span.is_open]
+        found[run] = [limited(redactor.redact_span(span), limits) for span in ended]
+    return found
+
+
+async def judge_stores(
+    judgement: Judgement, wanted: dict[str, list[Span]], stores: Iterable[TraceReader]
+) -> None:
+    """All stores together have every span, with its content, and a run is whole in one of them."""
+    readers = list(stores)
+    for run, spans in wanted.items():
+        judgement.runs += 1
+        judgement.spans += len(spans)
+        kept = [await reader.spans(run) for reader in readers]
+        for one in kept:
+            judgement.check(len({it.span_id for it in one}) == len(one), f"{run}: kept twice")
+        whole = {span.span_id: span for span in spans}
+        is_kept = any({it.span_id: it for it in one} == whole for one in kept)
+        judgement.check(is_kept, f"{run}: {_difference(whole, kept)}")
+
+
+def _difference(wanted: dict[str, Span], kept: list[list[Span]]) -> str:
+    found = {it.span_id: it for one in kept for it in one}
+    missing = [span.name for id_, span in wanted.items() if id_ not in found]
+    more = [span.name for id_, span in found.items() if id_ not in wanted]
+    other = [span.name for id_, span in wanted.items() if found.get(id_, span) != span]
+    return f"missing {missing}, more {more}, other {other}"
+
+
+def judge_received(
+    judgement: Judgement, wanted: dict[str, list[Span]], received: Iterable[ReceivedSpan]
+) -> None:
+    """The endpoint has every span, nothing else, and what came again is the same."""
+    came: defaultdict[str, list[ReceivedSpan]] = defaultdict(list)
+    for span in received:
+        came[span.span_id].append(replace(span, resource={}))
+    judgement.received += sum(map(len, came.values()))
+    judgement.twice += sum(len(them) - 1 for them in came.values())
+    spans = {span.span_id: span for them in wanted.values() for span in them}
+    for id_ in came.keys() - spans.keys():
+        judgement.check(False, f"received {came[id_][0].name} ({id_}), which is in no log")
+    for id_, span in spans.items():
+        if id_ not in came:
+            judgement.check(False, f"{span.run}: {span.name} ({id_}) was never received")
+            continue
+        first = came[id_][0]
+        judgement.check(all(it == first for it in came[id_]), f"{span.name} ({id_}) has changed")
+        same = (first.trace_id, first.parent_id, first.name, first.start, first.end)
+        judgement.check(
+            same == (span.trace_id, span.parent_id, span.name, span.start_ns, span.end_ns),
+            f"{span.run}: {span.name} ({id_}) was received as {same}",
+        )
