@@ -386,6 +386,20 @@ def test_of_those_who_share_a_store_one_exports_until_it_ends(tmp_path: Path) ->
     asyncio.run(body())
 
 
+def test_an_end_that_nobody_wanted_is_told_and_raised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        lock = tmp_path / "no such folder" / "export.lock"
+        loop = ExportLoop(ListOutbox(), [ListTarget("up")], lock=lock, pace=FAST)
+        loop.start()
+        with pytest.raises(FileNotFoundError):
+            await loop.stop()
+
+    asyncio.run(body())
+    assert told(caplog) == ["nothing is exported any more"]
+
+
 def test_the_real_store_is_emptied(receiver: OtlpReceiver, tmp_path: Path) -> None:
     async def body() -> None:
         path = tmp_path / "traces.db"

@@ -10,6 +10,7 @@ import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, messaging_attributes
@@ -277,6 +278,29 @@ def test_the_server_and_the_store_say_how_things_stand(
         active_runs=1,
         spans_dropped=4,
     )
+
+
+def test_messages_that_were_delivered_again_are_counted(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def body() -> Gauges:
+        async with open_bus(nats_server) as bus, opened(tmp_path / "traces.db") as store:
+            subject = f"{bus.subjects.prefix}.run.r1.start.main"
+            spec = ConsumerSpec(name="harness-main", filters=[subject], ack_wait_s=3600)
+            await bus.topology.ensure_consumer(bus.connection, spec)
+            await bus.connection.request(subject, b"{}")
+            pull = f"$JS.API.CONSUMER.MSG.NEXT.{bus.topology.log}.harness-main"
+            pulled: asyncio.Queue[Any] = asyncio.Queue()
+            await bus.connection.subscribe("_INBOX.pulled", pulled.put_nowait)
+            await bus.connection.send(pull, b"1", "_INBOX.pulled")
+            first = await pulled.get()
+            await bus.connection.send(first.reply, b"-NAK")
+            await bus.connection.send(pull, b"1", "_INBOX.pulled")
+            await pulled.get()
+            return await read_gauges(bus, store)
+
+    gauges = asyncio.run(body())
+    assert (gauges.redelivered, gauges.queue_depth) == ({"harness-main": 1}, {"harness-main": 1})
 
 
 # --- where they go --------------------------------------------------------------------------------
