@@ -170,7 +170,7 @@ class Lab:
         env = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("OPENAI_", "NATS_", "SANDSTREAM_"))
+            if not name.startswith(("OPENAI_", "NATS_", "SANDSTREAM_", "OTEL_"))
             and not name.lower().endswith("_proxy")
         }
         return env | {
@@ -186,10 +186,18 @@ class Lab:
         return [python, str(_PROGRAMS / f"{program}.py"), side, loop]
 
     def start(
-        self, program: str, side: str, *, loop: str = "asyncio", base_url: str = "", home: Path
+        self,
+        program: str,
+        side: str,
+        *,
+        loop: str = "asyncio",
+        base_url: str = "",
+        home: Path,
+        settings: Mapping[str, str] | None = None,
     ) -> Program:
         """Start a side program. Its first request waits until it is ready."""
-        started = Program(self.command(program, side, loop), self.environment(base_url, home))
+        environment = self.environment(base_url, home) | dict(settings or {})
+        started = Program(self.command(program, side, loop), environment)
         self._programs.append(started)
         return started
 

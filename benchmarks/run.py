@@ -32,6 +32,8 @@ import sandbox_memory
 import sandbox_snapshots
 import sandbox_turns
 import session_runs
+import trace_views
+import tracing_cost
 import turn_overhead
 from figures import Figure, table
 from lab import Lab
@@ -50,6 +52,8 @@ BENCHMARKS: dict[str, Measure] = {
     "approval_resume": approval_resume.measure,
     "session_runs": session_runs.measure,
     "replicas": replicas.measure,
+    "tracing_cost": tracing_cost.measure,
+    "trace_views": trace_views.measure,
     "sandbox_exec": sandbox_exec.measure,
     "sandbox_turns": sandbox_turns.measure,
     "sandbox_manifest": sandbox_manifest.measure,

@@ -95,8 +95,8 @@ class TraceKeeper:
         for span in spans:
             if not span.is_open:
                 span.sampled = self._sampler.keeps(span.trace_id, sampled=span.sampled, root=root)
-                ended.append(self._redactor.redact_span(span))
-        return ended
+                ended.append(span)
+        return self._redactor.redact_spans(ended)
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do it until the store can; said once, and when it is over."""

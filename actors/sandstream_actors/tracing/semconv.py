@@ -118,3 +118,8 @@ PARKED: Final = "sandstream.messages.parked"
 QUEUE_DURATION: Final = "sandstream.queue.duration"
 SPANS_DROPPED: Final = "sandstream.spans.dropped"
 CONSUMER: Final = "sandstream.consumer"
+
+NAMES: Final = frozenset(
+    value for value in dict(globals()).values() if isinstance(value, str) and "." in value
+)
+"""All of them."""

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from sandstream_actors.tracing.redaction import (
     InvalidRedactor,
@@ -345,3 +346,30 @@ def test_what_is_no_hook_is_refused(
         privacy.hook = hook  # type: ignore[attr-defined]
     with pytest.raises(InvalidRedactor, match=message):
         load_redactor(spec)
+
+
+def test_a_quick_look_at_many_spans_misses_no_secret() -> None:
+    """The short cut for spans without secrets must see what the careful way would take out."""
+    clean = Span(
+        trace_id="a" * 32,
+        span_id="b" * 16,
+        name="chat m",
+        operation="chat",
+        start_ns=1,
+        attributes={"gen_ai.usage.input_tokens": 5, "gen_ai.request.model": "m"},
+    )
+    assert Redactor().redact_spans([clean, clean])[0] is clean
+    hidden = "sk-proj-a1b2c3d4e5f6a7b8c9d0e1f2"
+    dirty = [
+        msgspec.structs.replace(clean, error_message=f"no: {hidden}"),
+        msgspec.structs.replace(clean, name=hidden),
+        msgspec.structs.replace(clean, attributes={"x": [hidden]}),
+        msgspec.structs.replace(clean, attributes={"password": "hunter2"}),
+        msgspec.structs.replace(clean, contents={"said": hidden}),
+        msgspec.structs.replace(
+            clean, events=[SpanEvent(name="e", time_ns=1, attributes={"y": hidden})]
+        ),
+    ]
+    for span in dirty:
+        found = str(Redactor().redact_spans([clean, span])[1])
+        assert hidden not in found and "hunter2" not in found
