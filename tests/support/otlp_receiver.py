@@ -9,7 +9,8 @@
 
 What may go wrong is switched on and off at any time, also while requests are under way:
 
-``refuse_with = 503``      every request is refused with this HTTP status, or gRPC's likeness of it
+``refuse_with = 500``      every request is refused with this HTTP status, or gRPC's likeness of it;
+                           OpenTelemetry's exporters repeat 429 and 503 by themselves, for seconds
 ``refuse_if = function``   it gets a request's spans and returns a status, or None to accept
 ``hold()``, ``release()``  requests hang, until they are let go
 ``stop()``, ``start()``    nobody listens; then again, on the same port

@@ -55,12 +55,17 @@ def http(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
 
 
 def listening(protocol: Protocol, monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
-    """A receiver that exporters find. They give up early: their own repetitions take seconds."""
+    """A receiver that exporters find."""
     with OtlpReceiver(protocol) as receiver:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.7")
         for name, value in receiver.environment().items():
             monkeypatch.setenv(name, value)
         yield receiver
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exporters give up before they try again by themselves, which takes them seconds."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.7")
 
 
 @asynccontextmanager
@@ -111,6 +116,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 # --- one export -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_endpoint_that_is_down_is_a_failure_with_a_reason_and_no_log(
     receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,6 +147,7 @@ def test_a_slow_endpoint_never_holds_up_the_event_loop(receiver: OtlpReceiver) -
     assert [each.name for each in receiver.spans] == ["span 1"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_endpoint_that_hangs_is_given_up(http: OtlpReceiver) -> None:
     http.hold()
 
@@ -151,8 +158,22 @@ def test_an_endpoint_that_hangs_is_given_up(http: OtlpReceiver) -> None:
     assert not asyncio.run(export())
 
 
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_refusal_for_the_moment_says_so(receiver: OtlpReceiver, status: int) -> None:
+    receiver.refuse_with = status
+
+    async def export() -> Failure | None:
+        async with exporter() as out:
+            assert not await out.export([span(1)])
+            return out.failure
+
+    failure = asyncio.run(export())
+    assert failure is not None and not failure.is_for_good
+
+
 @pytest.mark.parametrize(
-    ("status", "for_good"), [(400, True), (401, True), (413, True), (503, False), (429, False)]
+    ("status", "for_good"), [(400, True), (401, True), (404, True), (413, True), (500, False)]
 )
 def test_a_refusal_says_whether_it_will_come_again(
     receiver: OtlpReceiver, status: int, for_good: bool
@@ -218,6 +239,7 @@ def test_big_spans_go_in_small_batches(receiver: OtlpReceiver) -> None:
     assert receiver.requests == 4 and len(receiver.spans) == 7
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_endpoint_that_is_down_is_told_once_and_waited_for(
     receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -286,6 +308,7 @@ def test_stopping_sends_what_waits(http: OtlpReceiver) -> None:
     assert not outbox.rows and len(http.spans) == BATCH_SPANS + 1
 
 
+@pytest.mark.usefixtures("impatient")
 def test_stopping_does_not_wait_for_an_endpoint_that_is_down(http: OtlpReceiver) -> None:
     http.stop()
     outbox = ListOutbox(map(span, range(3)))
