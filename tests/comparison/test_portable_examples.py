@@ -36,8 +36,11 @@ STARTS = {
     "15_agents_as_tools": 1,
     "16_custom_capability": 1,
     "17_approvals": 2,
+    "18_tracing": 1,
 }
 """Example -> how often it is started: those that save something go on with it."""
+TRACED = {"18_tracing"}
+"""They replace the peer's processors, which would send traces to its vendor."""
 OFFLINE = """
 from contextlib import nullcontext
 from agents.sandbox.sandboxes import UnixLocalSandboxClient
@@ -100,7 +103,7 @@ def said(python: Path, program: Path, url: str, starts: int) -> list[str]:
     environment = kept | {
         "OPENAI_BASE_URL": url,
         "OPENAI_API_KEY": "sk-comparison",
-        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "OPENAI_AGENTS_DISABLE_TRACING": "0" if program.stem in TRACED else "1",
         "SANDSTREAM_HOME": str(folder / "home"),
         "TMPDIR": str(folder),
         "PYTHONPATH": str(EXAMPLES) if folder.name == "ours" else "",
