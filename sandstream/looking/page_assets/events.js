@@ -43,14 +43,14 @@ function drawEvents() {
   const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const isMatch = (it) => {
     if (it.haystack === undefined) {
-      const said = [it.kind, it.about, it.subject, it.run, agentOf.get(it.run), String(it.seq)];
+      const said = [it.kind, it.about, it.subject, it.run, agentOf.get(it.run), String(it.seq), it.body];
       it.haystack = said.join("\n").toLowerCase();
     }
     return words.every((word) => it.haystack.includes(word));
   };
   eventState.shown = [];
   data.events.forEach((it, index) => isMatch(it) && eventState.shown.push(index));
-  $("found").textContent = words.length ? `${eventState.shown.length} of ${data.events.length}` : "";
+  $("found").textContent = words.length ? `${compact(eventState.shown.length)} of ${compact(data.events.length)}` : "";
   $("eventlist").setAttribute("aria-rowcount", eventState.shown.length);
   eventList.reset(eventState.shown.length);
 }

@@ -208,6 +208,8 @@ for (const it of document.querySelectorAll("time")) {
   it.textContent = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 addEventListener("beforeprint", () => {
+  drawEvents();
+  drawWaterfall();
   rowList.whole(true);
   eventList.whole(true);
 });

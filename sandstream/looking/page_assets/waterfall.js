@@ -153,7 +153,7 @@ function drawWaterfall() {
 }
 
 function drawFound() {
-  const shown = tree.matches === null ? "" : `${tree.matches.size} of ${tree.rows.length}`;
+  const shown = tree.matches === null ? "" : `${compact(tree.matches.size)} of ${compact(tree.rows.length)}`;
   if ($("timeline").hidden === false) $("found").textContent = shown;
 }
 
