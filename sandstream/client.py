@@ -29,6 +29,7 @@ from sandstream.run_options import compile_input
 from sandstream.settings import Settings
 from sandstream.summaries import RunSummary, list_runs, read_known, summarize
 from sandstream.trace_parent import trace_headers
+from sandstream.tracing.setup import reporter_here
 
 _CANCEL_PATIENCE_S = 3.0
 
@@ -52,9 +53,12 @@ class Client:
     @classmethod
     async def connect(cls, settings: Settings | None = None) -> Client:
         """Connect to ``NATS_URL``, or to the private server."""
-        return cls(await open_bus(settings or Settings.from_env(), name="sandstream-client"))
+        client = cls(await open_bus(settings or Settings.from_env(), name="sandstream-client"))
+        reporter_here().attach(client.bus)
+        return client
 
     async def close(self) -> None:
+        await reporter_here().detach(self.bus)
         await self._opened.close()
 
     async def __aenter__(self) -> Client:

@@ -37,6 +37,11 @@ class TracingFleet(CompositionFleet):
         super().__init__(directory, model_url)
         self.tracers: list[Program] = []
 
+    @property
+    def programs(self) -> list[Program]:
+        """Everything that was started."""
+        return self._programs
+
     def store(self, name: str) -> Path:
         return self.directory / f"{name}.db"
 

@@ -280,3 +280,25 @@ def test_a_server_that_is_restarted_and_an_endpoint_that_was_down(
             assert by_id(sink.spans) == by_id(folded)
 
     asyncio.run(main())
+
+
+def test_after_a_pause_everything_that_ended_meanwhile_is_caught_up(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus, opened_store(tmp_path / "t.db") as store:
+            sink = Sink()
+            async with tracing(bus, store, sink):
+                await LogWriter(bus, "before").whole()
+                await caught_up(bus)
+            runs = [LogWriter(bus, f"r-{number}") for number in range(500)]
+            for index in range(0, len(runs), 50):
+                await asyncio.gather(*(run.whole() for run in runs[index : index + 50]))
+            async with tracing(bus, store, sink):
+                await caught_up(bus, within_s=40)
+                await emptied(store)
+            assert await store.active_count() == 0
+            folded = [span for run in runs for span in await run.folded()]
+            assert by_id(sink.spans).items() >= by_id(folded).items()
+
+    asyncio.run(main())

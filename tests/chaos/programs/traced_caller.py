@@ -1,0 +1,24 @@
+"""A caller with a trace of its own: ``python traced_caller.py <agent> <key> <input>``. Says the
+trace's id and that of the span that the run belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from sandstream import custom_span, trace
+from sandstream.client import Client
+from sandstream.trace_parent import trace_parent
+
+
+async def main(agent: str, key: str, text: str) -> None:
+    async with await Client.connect() as client:
+        with trace("Order", group_id="orders"), custom_span("hand it in"):
+            await client.submit(agent, text, key=key)
+            parent = trace_parent()
+            assert parent is not None
+        print(parent.trace_id, parent.span_id, flush=True)
+
+
+asyncio.run(main(*sys.argv[1:]))
