@@ -188,7 +188,10 @@ def _row(row: Row, span: Span, start_ns: int, texts: Texts) -> PageRow:
 
 
 def _attributes(attributes: Attributes, texts: Texts) -> dict[str, str]:
-    return {texts.line(key): texts.value(value) for key, value in attributes.items()}
+    return {
+        texts.line(key): texts.text(", ".join(it)) if isinstance(it, list) else texts.value(it)
+        for key, it in attributes.items()
+    }
 
 
 def _content(name: str, value: Any, texts: Texts) -> str:

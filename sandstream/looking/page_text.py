@@ -12,16 +12,11 @@ import msgspec
 from sandstream_actors.tracing.redaction import scrub
 from sandstream_actors.tracing.secret_patterns import MASK, names_a_secret
 
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
+_CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\r\t"]
 _BIDI = [0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_INVISIBLE = [*range(0x80, 0xA0), 0x200B, *_BIDI, 0x2028, 0x2029, 0xFEFF, *range(0xE0000, 0xE0080)]
-_VISIBLE: dict[int, int | str] = {
-    **_PICTURES,
-    0x0D: "",
-    0x7F: 0x2421,
-    **{code: f"⟨U+{code:04X}⟩" for code in _INVISIBLE},
-}
-"""Control characters as their pictures; what turns the reading direction, or hides, by its code."""
+_INVISIBLE = [*_CONTROLS, 0x200B, *_BIDI, 0x2028, 0x2029, 0xFEFF, *range(0xE0000, 0xE0080)]
+_VISIBLE = {0x0D: "", **{code: f"⟨U+{code:04X}⟩" for code in _INVISIBLE}}
+"""What steers, hides or turns the reading direction is shown as its code."""
 
 
 def visible(text: str) -> str:

@@ -64,11 +64,12 @@ def test_hostile_strings_are_only_text(
             page.value("document.querySelectorAll('details').forEach(it => it.open = true)")
             page.screenshot(keep(f"hostile-{tab}-{width}"))
             assert page.value("document.documentElement.scrollWidth") == width
-        click_all = "void document.querySelectorAll('#{0} .row').forEach(it => it.click())"
-        page.value(click_all.format("eventlist"))
+        click_all = "for (let n = 0; ; n++) { const it = document.getElementById('{0}-' + n);"
+        click_all += " if (!it) break; it.click(); }"
+        page.value(click_all.replace("{0}", "event"))
         assert page.text("#details h2") == "run.done"
         page.click("#tab-timeline")
-        page.value(click_all.format("waterfall"))
+        page.value(click_all.replace("{0}", "row"))
         page.value("void document.querySelector('#waterfall').focus()")
         page.press("Escape", "ArrowUp", "ArrowUp", "Enter")
         page.screenshot(keep(f"hostile-details-{width}"))

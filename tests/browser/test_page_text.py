@@ -27,7 +27,10 @@ def data_of(page: str) -> dict[str, object]:
 
 
 def test_what_cannot_be_seen_is_shown() -> None:
-    assert visible("a\0b\x1bc\u202ed\te\nf\r\n\u2028g") == "a␀b␛c⟨U+202E⟩d\te\nf\n⟨U+2028⟩g"
+    assert (
+        visible("a\0b\x1bc\u202ed\te\nf\r\n\u2028g")
+        == "a⟨U+0000⟩b⟨U+001B⟩c⟨U+202E⟩d\te\nf\n⟨U+2028⟩g"
+    )
     assert visible("\ud800 שלום, Grüße 👋") == "? שלום, Grüße 👋"
 
 

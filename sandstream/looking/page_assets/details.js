@@ -13,7 +13,7 @@ function openDetails(title, ...content) {
       title,
       el("button", { type: "button", class: "close", "aria-label": "Close the details", click: closeDetails }, "✕"),
     ),
-    ...content,
+    ...content.filter(Boolean),
   );
   panel.scrollTop = 0;
   if (isNew) drawCurrent();

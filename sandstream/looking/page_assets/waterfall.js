@@ -89,7 +89,7 @@ function barCell(row) {
 
 function place(part, start, end) {
   const left = clamp(laneX(start), -1, 101);
-  part.style.left = `${left}%`;
+  part.style.left = `min(${left}%, 100% - 2px)`; // at the very end it would not be seen
   part.style.width = `${clamp(laneX(end), -1, 101) - left}%`;
 }
 

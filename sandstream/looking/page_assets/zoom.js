@@ -31,9 +31,9 @@ function drawAxis() {
   const lines = [];
   for (let us = Math.ceil(view.from / step) * step; us <= view.to; us += step) {
     const x = laneX(us);
-    const tick = el("span", { class: x > 94 ? "tick late" : "tick" }, tickText(us, step));
+    const tick = el("span", { class: "tick" }, tickText(us, step));
     tick.style.left = `${x}%`;
-    axis.lastElementChild.append(tick);
+    if (((100 - x) / 100) * waterfall.width > 52) axis.lastElementChild.append(tick);
     const line = el("i");
     line.style.left = `${x}%`;
     lines.push(line);
