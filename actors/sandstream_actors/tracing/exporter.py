@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -74,6 +75,8 @@ def span_exporters(settings: ExportSettings, out: TextIO | None = None) -> list[
 
 def otlp_module(protocol: OtlpProtocol, module: str) -> Any:
     """A part of OpenTelemetry's exporter for a protocol; these are packages of their own."""
+    if protocol == "grpc":  # or its core writes to stderr whenever an endpoint goes away
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     name = f"opentelemetry.exporter.otlp.proto.{_OTLP_PACKAGES[protocol]}.{module}"
     return optional_module(name, "otlp", f"Export by OTLP ({protocol})")
 

@@ -80,11 +80,16 @@ def failure_of(records: list[logging.LogRecord]) -> Failure:
     """What an exporter that has failed had to say."""
     if not records:
         return Failure(reason="the exporter does not say why")
-    texts = list(dict.fromkeys(record.getMessage() for record in records))
     return Failure(
-        reason=" ".join(texts[-2:]),
+        reason=_reason(records),
         is_for_good=any(_is_for_good(record) for record in records),
     )
+
+
+def _reason(records: list[logging.LogRecord]) -> str:
+    """The last word; with the one before, if it only says that there was no time left."""
+    texts = list(dict.fromkeys(record.getMessage() for record in records))
+    return texts[-1] if "code" in texts[-1] else " ".join(texts[-2:])
 
 
 def _is_for_good(record: logging.LogRecord) -> bool:
