@@ -102,10 +102,10 @@ def wrapped(text: str, width: int, most: int) -> tuple[list[str], str]:
     if not most or (len(lines) <= most and len(shown) == len(text)):
         return lines, ""
     kept = lines[:most]
-    missing = max(1, len(text) - sum(len(line) + 1 for line in kept))
-    more = text[-missing:].count("\n")
-    amount = size(len(text[-missing:].encode()))
-    return kept, f"{numbered(more, 'line')}, {amount}" if more else amount
+    missing = text[-max(1, len(text) - sum(len(line) + 1 for line in kept)) :].rstrip()
+    amount = size(len(missing.encode("utf-8", "replace")))
+    breaks = missing.count("\n")
+    return kept, f"{numbered(breaks + 1, 'line')}, {amount}" if breaks else amount
 
 
 def _wrap(paragraph: str, width: int) -> list[str]:

@@ -6,6 +6,7 @@ the work that it led to, and a message that was delivered again is a mark on it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -273,16 +274,16 @@ def _fill_parts(rows: Sequence[Row]) -> None:
         if inside:
             row.parts = layered(row.work_ns, row.end_ns, inside)
         else:
-            kind = _WAITS.get(row.operation, "work")
+            kind: PartKind = _WAITS.get(row.operation, "work")
             row.parts = [Part(kind, row.work_ns, row.end_ns)]
-            inside = {kind: [(row.work_ns, row.end_ns)]}
+            inside[kind] = [(row.work_ns, row.end_ns)]
         if row.queued_ns:
             queued = Part("queued", row.start_ns, row.work_ns)
             row.parts.insert(0, queued)
             inside.setdefault("queued", []).append((queued.start_ns, queued.end_ns))
         above = below.setdefault(row.parent_id, {})
-        for kind, intervals in inside.items():
-            above.setdefault(kind, []).extend(union(intervals))
+        for one, intervals in inside.items():
+            above.setdefault(one, []).extend(union(intervals))
 
 
 def _text(value: object) -> str:
@@ -290,4 +291,4 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    return int(value) if isinstance(value, int | float) else 0
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else 0
