@@ -35,6 +35,7 @@ from sandstream.tool_output import (
     ToolOutputTextDict,
     tool_output_to_wire,
 )
+from sandstream.tracing.failures import show_failure
 
 __all__ = [
     "FunctionTool",
@@ -425,6 +426,7 @@ async def _failed(
         extra={"tool": tool.name, "call_id": ctx.tool_call_id, "error": type(error).__name__},
         exc_info=error if _shows_tool_data() else None,
     )
+    show_failure(tool.name, error)
     message = await _resolved(handler(ctx, error))
     may_format = tool._on_failure_is_default and not isinstance(error, _ToolCancelled)
     if error_formatter is None or not may_format:

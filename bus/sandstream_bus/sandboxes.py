@@ -112,7 +112,13 @@ class Sandboxes:
     # --- operations ----------------------------------------------------------------------------
 
     async def request(
-        self, sandbox: str, request: SandboxRequest, *, provider: str, node: str = ""
+        self,
+        sandbox: str,
+        request: SandboxRequest,
+        *,
+        provider: str,
+        node: str = "",
+        headers: dict[str, str] | None = None,
     ) -> SandboxReply:
         """Ask the sandbox's actor and wait for its reply, however long that takes.
 
@@ -134,7 +140,7 @@ class Sandboxes:
                 self._subjects.sandbox_op(sandbox, provider, node),
                 await self._codec.encode(request),
                 msg_id=f"{sandbox}:{request.op}",
-                headers={TTL: f"{ttl_of(request)}s", OPERATION: request.op},
+                headers={**(headers or {}), TTL: f"{ttl_of(request)}s", OPERATION: request.op},
             )
             data = await self._answer(subject, answered, breaks, absence)
             return await self._codec.sandbox_reply(data)

@@ -25,7 +25,7 @@ from sandstream.tracing.traces import Trace
 
 logger = logging.getLogger(__name__)
 
-OPENAI_ENDPOINT: Final = "https://api.openai.com/v1/traces/ingest"
+INGEST_ENDPOINT: Final = "https://api.openai.com/v1/traces/ingest"
 _MAX_FIELD_BYTES: Final = 100_000
 """OpenAI's endpoint refuses a longer input or output."""
 _USAGE = ("input_tokens", "output_tokens")
@@ -43,7 +43,7 @@ class BackendSpanExporter(TracingExporter):
         api_key: str | None = None,
         organization: str | None = None,
         project: str | None = None,
-        endpoint: str = OPENAI_ENDPOINT,
+        endpoint: str = INGEST_ENDPOINT,
         max_retries: int = 3,
         base_delay: float = 1.0,
         max_delay: float = 30.0,
@@ -149,7 +149,7 @@ class BackendSpanExporter(TracingExporter):
     def _sendable(self, exported: dict[str, Any]) -> dict[str, Any]:
         plain: dict[str, Any] = as_plain(exported)
         data = plain.get("span_data")
-        if self.endpoint.rstrip("/") == OPENAI_ENDPOINT and isinstance(data, dict):
+        if self.endpoint.rstrip("/") == INGEST_ENDPOINT and isinstance(data, dict):
             plain["span_data"] = _for_openai(data)
         return plain
 

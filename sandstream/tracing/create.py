@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sandstream.exceptions import UserError
 from sandstream.tracing.config import TracingConfig, check_tracing_config
@@ -26,9 +26,6 @@ from sandstream.tracing.span_data import (
 )
 from sandstream.tracing.spans import Span, TSpanData
 from sandstream.tracing.traces import Trace
-
-if TYPE_CHECKING:
-    from openai.types.responses import Response
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +148,7 @@ def generation_span(
 
 
 def response_span(
-    response: Response | None = None,
+    response: Any | None = None,
     span_id: str | None = None,
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sandstream_actors.run_state import RunState
 from sandstream_bus.messages import ErrorInfo, RunDone
 
+from sandstream.tracing.run_models import is_without_answer
 from sandstream.tracing.spans import SpanError
 
 _REDACTED = "(not shown: trace_include_sensitive_data is off)"
@@ -49,9 +50,14 @@ def ended_badly(done: RunDone, state: RunState, *, contents: bool) -> EndedBadly
             }
             is_of_turn = error.code == "input_guardrail"
             return EndedBadly(of_turn=tripped) if is_of_turn else EndedBadly(of_agent=tripped)
-        case "model_behavior" if state.trigger == 0:
-            data: dict[str, Any] = {"error": said}
-            return EndedBadly(of_turn={"message": "Unexpected answer of the model", "data": data})
+        case "model_behavior" if not is_without_answer(state, done):
+            if "tool" in error.data:
+                return EndedBadly(
+                    of_turn={"message": "Tool not found", "data": {"tool_name": error.data["tool"]}}
+                )
+            return EndedBadly(
+                of_turn={"message": "Unexpected answer of the model", "data": {"error": said}}
+            )
     return EndedBadly(
         of_model={"message": "Error getting response", "data": {"error": said}},
         of_agent={"message": "Error in agent run", "data": {"error": said}},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sandstream_actors.model.chat_messages import chat_messages
 from sandstream_actors.model.responses_request import FAKE_ID
-from sandstream_actors.model.vendor_types import typed_item
+from sandstream_actors.model.vendor_types import typed_response
 from sandstream_actors.model_request import build_request
 from sandstream_actors.run_state import RunState
 from sandstream_bus.messages import ModelAnswered, RunDone
@@ -15,10 +15,7 @@ from sandstream_bus.messages import ModelAnswered, RunDone
 from sandstream.tracing.run_usage import answer_usage
 from sandstream.tracing.span_data import GenerationSpanData, ResponseSpanData, SpanData
 
-if TYPE_CHECKING:
-    from openai.types.responses import Response
-
-_MODEL_ERRORS = ("model_http", "model_timeout", "model_misconfigured", "model_behavior")
+_MODEL_ERRORS = ("model_http", "model_timeout", "model_misconfigured")
 
 
 def model_span_data(state: RunState, event: ModelAnswered, *, contents: bool) -> SpanData:
@@ -45,22 +42,26 @@ def model_span_data(state: RunState, event: ModelAnswered, *, contents: bool) ->
 
 def model_error_data(state: RunState, event: RunDone) -> SpanData | None:
     """Of a run that ended because its model could not be asked; None if it did not."""
-    error = event.error
-    if error is None or error.code not in _MODEL_ERRORS or state.started is None:
-        return None
-    if state.trigger == 0 or state.done is not None:
-        return None  # it had answered: what failed is what came of that
-    return ResponseSpanData()
+    return ResponseSpanData() if is_without_answer(state, event) else None
 
 
-def _response(event: ModelAnswered, output: list[Any], model: str) -> Response:
-    from openai.types.responses import Response
+def is_without_answer(state: RunState, done: RunDone) -> bool:
+    """Did the model not answer, or did the run fail over what it said?"""
+    code = done.error.code if done.error is not None else ""
+    if code == "model_behavior":
+        is_due = bool(state.tool_calls) and not state.open_tool_calls()
+        return state.turn == 0 or is_due
+    return code in _MODEL_ERRORS
 
-    return Response.construct(
-        id=event.response_id or "",
-        model=model,
-        object="response",
-        output=[typed_item(item) for item in output],
-        status="completed",
-        usage=msgspec.json.decode(event.raw_usage) if event.raw_usage else None,
+
+def _response(event: ModelAnswered, output: list[Any], model: str) -> Any:
+    return typed_response(
+        {
+            "id": event.response_id or "",
+            "model": model,
+            "object": "response",
+            "output": output,
+            "status": "completed",
+            "usage": msgspec.json.decode(event.raw_usage) if event.raw_usage else None,
+        }
     )

@@ -51,7 +51,6 @@ from sandstream.tracing.spans import SpanError
 
 _handed_off = msgspec.json.Decoder(HandedOff).decode
 _CALLS = ("tool", "child")
-_ENDINGS = ("finish", "stop", "output", "error")
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,8 @@ class Settings:
     """What a tool returned, by call, if it ran in this process."""
     shows_itself: Callable[[str], bool] = lambda agent: False
     """Whether the model of an agent is one that makes spans by itself."""
+    output_type: Callable[[str], str | None] = lambda agent: None
+    """The name of an agent's output type, if the agent is here."""
     was_asked_here: Callable[[str], bool] = lambda call: False
     """Whether the guardrails of a call were asked, and shown, in this process."""
 
@@ -238,7 +239,7 @@ class RunSpans:
             self._begin_id(key, self._below_turn, span_id, data)
         elif call.kind in ("prepare", "model") and call.turn == self.state.turn + 1:
             self._begin_turn(call.turn)
-        elif call.kind in _ENDINGS:
+        elif call.kind == "finish":
             self._end_turn()
 
     def _waits_for_person(self, asked: ApprovalRequested) -> None:
@@ -319,7 +320,8 @@ class RunSpans:
             spec.name,
             handoffs=[self._name_of_target(it) for it in spec.handoffs],
             tools=names_of(spec.tools),
-            output_type=spec.output.name if spec.output else "str",
+            output_type=self._settings.output_type(self.state.agent_name)
+            or (spec.output.name if spec.output else "str"),
         )
         task = next((key for key in self._open if key.startswith("task")), None)
         self._begin_id(self._agent, task, span_id, data)

@@ -20,6 +20,7 @@ from sandstream_bus.messages import CallFinished, CallRequested
 from sandstream_bus.subjects import RunId
 from sandstream_bus.trace_context import TraceContext, trace_id_of
 
+from sandstream.graph import output_schema_of
 from sandstream.models.openai_provider import SeamModel
 from sandstream.trace_parent import trace_parent
 from sandstream.tracing.config import includes_task_and_turn_spans
@@ -239,6 +240,13 @@ class RunTracing:
             is_object = model is not None and not isinstance(model, str)
             return is_object and not isinstance(model, SeamModel)
 
+        def output_type(agent: str) -> str | None:
+            found = hosted()
+            if found is None or agent not in found.agents:
+                return None
+            schema = output_schema_of(found.agents[agent])
+            return schema.name() if schema is not None else "str"
+
         def was_asked_here(call: str) -> bool:
             found = hosted()
             return found is not None and call in found.guardrails
@@ -248,6 +256,7 @@ class RunTracing:
             tasks_and_turns=includes_task_and_turn_spans(self._config.tracing),
             value_of=value_of,
             shows_itself=shows_itself,
+            output_type=output_type,
             was_asked_here=was_asked_here,
         )
 

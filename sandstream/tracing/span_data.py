@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from openai.types.responses import Response
-
     from sandstream.items import TResponseInputItem
 
 
@@ -184,7 +182,7 @@ class ResponseSpanData(SpanData):
 
     def __init__(
         self,
-        response: Response | None = None,
+        response: Any | None = None,
         input: str | list[TResponseInputItem] | None = None,
         usage: dict[str, Any] | None = None,
     ) -> None:

@@ -18,7 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from comparison import agent_tool_differences, composition_differences, sandbox_differences
+from comparison import (
+    agent_tool_differences,
+    composition_differences,
+    sandbox_differences,
+    tracing_differences,
+)
 from comparison import differences as table
 from comparison.differences import differences, normalised, told
 from comparison.peer import peer_python
@@ -32,6 +37,7 @@ EXPECTED = (
     *sandbox_differences.EXPECTED,
     *agent_tool_differences.EXPECTED,
     *composition_differences.EXPECTED,
+    *tracing_differences.EXPECTED,
 )
 TESTS = Path(__file__).resolve().parents[1]
 _SENT_HEADERS = ("x-test-header", "accept", "content-type")

@@ -23,7 +23,7 @@ _CLASSES = (
     "ToolGuardrailFunctionOutput",
 )
 """Those whose methods users call."""
-_MODULES = ("extensions.handoff_filters", "extensions.handoff_prompt", "mcp")
+_MODULES = ("extensions.handoff_filters", "extensions.handoff_prompt", "mcp", "tracing")
 """Those that users import by name, besides the SDK itself."""
 _MCP_CLASSES = ("MCPServerStdio", "MCPServerManager")
 

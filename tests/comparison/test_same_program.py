@@ -6,11 +6,11 @@ import pytest
 
 from comparison.both import EXPECTED, TESTS, Reports, check, observe_both
 from comparison.program import PROGRAMS, load
-from comparison.programs import COMPOSITION
+from comparison.programs import COMPOSITION, TRACING
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the peer
 
-NAMES = [name for name, it in load().items() if it.topic not in COMPOSITION]
+NAMES = [name for name, it in load().items() if it.topic not in COMPOSITION | TRACING]
 
 
 @pytest.fixture(scope="session")

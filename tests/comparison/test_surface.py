@@ -57,17 +57,6 @@ NOT_YET: dict[str, str] = {
         "RunState.get_tool_use_tracker_snapshot RunState.set_reasoning_item_id_policy "
         "RunState.set_tool_use_tracker_snapshot"
     ),
-    "Tracing": (
-        "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData GuardrailSpanData "
-        "HandoffSpanData MCPListToolsSpanData ResponseSpanData RunState.set_trace Span "
-        "SpanData SpanError SpeechGroupSpanData SpeechSpanData TaskSpanData Trace "
-        "TracingProcessor TranscriptionSpanData TurnSpanData add_trace_processor agent_span "
-        "custom_span flush_traces function_span gen_span_id gen_trace_id generation_span "
-        "get_current_span get_current_trace guardrail_span handoff_span mcp_tools_span "
-        "response_span set_trace_processors set_trace_provider set_tracing_disabled "
-        "set_tracing_export_api_key speech_group_span speech_span task_span trace "
-        "transcription_span turn_span"
-    ),
 }
 """Topic -> names."""
 
@@ -86,7 +75,7 @@ PARAMETERS_NOT_YET: dict[str, str] = {
     ),
     "OpenAIResponsesModel": "model_is_explicit",
     "ItemHelpers.tool_call_output_item": "output_json_schema output_type_adapter",
-    "RunConfig": "tracing_disabled tracing trace_include_sensitive_data trace_id",
+    "tracing.TraceCtxManager": "trace_state reattach_resumed_trace",
     "FunctionTool": "defer_loading allowed_callers output_json_schema",
     "function_tool": "defer_loading allowed_callers output_type output_json_schema",
 }

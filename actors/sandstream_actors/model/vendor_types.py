@@ -51,6 +51,14 @@ def typed_item(raw: Any) -> Any:
     return raw if item_class is None else item_class.construct(**raw)
 
 
+def typed_response(raw: dict[str, Any]) -> Any:
+    """A whole answer of the Responses API as the vendor's class."""
+    from openai.types.responses import Response
+
+    output = [typed_item(item) for item in raw.get("output", [])]
+    return Response.construct(**{**raw, "output": output})
+
+
 def typed_event(raw: dict[str, Any]) -> Any:
     """A stream event as the vendor's class; a dict for a type it does not know."""
     event_class = _event_classes().get(str(raw.get("type")))

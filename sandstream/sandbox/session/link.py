@@ -15,6 +15,7 @@ from sandstream_bus.sandboxes import NoSandboxActor, new_op
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream.sandbox.errors import ProviderUnavailableError, error_from_failure
+from sandstream.trace_parent import trace_headers
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -77,7 +78,11 @@ class Remote:
         request = SandboxRequest(op=new_op(), action=action, run=self.run)
         try:
             reply = await bus.sandboxes.request(
-                self.sandbox, request, provider=self.link.provider, node=self.node
+                self.sandbox,
+                request,
+                provider=self.link.provider,
+                node=self.node,
+                headers=trace_headers(),
             )
         except asyncio.CancelledError:
             if isinstance(action, Exec):

@@ -78,6 +78,9 @@ class Recorder:
     def _shown(self, span: Any) -> dict[str, Any]:
         data = span.span_data
         shown = {name: plain(getattr(data, name)) for name in _DATA[data.type]}
+        if (shown.get("usage") or {}).get("input_tokens_details"):
+            # depends on the version of the vendor's package
+            shown["usage"]["input_tokens_details"].pop("cache_write_tokens_details", None)
         if data.type == "response":
             shown["response"] = data.response is not None and plain(data.response.output)
         return {
@@ -250,10 +253,9 @@ async def spans_inside_a_tool(sdk: Any, probe: Probe) -> Any:
     async def work() -> str:
         """Works."""
         probe.note(sdk.get_current_span().span_data.type, sdk.get_current_trace().name)
-        with sdk.custom_span("outer", {"n": 1}):
-            with sdk.function_span("inner", input="in") as span:
-                span.span_data.output = "out"
-                span.set_error({"message": "hm", "data": {"at": 3}})
+        with sdk.custom_span("outer", {"n": 1}), sdk.function_span("inner", input="in") as span:
+            span.span_data.output = "out"
+            span.set_error({"message": "hm", "data": {"at": 3}})
         return "worked"
 
     with recorded(sdk, probe):
@@ -387,11 +389,11 @@ async def trace_of_an_invalid_output(sdk: Any, probe: Probe) -> Any:
 
 @program(lambda m: [m.text("One."), m.text("Two.")])
 async def two_runs_in_one_trace(sdk: Any, probe: Probe) -> Any:
-    with recorded(sdk, probe) as recorder:
-        with sdk.trace("Story", group_id="g", metadata={"k": "v"}):
+    story = {"group_id": "g", "metadata": {"k": "v"}}
+    with recorded(sdk, probe) as recorder, sdk.trace("Story", **story):
+        await sdk.Runner.run(agent_of(sdk), probe.input)
+        with sdk.custom_span("second"):
             await sdk.Runner.run(agent_of(sdk), probe.input)
-            with sdk.custom_span("second"):
-                await sdk.Runner.run(agent_of(sdk), probe.input)
     probe.note(recorder.told)
 
 
