@@ -219,7 +219,9 @@ def tree(children: int = 20) -> list[PageRun]:
     ended = [(it.log.events[-1].stored.time, n, it) for n, it in enumerate(below)]
     for time, number, child in sorted(ended, key=lambda it: (it[0], it[1])):
         at = float(time[17:-1]) * 1000 - 5000 + 6
-        said = msgspec.json.decode(child.log.events[-1].event.output)  # type: ignore[union-attr]
+        done = child.log.events[-1].event
+        assert isinstance(done, RunDone)
+        said = msgspec.json.decode(done.output)
         top.gets(f"t1-{number}", said, at=at, cause=sent[number], child=child.run)
     now = 5400.0
     report = '{"title": "Twenty markets", "pages": 1, "audience": ["board", "press"]}'
