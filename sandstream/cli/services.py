@@ -1,4 +1,7 @@
-"""What ``up``, ``actor`` and ``worker`` share: start actors, say that they are ready, stop well."""
+"""What ``up``, ``actor`` and ``worker`` share: start actors, say that they are ready, stop well.
+
+Each actor is imported by those who start it: a process has one kind, as a rule.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,19 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
-from sandstream_actors.harness.actor import Harness
-from sandstream_actors.model import preload
 
-from sandstream.cli.apps import App
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.render import err, pad
 from sandstream.cli.session import put_json, say, show_logs
 from sandstream.connect import OpenBus, open_bus
-from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
-from sandstream.worker import AgentWorker
 
 if TYPE_CHECKING:
+    from sandstream_actors.harness.actor import Harness
     from sandstream_actors.sandbox.actor import SandboxActor
+
+    from sandstream.cli.apps import App
+    from sandstream.worker import AgentWorker
 
 GRACE_S = 10.0
 _ISOLATION = "SANDSTREAM_LOCAL_ISOLATION"
@@ -61,6 +63,11 @@ async def opened(name: str) -> AsyncIterator[OpenBus]:
 @contextlib.asynccontextmanager
 async def harness(bus: OpenBus, pool: str, concurrency: int) -> AsyncIterator[Harness]:
     """A working harness replica; at the end turns under way may finish."""
+    from sandstream_actors.harness.actor import Harness
+    from sandstream_actors.model import preload
+
+    from sandstream.models.defaults import DefaultModels
+
     await preload()  # before there is work to beat for
     models = DefaultModels()
     replica = Harness(bus.bus, models, pool=pool, max_in_flight=concurrency)
@@ -77,6 +84,8 @@ async def worker(
     bus: OpenBus, app: App, *, pool: str, harness_pool: str, concurrency: int
 ) -> AsyncIterator[AgentWorker]:
     """A working replica of an app's agents."""
+    from sandstream.worker import AgentWorker
+
     replica = AgentWorker(
         bus.bus,
         app.agents,

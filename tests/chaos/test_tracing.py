@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import sys
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from chaos.composition_fleet import HARNESS, SECOND, WORKER
 from chaos.composition_scenarios import CHAIN, CLAIM, TREE, scripted_company
 from chaos.tracing_cells import TracingCell, tracing_cells
 from chaos.tracing_evidence import Judgement
-from chaos.tracing_fleet import PLANS, TracingFleet, keyed
+from chaos.tracing_fleet import TracingFleet, keyed
+from chaos.tracing_storm import tracing_storm
 from support.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.timeout(180)
@@ -75,34 +75,12 @@ def test_tracing_cell(cell: TracingCell, judgements: dict[str, Judgement]) -> No
 
 
 def test_killed_at_random_under_load(tmp_path: Path) -> None:
-    """With the server killed on the way as well, and an endpoint that is down for half of it."""
-    chance = random.Random(5)
-
-    async def main(model_url: str, receiver: OtlpReceiver) -> Judgement:
-        async with TracingFleet(tmp_path / "fleet", model_url) as fleet:
-            await fleet.replicas_of(**{HARNESS: 1, SECOND: 1, WORKER: 1})
-            tracer = await fleet.tracer(receiver)
-            runs = keyed(5, *PLANS)
-            chance.shuffle(runs)
-            for number, (key, plan) in enumerate(runs):
-                await fleet.begin(plan, key)
-                if number % 3 == 0:
-                    await asyncio.sleep(chance.uniform(0, 0.4))  # the load goes on meanwhile
-                    await tracer.kill()
-                    tracer = await fleet.tracer(receiver)
-                if number == len(runs) // 2:
-                    receiver.stop()
-                    fleet.kill_server()
-            await fleet.finish(runs)
-            receiver.start()
-            await tracer.kill()
-            await fleet.tracer(receiver)
-            await fleet.settled("traces")
-            return await fleet.judge("traces", receiver=receiver)
-
-    with scripted_company() as model, OtlpReceiver() as receiver:
-        judgement = asyncio.run(main(model.base_url, receiver))
-    sys.stderr.write(
-        f"{judgement.runs} runs, {judgement.spans} spans, {judgement.twice} came twice\n"
-    )
+    """Two with stores of their own, and the server; the endpoint is down for half of the time."""
+    with scripted_company() as model:
+        judgement = asyncio.run(
+            tracing_storm(
+                tmp_path / "fleet", model.base_url, "apart", runs_of_each=3, seconds=4, seed=5
+            )
+        )
+    sys.stderr.write(judgement.line() + "\n")
     assert judgement.problems == []

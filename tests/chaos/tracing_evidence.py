@@ -20,6 +20,8 @@ from support.otlp_receiver import ReceivedSpan
 class Judgement(msgspec.Struct, kw_only=True):
     """What was found; no problems: all is as it should be."""
 
+    name: str = ""
+    kills: int = 0
     runs: int = 0
     spans: int = 0
     received: int = 0
@@ -31,6 +33,13 @@ class Judgement(msgspec.Struct, kw_only=True):
     def check(self, holds: object, problem: str) -> None:
         if not holds:
             self.problems = [*self.problems, problem]
+
+    def line(self) -> str:
+        verdict = "ok" if not self.problems else f"FAILED: {len(self.problems)} problems"
+        return (
+            f"{self.name:28} {self.kills:3} kills, {self.runs:4} runs, {self.spans:5} spans, "
+            f"{self.twice:4} came twice  {verdict}"
+        )
 
 
 async def all_runs(bus: Bus) -> list[str]:

@@ -33,10 +33,6 @@ def keyed(number: int, *plans: Plan) -> list[tuple[str, Plan]]:
 class TracingFleet(CompositionFleet):
     """Tracers are no replicas of the fleet: nobody waits for them."""
 
-    def __init__(self, directory: Path, model_url: str) -> None:
-        super().__init__(directory, model_url)
-        self.tracers: list[Program] = []
-
     @property
     def programs(self) -> list[Program]:
         """Everything that was started."""
@@ -51,9 +47,12 @@ class TracingFleet(CompositionFleet):
         *,
         group: str = "main",
         store: str = "traces",
+        is_awaited: bool = True,
         **crash: Any,
     ) -> Program:
-        """One tracing actor: ready when this returns, or dead at its crash point."""
+        """One tracing actor: ready when this returns if that is awaited, or dead at its crash
+        point.
+        """
         arguments = ("--group", group, "--store", str(self.store(store)))
         number = next(self._numbers)
         program = await Program.start(
@@ -64,14 +63,14 @@ class TracingFleet(CompositionFleet):
             **crash,
         )
         self._programs.append(program)
-        said = await program.line()
-        if not said:
+        if is_awaited:
+            said = await program.line()
+            if said:
+                assert json.loads(said)["group"] == group
+                return program
             await program.wait(5)
             if program.crashed_ns() is None:
                 raise AssertionError(f"tracing did not start: {program.errors()}")
-        else:
-            assert json.loads(said)["group"] == group
-        self.tracers.append(program)
         return program
 
     async def load(self, keys: list[tuple[str, Plan]]) -> None:
