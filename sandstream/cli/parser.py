@@ -9,6 +9,7 @@ from sandstream.cli.exits import MEANINGS
 from sandstream.cli.grammar import Help, add_globals, command, port, positive, seconds, whole
 from sandstream.cli.parser_people import add_people
 from sandstream.cli.parser_sandboxes import add_sandboxes
+from sandstream.cli.parser_stats import add_stats
 from sandstream.version import __version__
 
 _DESCRIPTION = """\
@@ -53,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_tasks(commands)
     add_people(commands)
     _add_looking(commands)
+    add_stats(commands)
     add_sandboxes(commands)
     _add_care(commands)
     return parser

@@ -22,7 +22,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     max_ns: int = 0
 
 
-class RunStats(msgspec.Struct, kw_only=True, omit_defaults=True):
+class RunStats(msgspec.Struct, kw_only=True):
     """The runs of one agent or of one day."""
 
     name: str
@@ -42,7 +42,7 @@ class RunStats(msgspec.Struct, kw_only=True, omit_defaults=True):
     """From the start of a run to its end, waiting for people included."""
 
 
-class CallStats(msgspec.Struct, kw_only=True, omit_defaults=True):
+class CallStats(msgspec.Struct, kw_only=True):
     """The calls of one model or of one tool."""
 
     name: str
@@ -172,8 +172,10 @@ async def read_stats(link: StoreLink, since_ns: int, agent: str | None) -> Trace
     async for rows in link.stream(_CALLS, asked | {"operation": "chat"}):
         for model, name, day, failed, retries, taken, given, took, queued in rows:
             _of(models, model, _Calls).add(failed, retries, taken, given, took, queued)
-            for group in (total, _of(agents, name, _Runs), _of(days, day, _Runs)):
-                group.add_tokens(taken, given)
+            total.add_tokens(taken, given)
+            _of(days, day, _Runs).add_tokens(taken, given)
+            if name:  # else a program has reported the call
+                _of(agents, name, _Runs).add_tokens(taken, given)
     tools: dict[str, _Calls] = {}
     async for rows in link.stream(_CALLS, asked | {"operation": "tool"}):
         for tool, _, _, failed, retries, taken, given, took, queued in rows:
