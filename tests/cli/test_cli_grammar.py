@@ -17,7 +17,7 @@ from sandstream.version import __version__
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     *("up", "actor", "worker", "run", "submit", "watch", "runs", "show", "cancel", "replay"),
-    *("parked", "doctor", "sandboxes", "artifacts"),
+    *("parked", "doctor", "stats", "sandboxes", "artifacts"),
     *("approvals", "approve", "reject", "send", "conversations"),
 }
 
