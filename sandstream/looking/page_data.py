@@ -167,7 +167,7 @@ def _row(row: Row, span: Span, start_ns: int, texts: Texts) -> PageRow:
         deliveries=row.deliveries,
         by=texts.line(row.by),
         decision=texts.line(row.decision),
-        detail=texts.line(row.detail),
+        detail=texts.line(row.detail) if row.detail != "{}" else "",
         child=texts.line(_text(span.attributes.get(semconv.CHILD_RUN))),
         attributes=_attributes(span.attributes, texts),
         contents={texts.line(key): _content(key, it, texts) for key, it in span.contents.items()},

@@ -56,6 +56,7 @@ class Abouts:
             case InputStaged():
                 return event.input if isinstance(event.input, str) else "more input"
             case ApprovalRequested():
+                self._names[event.call] = self._names[event.call_id] = event.name
                 return call_text(event.name, event.arguments)
             case ApprovalDecided():
                 decision = "approved" if event.approve else "rejected"

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from sandstream_bus.messages import ApprovalRequested, RunWaiting
 from support.chromium import Chromium, Page
-from support.page_runs import long_run, tree
+from support.page_runs import Told, long_run, tree
+from support.scripted_log import calls
 
 from sandstream.looking.page import PageRun
 
@@ -225,6 +227,24 @@ def test_five_thousand_events_open_and_scroll(
         page.screenshot(keep("long-events"))
         page.press("/", *"page/1200")
         assert page.text("#found") == "2 of 5,001"
+        _is_quiet(page)
+
+
+def test_a_run_that_waits_for_a_person(browser: Chromium, page_of: Write, keep: Keep) -> None:
+    told = Told("run_OPEN", "clerk")
+    told.start("Pay the baker.", at=0)
+    told.answers(calls("pay", "id-t1-0", '{"euros": 70}'), at=800, took=700)
+    asked = ApprovalRequested(call="t1-0", turn=1, agent="clerk", name="pay", call_id="id-t1-0")
+    told.add("approval.requested", asked, at=805)
+    told.add("waiting", RunWaiting(turn=1, approvals=[asked]), at=4_000)
+    with browser.open(page_of([told.page_run()]), dark=True) as page:
+        assert page.text(".status") == "waiting"
+        assert page.count("#waterfall .op-approval .part.person.lasts") == 1
+        assert page.text("#waterfall .op-approval .caption").endswith("…")
+        page.click("#tab-conversation")
+        assert page.texts(".remark.wait span bdi") == ["Waits for a person's approval"]
+        page.press("1")
+        page.screenshot(keep("waiting"))
         _is_quiet(page)
 
 

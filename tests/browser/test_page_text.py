@@ -8,6 +8,7 @@ import re
 import pytest
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_bus.messages import ConversationOpened, InputStaged
+from support.chromium import BrowserError, find_chromium
 from support.page_runs import Told, long_run, tree
 from support.scripted_log import calls, raw, says
 
@@ -116,6 +117,12 @@ def test_a_run_that_the_log_has_lost() -> None:
     assert "The log of this run is gone" in page
     rows = data_of(page)["rows"]
     assert isinstance(rows, list) and len(rows) > 5
+
+
+def test_a_machine_without_a_browser_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(BrowserError, match="make setup"):
+        find_chromium()
 
 
 def test_nothing_but_facts_and_no_run_at_all() -> None:

@@ -74,6 +74,7 @@ function barCell(row) {
   for (const [kind, start, end] of segments(row)) {
     const part = el("i", { class: `part ${kind}` });
     place(part, start, end);
+    if (row.is_open && end >= row.end) part.classList.add("lasts");
     lane.append(part);
   }
   for (const moment of (row.moments || []).slice(0, 40)) {
@@ -82,7 +83,6 @@ function barCell(row) {
     tick.style.left = `${laneX(moment.at)}%`;
     lane.append(tick);
   }
-  if (row.is_open) lane.lastElementChild.classList.add("lasts");
   lane.append(caption(row));
   return lane;
 }

@@ -14,7 +14,7 @@ function tickText(us, step) {
 }
 
 function drawAxis() {
-  const room = Math.max(2, Math.floor(waterfall.width / 90));
+  const room = Math.max(3, Math.floor(waterfall.width / 84));
   const span = view.to - view.from;
   const step = STEPS.find((it) => span / it <= room) || STEPS[STEPS.length - 1];
   const axis = $("axis");
