@@ -18,6 +18,7 @@ from sandstream_bus.subjects import Subjects
 from sandstream_bus.topology import Topology
 
 from sandstream.cli.checks import Check, ok, problem, warning
+from sandstream.cli.checks_tracing import check_tracing
 from sandstream.cli.render import size
 from sandstream.settings import Settings
 
@@ -111,7 +112,10 @@ async def _jetstream(connection: Connection, settings: Settings) -> AsyncIterato
     consumers: list[dict[str, Any]] = answer.get("consumers") or []
     yield _harnesses(consumers)
     yield _sandbox_actors(consumers)
-    async for check in _contents(connection, topology):
+    bus = _bus(connection, topology)
+    async for check in check_tracing(bus, settings, consumers):
+        yield check
+    async for check in _contents(bus):
         yield check
 
 
@@ -162,11 +166,16 @@ def _is_served(consumer: dict[str, Any]) -> bool:
     return bool(consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0))
 
 
-async def _contents(connection: Connection, topology: Topology) -> AsyncIterator[Check]:
+def _bus(connection: Connection, topology: Topology) -> Bus:
+    """On the one connection that is there."""
+
     async def connect() -> Connection:
         return connection
 
-    bus = Bus(connection, topology, Objects(topology.bucket, connect))
+    return Bus(connection, topology, Objects(topology.bucket, connect))
+
+
+async def _contents(bus: Bus) -> AsyncIterator[Check]:
     names = await bus.agents.names()
     if names:
         yield ok("agents", ", ".join(names))

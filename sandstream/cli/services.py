@@ -22,6 +22,7 @@ from sandstream.settings import Settings
 if TYPE_CHECKING:
     from sandstream_actors.harness.actor import Harness
     from sandstream_actors.sandbox.actor import SandboxActor
+    from sandstream_actors.tracing.tracing_settings import TracingSettings
 
     from sandstream.cli.apps import App
     from sandstream.worker import AgentWorker
@@ -122,6 +123,20 @@ def chosen_isolation(flag: str | None = None) -> str:
     if chosen not in ("required", "none"):
         raise CliError(Exit.USAGE, f"{_ISOLATION}={chosen!r} must be required or none")
     return chosen
+
+
+def chosen_tracing(
+    *, group: str | None = None, contents: bool | None = None, redact: str | None = None
+) -> TracingSettings:
+    """What flags and environment ask of tracing; a usage error if that makes no sense."""
+    from sandstream_actors.tracing.export_settings import TelemetryError
+    from sandstream_actors.tracing.redaction import InvalidRedactor
+    from sandstream_actors.tracing.tracing_settings import TracingSettings
+
+    try:
+        return TracingSettings.of(group=group, contents=contents, redact=redact)
+    except (TelemetryError, InvalidRedactor) as error:
+        raise CliError(Exit.USAGE, str(error)) from error
 
 
 @contextlib.contextmanager

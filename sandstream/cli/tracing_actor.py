@@ -20,6 +20,7 @@ from sandstream_actors.tracing.tracing_settings import TracingSettings
 from sandstream.cli.exits import Exit
 from sandstream.cli.services import (
     announce,
+    chosen_tracing,
     opened,
     ready_of,
     stopped_with_parent,
@@ -34,10 +35,10 @@ _NICE = 10
 
 
 def serve_traces(arguments: argparse.Namespace) -> int:
-    os.nice(_NICE)
-    settings = TracingSettings.of(
+    settings = chosen_tracing(
         group=arguments.group, contents=arguments.content, redact=arguments.redact
     )
+    os.nice(_NICE)
     return run_async(_serve(arguments, settings), debug=arguments.debug)
 
 

@@ -15,6 +15,7 @@ from sandstream.cli.replicas import Replicas
 from sandstream.cli.services import (
     announce,
     chosen_isolation,
+    chosen_tracing,
     harness,
     opened,
     ready_of,
@@ -32,6 +33,8 @@ def main(arguments: argparse.Namespace) -> int:
     check_token(arguments.pool, "the pool")
     if not arguments.no_sandbox:
         chosen_isolation()
+    if not arguments.no_tracing:
+        chosen_tracing()  # what is wrong with it is said here, not by a process that dies
     apps = load_apps(arguments.apps, debug=arguments.debug)
     return run_async(_up(arguments, apps), debug=arguments.debug)
 

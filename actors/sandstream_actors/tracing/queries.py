@@ -104,6 +104,10 @@ class TraceReader:
             limit,
         )
 
+    async def run_count(self) -> int:
+        ((count,),) = await self._link.fetch("SELECT count(*) FROM runs")
+        return int(count)
+
     async def active_count(self) -> int:
         ((count,),) = await self._link.fetch("SELECT count(*) FROM runs WHERE is_over = 0")
         return int(count)

@@ -1,0 +1,87 @@
+"""What ``doctor`` says about traces: who makes them, what is kept here, where they go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from sandstream_actors.tracing.export_settings import ExportSettings
+from sandstream_actors.tracing.queries import TraceReader
+from sandstream_actors.tracing.store_errors import StoreError
+from sandstream_actors.tracing.store_path import installation_of, store_path
+from sandstream_actors.tracing.tracing_settings import TracingSettings
+from sandstream_bus.bus import Bus
+from sandstream_bus.errors import SandstreamError
+
+from sandstream.cli.checks import Check, ok, problem, warning
+from sandstream.cli.render import size
+from sandstream.settings import Settings
+
+
+async def check_tracing(
+    bus: Bus, settings: Settings, consumers: list[dict[str, Any]]
+) -> AsyncIterator[Check]:
+    yield _actors(consumers)
+    path = store_path(settings.home, await installation_of(bus))
+    yield await _store(path)
+    yield _export()
+
+
+def _actors(consumers: list[dict[str, Any]]) -> Check:
+    """Nobody needs one; but work that waits for one has been started once."""
+    found: list[str] = []
+    behind = 0
+    for consumer in consumers:
+        name = str(consumer.get("name", ""))
+        if name.startswith("tracing-"):
+            if consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0):
+                found.append(name.removeprefix("tracing-"))
+            else:
+                behind += consumer.get("num_pending", 0)
+    if behind:
+        return warning(
+            "tracing",
+            f"{behind} messages wait for an actor",
+            "traces lack what is newest: `sandstream actor tracing`",
+        )
+    text = f"live in group {', '.join(sorted(found))}" if found else "no actor is live"
+    return ok("tracing", text)
+
+
+async def _store(path: Path) -> Check:
+    try:
+        reader = await TraceReader.open_to_read(path)
+        if reader is None:
+            return ok("traces", "none are kept on this machine")
+        try:
+            counters, runs = await reader.counters(), await reader.run_count()
+            stored = await asyncio.to_thread(lambda: path.stat().st_size)
+        finally:
+            await reader.close()
+    except StoreError as error:
+        return problem("traces", str(error), "traces are kept again when this is mended")
+    found = f"{runs} runs, {size(stored)} in {path}"
+    if waiting := counters.get("outbox", 0):
+        found += f", {waiting} spans wait to be exported"
+    if dropped := counters.get("spans_dropped", 0):
+        return warning(
+            "traces",
+            f"{found}, {dropped} spans were dropped",
+            "the endpoint refused them, or was down for too long: see the log of the actor",
+        )
+    return ok("traces", found)
+
+
+def _export() -> Check:
+    """As an actor with the environment of this command would."""
+    try:
+        settings = TracingSettings.of()
+    except SandstreamError as error:
+        return problem("export", str(error), "mend the variable where the tracing actor runs")
+    export: ExportSettings = settings.export
+    traces = ", ".join(export.traces) or "nowhere"
+    metrics = ", ".join(export.metrics) or "nowhere"
+    contents = "with contents" if settings.contents else "without contents"
+    return ok("export", f"traces: {traces}, {contents}; metrics: {metrics}")
