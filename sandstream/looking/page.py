@@ -16,6 +16,7 @@ from importlib import resources
 import msgspec
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.span import Span
+from sandstream_actors.tracing.times import nanoseconds
 from sandstream_bus.log import LogEvent
 
 from sandstream.looking.page_conversation import conversation
@@ -74,7 +75,10 @@ def page_html(
 
 def _page(runs: Sequence[PageRun], title: str, now_ns: int, texts: Texts) -> str:
     facts = runs[0].facts
-    drawn = timeline([(run.spans, run.facts) for run in runs], now_ns)
+    last_ns = max(
+        (nanoseconds(run.events[-1].stored.time) for run in runs if run.events), default=0
+    )
+    drawn = timeline([(run.spans, run.facts) for run in runs], now_ns or last_ns)
     data = PageData(
         origin_ms=drawn.start_ns / 1e6,
         length=max(1, (drawn.end_ns - drawn.start_ns) // 1000),

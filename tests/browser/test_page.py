@@ -236,11 +236,11 @@ def test_a_run_that_waits_for_a_person(browser: Chromium, page_of: Write, keep: 
     told.answers(calls("pay", "id-t1-0", '{"euros": 70}'), at=800, took=700)
     asked = ApprovalRequested(call="t1-0", turn=1, agent="clerk", name="pay", call_id="id-t1-0")
     told.add("approval.requested", asked, at=805)
-    told.add("waiting", RunWaiting(turn=1, approvals=[asked]), at=4_000)
+    told.add("waiting", RunWaiting(turn=1, approvals=[asked]), at=4_005)
     with browser.open(page_of([told.page_run()]), dark=True) as page:
         assert page.text(".status") == "waiting"
         assert page.count("#waterfall .op-approval .part.person.lasts") == 1
-        assert page.text("#waterfall .op-approval .caption").endswith("…")
+        assert page.text("#waterfall .op-approval .caption") == "3.20 s …"
         page.click("#tab-conversation")
         assert page.texts(".remark.wait span bdi") == ["Waits for a person's approval"]
         page.press("1")

@@ -21,6 +21,7 @@ function openTab(name) {
     $(`tab-${it}`).tabIndex = it === name ? 0 : -1;
   }
   document.documentElement.dataset.tab = name;
+  if (document.activeElement.getAttribute("role") === "tab") $(`tab-${name}`).focus();
   $("details").hidden = true;
   $("found").textContent = "";
   drawCurrent();
