@@ -7,7 +7,9 @@ import sys
 from sandstream_bus.headers import TRACEPARENT
 from sandstream_bus.trace_context import TraceContext, incoming
 
+from sandstream.tracing.ids import NO_OP
 from sandstream.tracing.parents import own_context
+from sandstream.tracing.scope import Scope
 
 
 def trace_headers() -> dict[str, str]:
@@ -18,8 +20,11 @@ def trace_headers() -> dict[str, str]:
 
 def trace_parent() -> TraceContext | None:
     """The caller's span: one that the program made here, one of OpenTelemetry's, else the call that
-    is being worked on.
+    is being worked on. None where tracing is turned off.
     """
+    current = Scope.get_current_trace()
+    if current is not None and current.trace_id == NO_OP:
+        return None
     return own_context() or _of_opentelemetry() or incoming()
 
 

@@ -39,10 +39,10 @@ class SavedTrace:
     @classmethod
     def of(cls, trace: Trace | None) -> SavedTrace:
         """A trace that the user names."""
+        if trace is not None and not isinstance(trace, Trace):
+            raise UserError(f"set_trace needs a Trace, not {type(trace).__name__}")
         if trace is None or trace.trace_id == NO_OP:
             return cls()
-        if not isinstance(trace, Trace):
-            raise UserError(f"set_trace needs a Trace, not {type(trace).__name__}")
         trace_id = w3c_trace_id(trace.trace_id)
         header = TraceContext(trace_id, root_span_id(trace_id)).header
         return cls(header, trace.to_json(include_tracing_api_key=True))
