@@ -13,6 +13,7 @@ from sandstream_actors.tracing.catch_up import catch_up
 from sandstream_actors.tracing.queries_stats import CallStats, Latency, RunStats, TraceStats
 from sandstream_actors.tracing.redaction import load_redactor
 from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.store_errors import StoreCorrupt
 from sandstream_actors.tracing.store_path import installation_of, store_path
 from sandstream_actors.tracing.tracing_settings import REDACT
 
@@ -80,9 +81,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 async def _sum_up(arguments: argparse.Namespace) -> int:
     since: Since = arguments.since
-    async with connected() as client, _caught_up(client) as store:
-        stats = await store.stats(since.ns, agent=arguments.agent)
-        is_new = not stats.total.runs and not await store.runs(limit=1)
+    async with connected() as client, _opened(client) as store:
+        try:
+            stats, is_new = await _read(client, store, since, arguments.agent)
+        except StoreCorrupt:  # what was found on reading is repaired on writing
+            stats, is_new = await _read(client, store, since, arguments.agent)
+        if store.replaced is not None:
+            say(f"the trace store was damaged, and is built again; it was put to {store.replaced}")
     if arguments.json:
         put_json(stats)
     elif is_new:
@@ -102,20 +107,26 @@ def _none_found(agent: str | None, since: Since) -> str:
 
 
 @asynccontextmanager
-async def _caught_up(client: Client) -> AsyncIterator[TraceStore]:
-    """This machine's store, with everything that the log has."""
+async def _opened(client: Client) -> AsyncIterator[TraceStore]:
+    """This machine's store of the installation."""
     path = store_path(Settings.from_env().home, await installation_of(client.bus))
-    redactor = load_redactor(os.environ.get(REDACT))
     store = await TraceStore.open(path)
     try:
-        if store.replaced is not None:
-            say(f"the trace store was damaged, and is built again; it was put to {store.replaced}")
-        with _Progress(err()) as progress:
-            await catch_up(client.bus, store, progress=progress, redactor=redactor)
-        await store.retain(time.time_ns())
         yield store
     finally:
         await store.close()
+
+
+async def _read(
+    client: Client, store: TraceStore, since: Since, agent: str | None
+) -> tuple[TraceStats, bool]:
+    """The sums, once the store has everything that the log has; and whether there is nothing."""
+    await store.retain(time.time_ns())
+    redactor = load_redactor(os.environ.get(REDACT))
+    with _Progress(err()) as progress:
+        await catch_up(client.bus, store, progress=progress, redactor=redactor)
+    stats = await store.stats(since.ns, agent=agent)
+    return stats, not stats.total.runs and not await store.runs(limit=1)
 
 
 class _Progress:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,8 @@ class StoreLink:
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
         self._inode = 0
+        self._damage: sqlite3.Error | None = None
+        """What a reader has found; the next writer repairs it."""
 
     async def open(self) -> None:
         writer, aside = await connect_to_write(self.path, self._prepare)
@@ -40,6 +43,7 @@ class StoreLink:
             await writer.close()
             raise
         self._writer, self._reader, self._inode = writer, reader, self._file()
+        self._damage = None
         self.replaced = aside or self.replaced
 
     async def open_to_read(self) -> bool:
@@ -58,43 +62,46 @@ class StoreLink:
         self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[tuple[Any, ...]]:
         """The rows of a query, as of one moment."""
-        reader = self._ready_reader()
-        try:
+        with self._reading() as reader:
             rows = await reader.execute_fetchall(sql, parameters)
-        except sqlite3.Error as error:
-            raise store_error(self.path, error) from error
         return [tuple(row) for row in rows]
 
     async def stream(
         self, sql: str, parameters: Mapping[str, Any]
     ) -> AsyncIterator[list[tuple[Any, ...]]]:
         """The rows of a query that may be too many to have them all at once."""
-        reader = self._ready_reader()
-        try:
+        with self._reading() as reader:
             async with reader.execute(sql, parameters) as cursor:
                 while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
                     yield [tuple(row) for row in rows]
-        except sqlite3.Error as error:
-            raise store_error(self.path, error) from error
 
-    def _ready_reader(self) -> aiosqlite.Connection:
-        if self._reader is None:
+    @contextmanager
+    def _reading(self) -> Iterator[aiosqlite.Connection]:
+        reader, inode = self._reader, self._inode
+        if reader is None:
             raise StoreUnavailable(self.path, "is closed", "open it again")
-        return self._reader
+        try:
+            yield reader
+        except sqlite3.Error as error:
+            if is_corrupt(error) and inode == self._inode:
+                self._damage = error
+            raise store_error(self.path, error) from error
 
     async def ready_writer(self) -> aiosqlite.Connection:
         """The connection to write with. A store whose file somebody has taken away is made again:
         what is written to it otherwise goes nowhere.
         """
-        if self._writer is None or self._file() != self._inode:
+        if self._damage is not None:
+            await self.repair(self._damage)
+        elif self._writer is None or self._file() != self._inode:
             await self.close()
             await self.open()
-            assert self._writer is not None
+        assert self._writer is not None
         return self._writer
 
     async def repair(self, error: sqlite3.Error) -> None:
-        """After a failed transaction: a damaged file is put aside and a new store begun, unless
-        somebody else has done so already.
+        """A damaged file is put aside and a new store begun, unless somebody else has done
+        so already.
         """
         if not is_corrupt(error):
             return

@@ -187,20 +187,35 @@ def test_damage_that_shows_later_is_repaired_while_it_runs(tmp_path: Path) -> No
             with pytest.raises(StoreCorrupt) as failed:
                 await store.spans("r100")
             assert "damaged" in str(failed.value)
+            await store.record(facts("after"), [span("after")])
+            assert store.replaced is not None and store.replaced.exists()
+            assert [it.run for it in await store.runs()] == ["after"]
+
+    async def write_only() -> None:
+        async with opened(path) as store:
             with pytest.raises(StoreCorrupt):
                 for n in range(300):
                     await store.record(facts(f"n{n}"), [span(f"n{n}", k) for k in range(5)])
             assert store.replaced is not None and store.replaced.exists()
-            await store.record(facts("after"), [span("after")])
-            assert [it.run for it in await store.runs()] == ["after"]
+            await store.record(facts("again"), [span("again")])
+            assert [it.run for it in await store.runs()] == ["again"]
 
     asyncio.run(fill())
+    _damage(path)
+    asyncio.run(use())
+    asyncio.run(fill())
+    _damage(path)
+    asyncio.run(write_only())
+    assert _is_sound(path)
+    assert len(list(tmp_path.glob("t.db.corrupt-*"))) == 2
+
+
+def _damage(path: Path) -> None:
+    """All but the first pages, where it says what there is."""
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.seek(12_288)
         file.write(b"\xa5" * (size - 16_384))
-    asyncio.run(use())
-    assert _is_sound(path)
 
 
 def test_a_store_that_was_deleted_is_made_again(tmp_path: Path) -> None:
