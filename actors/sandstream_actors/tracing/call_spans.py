@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import msgspec
+from sandstream_bus.codec import NOT_JSON
 from sandstream_bus.messages import CallFinished, CallRequested, GuardrailRecord, HandedOff
 from sandstream_bus.specs import AgentSpec
 
@@ -67,7 +68,7 @@ def handoff_target(finished: CallFinished) -> str:
         return ""
     try:
         return _handed_off(finished.output).agent
-    except msgspec.MsgspecError:  # what a host in another language answered
+    except NOT_JSON:  # what a host in another language answered
         return ""
 
 

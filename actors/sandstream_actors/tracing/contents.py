@@ -6,6 +6,7 @@ bounded; what is left out is counted where it is missing, and what is left is st
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from sandstream_actors.tracing.message_parts import (
     response_of,
     without_bytes,
 )
+from sandstream_actors.tracing.model_spans import finish_reason
 from sandstream_actors.tracing.secret_patterns import scrub
 from sandstream_actors.tracing.span import Attributes
 
@@ -33,6 +35,9 @@ MAX_TEXT = 16 * 1024
 """Characters of one text in it: a long one leaves room for others."""
 _MARK = 256
 """Room for saying what was left out."""
+
+_REMEMBERED = 8 * 1024
+"""Bytes of an item that is worth remembering."""
 
 _encode = msgspec.json.encode
 
@@ -87,31 +92,12 @@ def _request_items(state: RunState, answered: ModelAnswered) -> Sequence[Raw]:
     return items[: len(items) - later]
 
 
-def finish_reason(answered: ModelAnswered) -> str:
-    """Why the model stopped, in the conventions' words."""
-    reason: str = _answer(answered)["finish_reason"]
-    return reason
-
-
 def _answer(answered: ModelAnswered) -> Message:
     """All items of an answer are parts of one message: the conventions know several only for
     several candidates.
     """
-    parts: list[Part] = []
-    is_cut = False
-    for raw in answered.output:
-        item = decoded(raw)
-        parts += message_of(raw)["parts"]
-        is_cut = is_cut or (isinstance(item, dict) and item.get("status") == "incomplete")
-    kinds = {part["type"] for part in parts}
-    reason = "stop"
-    if "tool_call" in kinds:
-        reason = "tool_call"
-    elif is_cut:
-        reason = "length"
-    elif "refusal" in kinds:
-        reason = "content_filter"
-    return _output_message(parts, reason)
+    parts = [part for raw in answered.output for part in message_of(raw)["parts"]]
+    return _output_message(parts, finish_reason(answered))
 
 
 def _output_message(parts: list[Part], reason: str) -> Message:
@@ -152,19 +138,30 @@ def _messages(items: Sequence[Raw]) -> str:
     kept: list[bytes] = []
     room = MAX_BYTES - _MARK
     for number, raw in enumerate(reversed(items)):
-        message = message_of(raw)
-        encoded = _encode(_short_strings(message))
+        encoded = _encoded(raw)
         if len(encoded) > room and not kept:
-            encoded = _encode(_with_parts_that_fit(message, room))
+            encoded = _encode(_with_parts_that_fit(message_of(raw), room))
         if len(encoded) > room:
             older = items[: len(items) - number]
-            size = sum(len(bytes(it)) for it in older)
+            size = sum(memoryview(it).nbytes for it in older)
             mark = {"type": "left_out", "messages": len(older), "bytes": size}
             kept.append(_encode({"role": "left_out", "parts": [mark]}))
             break
         kept.append(encoded)
         room -= len(encoded) + 1
     return _joined(reversed(kept))
+
+
+def _encoded(raw: Raw) -> bytes:
+    """One item as a message. Each turn shows the items of all turns before: most are known."""
+    if memoryview(raw).nbytes > _REMEMBERED:
+        return _encode(_short_strings(message_of(raw)))
+    return _encoded_before(bytes(raw))
+
+
+@functools.lru_cache(maxsize=1024)
+def _encoded_before(data: bytes) -> bytes:
+    return _encode(_short_strings(message_of(Raw(data))))
 
 
 def _one(message: Message) -> str:

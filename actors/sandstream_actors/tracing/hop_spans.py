@@ -59,7 +59,7 @@ class HopSpans:
         return process.start_ns - hop.time_ns if process is not None and hop is not None else 0
 
     def finish(self) -> None:
-        """The run has ended, and with it what the harness did last."""
+        """The run has ended or waits for people, and with it what the harness did last."""
         self._end_harness()
 
     def _send(self, hop: Hop, now: int, parent: str, agent_span: str) -> None:

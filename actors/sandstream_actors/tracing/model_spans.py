@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from sandstream_bus.codec import NOT_JSON
 from sandstream_bus.messages import ErrorInfo, ModelAnswered, TokenUsage
 from sandstream_bus.specs import AgentSpec
 
@@ -18,8 +19,16 @@ _SETTINGS = {
 }
 
 
-class _Item(msgspec.Struct):
+class _Part(msgspec.Struct):
     type: str = ""
+
+
+class _Item(msgspec.Struct):
+    """As much of an item as tells why the model stopped."""
+
+    type: str = ""
+    status: str = ""
+    content: list[_Part] = []
 
 
 _item = msgspec.json.Decoder(_Item).decode
@@ -63,7 +72,7 @@ def provider_of(agent: AgentSpec | None) -> str:
 
 
 def answer_attributes(answered: ModelAnswered) -> Attributes:
-    attributes: Attributes = {semconv.RESPONSE_FINISH_REASONS: [_finish_reason(answered)]}
+    attributes: Attributes = {semconv.RESPONSE_FINISH_REASONS: [finish_reason(answered)]}
     if answered.model:
         attributes[semconv.RESPONSE_MODEL] = answered.model
     if answered.response_id:
@@ -86,15 +95,23 @@ def usage_attributes(usage: TokenUsage) -> Attributes:
     return attributes
 
 
-def _finish_reason(answered: ModelAnswered) -> str:
-    return "tool_call" if any(_type(raw).endswith("_call") for raw in answered.output) else "stop"
+def finish_reason(answered: ModelAnswered) -> str:
+    """Why the model stopped, in the conventions' words."""
+    items = [_read(raw) for raw in answered.output]
+    if any(item.type.endswith("_call") for item in items):
+        return "tool_call"
+    if any(item.status == "incomplete" for item in items):
+        return "length"
+    if any(part.type == "refusal" for item in items for part in item.content):
+        return "content_filter"
+    return "stop"
 
 
-def _type(raw: msgspec.Raw) -> str:
+def _read(raw: msgspec.Raw) -> _Item:
     try:
-        return _item(raw).type
-    except msgspec.MsgspecError:
-        return ""
+        return _item(raw)
+    except NOT_JSON:  # an item of another shape says nothing about it
+        return _Item()
 
 
 def failed_in_model(error: ErrorInfo | None) -> bool:

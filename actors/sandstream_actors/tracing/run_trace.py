@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+from sandstream_bus.codec import NOT_JSON
 from sandstream_bus.headers import TRACEPARENT
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import (
@@ -125,7 +126,10 @@ class RunTrace:
         self._hops.note(event, now, self._agents.current, _duration_ns(event.event), deliveries)
         self._take(event, event.event, now)
         if self._state is not None:
-            self._state.fold([event])
+            try:
+                self._state.fold([event])
+            except NOT_JSON:  # what was said cannot be told from here on; all else can
+                self._state = None
 
     def _take(self, event: LogEvent, message: RunEvent, now: int) -> None:
         match message:
@@ -151,6 +155,7 @@ class RunTrace:
                 self._on_conversation(now)
             case RunWaiting():
                 self._facts.status = "waiting"
+                self._hops.finish()
                 self._remark("run.waiting", now)
             case CancelRequested():
                 self._remark("run.cancel", now, {"sandstream.cancel.mode": message.mode})
@@ -454,8 +459,10 @@ def _start_of(event: RunEvent) -> RunStarted | None:
     if isinstance(event, RunStarted):
         return event
     if isinstance(event, RunRestored):
-        starts = (past for _, past in past_events(event) if isinstance(past, RunStarted))
-        return next(starts, None)
+        try:
+            return next((it for _, it in past_events(event) if isinstance(it, RunStarted)), None)
+        except NOT_JSON:  # the harness parks it; what can be drawn is drawn
+            return None
     return None
 
 

@@ -14,11 +14,11 @@ from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.contents import (
     MAX_BYTES,
     chat_contents,
-    finish_reason,
     run_contents,
     tool_contents,
 )
 from sandstream_actors.tracing.message_parts import message_of
+from sandstream_actors.tracing.model_spans import finish_reason
 from sandstream_actors.tracing.span import Attributes
 from sandstream_bus.messages import (
     CallFinished,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec import Raw
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
@@ -355,3 +356,27 @@ def test_contents_are_there_only_on_request_and_never_against_the_runs_will() ->
     log.events[0] = log.events[0]._replace(event=begin("f", options={"trace_contents": False}))
     told = RunTrace.of("r", log.events, contents=True).spans()
     assert not any(it.contents for it in told)
+
+
+def test_a_run_that_waits_for_a_person_works_at_nothing() -> None:
+    log = TimedLog()
+    log.add("start.main", begin("f"), at=0)
+    log.add("model", answer(1, calls("f", "c"), duration_ms=5), at=10, cause=1)
+    question = ApprovalRequested(call="t1-0", turn=1, agent="a", name="f", call_id="c")
+    log.add("approval.requested", question, at=11, cause=1)
+    log.add("waiting", RunWaiting(turn=1, approvals=[question]), at=12, cause=1)
+    lasting = [it.name for it in RunTrace.of("r", log.events).spans() if it.is_open]
+    assert lasting == ["invoke_agent a", "approval f"]
+
+
+def test_what_cannot_be_read_inside_of_an_event_hides_no_other() -> None:
+    deep = Raw(b"[" * 5000 + b"]" * 5000)
+    log = TimedLog()
+    broken = PastEvent(subject="s.run.r.start.main", body=Raw(b'{"type":"run.started"}'))
+    log.add("start.main", RunRestored(events=[broken], pool="main", host="h"), at=0)
+    log.add("model", answer(1, deep, Raw(b"nonsense"), duration_ms=1), at=5, cause=1)
+    log.add("call.h", msgspec.structs.replace(asks("t1-h"), kind="handoff"), at=6, cause=1)
+    log.add("result.main", took("t1-h", 3, output=deep), at=9, cause=3)
+    log.add("done", done(), at=10, cause=4)
+    names = [it.name for it in RunTrace.of("r", log.events, contents=True).spans()]
+    assert "chat" in names and "handoff from a" in names
