@@ -16,6 +16,8 @@ _WIDEST = 140
 _MOST_LINES = {"user": 40, "agent": 60, "error": 20}
 _FEW_LINES = 8
 """Of what tools are given and give."""
+_MOST_SAID = 200
+_FIRST_SAID = 80
 _STYLES = {
     "user": "bold blue",
     "agent": "bold green",
@@ -54,7 +56,11 @@ def print_items(screen: Screen, items: list[Any]) -> None:
 
 
 def print_said(screen: Screen, said: list[Said], *, show_all: bool = False) -> None:
-    """All that was said; long texts are cut, and it is said how much is missing."""
+    """What was said; long texts and the middle of long talks are cut, and how much is told."""
+    if not show_all and len(said) > _MOST_SAID:
+        hidden = len(said) - _MOST_SAID
+        note = Said(who="…", kind="note", text=f"{hidden} more such blocks (--all)")
+        said = [*said[:_FIRST_SAID], note, *said[_FIRST_SAID + hidden :]]
     names = [columns_of(clean(one.who)) for one in said]
     margin = max(ROLE_WIDTH, min(_MOST_WHO, max(names, default=0) + 2))
     before: Said | None = None

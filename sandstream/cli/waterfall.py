@@ -96,7 +96,7 @@ def waterfall_lines(
     lines = _header(screen, axis, widths)
     for entry, text in zip(shown, texts, strict=True):
         lines.extend(_drawn(screen, entry, text, axis, widths, guides, width))
-    return [*lines, "", *_legend(screen, lines, width)]
+    return [*lines, "", *_legend(screen, lines, width, is_broken=bool(axis.breaks))]
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def _header(screen: Screen, axis: TimeAxis, widths: _Widths) -> list[str]:
             scale[start : start + len(text)] = text
 
     for stretch in axis.breaks:
-        text = f"┄{duration((stretch.end_ns - stretch.start_ns) / _SECOND)}┄"
+        text = f"/{duration((stretch.end_ns - stretch.start_ns) / _SECOND)}/"
         middle = (stretch.left + stretch.right) / 2 * widths.bar
         place(text, round(middle - len(text) / 2))
     for tick in axis.ticks(_most_ticks(widths.bar)):
@@ -339,14 +339,16 @@ def _notes(screen: Screen, notes: Sequence[tuple[str, str]], width: int) -> str:
     return " ".join(painted)
 
 
-def _legend(screen: Screen, lines: Sequence[str], width: int) -> list[str]:
+def _legend(screen: Screen, lines: Sequence[str], width: int, *, is_broken: bool) -> list[str]:
     """What the signs mean: those that were drawn."""
     drawn = set("".join(lines))
+    texts = [
+        f"{sign} {meaning}" for sign, variants, meaning in _MEANINGS if drawn.intersection(variants)
+    ]
+    if is_broken:
+        texts.append("/…/ a long wait drawn short")
     legend = [""]
-    for sign, variants, meaning in _MEANINGS:
-        if not drawn.intersection(variants):
-            continue
-        text = f"{sign} {meaning}"
+    for text in texts:
         longer = f"{legend[-1]}   {text}" if legend[-1] else text
         if columns_of(longer) <= width:
             legend[-1] = longer

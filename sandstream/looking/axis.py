@@ -67,16 +67,19 @@ class TimeAxis(msgspec.Struct, frozen=True):
         return it.left + (it.right - it.left) * min(1.0, max(0.0, within))
 
     def ticks(self, most: int) -> list[Tick]:
-        """At most so many marked moments, at round times since the start."""
+        """About so many marked moments at most, at round times since the start; behind a break
+        since its end, with a plus.
+        """
         even = [it for it in self.stretches if not it.is_break]
-        length = sum(it.end_ns - it.start_ns for it in even)
-        step = _step(length, max(1, most))
+        step = _step(sum(it.end_ns - it.start_ns for it in even), max(1, most))
         found: list[Tick] = []
         for it in even:
-            first = -(-(it.start_ns - self.start_ns) // step) * step
-            for since in range(first, it.end_ns - self.start_ns + 1, step):
-                found.append(Tick(self.share(self.start_ns + since), tick_label(since, step)))
-        return found[: most + len(even)]
+            is_first = it is self.stretches[0]
+            for since in range(0 if is_first else step, it.end_ns - it.start_ns + 1, step):
+                label = tick_label(since, step)
+                share = self.share(it.start_ns + since)
+                found.append(Tick(share, label if is_first else f"+{label}"))
+        return found
 
 
 def axis_of(timeline: Timeline) -> TimeAxis:

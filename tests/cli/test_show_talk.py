@@ -157,6 +157,14 @@ def test_long_results_are_cut_and_say_how_much(monkeypatch: pytest.MonkeyPatch) 
     assert len(printed(said, monkeypatch, show_all=True)) == 101
 
 
+def test_a_long_talk_is_told_without_its_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [Said(who="user", kind="user", text=f"word {n}", about="x") for n in range(1000)]
+    shown = printed(said, monkeypatch)[::2]
+    assert shown[0] == "user      word 0" and len(shown) == 201
+    assert "…         800 more such blocks (--all)" in printed(said, monkeypatch)
+    assert len(printed(said, monkeypatch, show_all=True)) == 2000
+
+
 def test_who_goes_on_is_not_named_again(monkeypatch: pytest.MonkeyPatch) -> None:
     said = [
         Said(who="writer", kind="call", text="f()"),

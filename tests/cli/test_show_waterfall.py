@@ -124,6 +124,19 @@ def test_a_failure_is_told_where_it_happened_only(monkeypatch: pytest.MonkeyPatc
     assert text.count("No such luck.") == 1 and "✗ 400: No such luck." in text
 
 
+def test_a_long_wait_is_drawn_short_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = MadeRun("run-1", "cashier", 0, 7_200_000)
+    run.add("chat", "gpt-5", 0.001, 1000)
+    run.add("approval", "approval refund", 1000, 7_199_000)
+    run.add("tool", "refund", 7_199_000, 7_200_000)
+    lines = drawn(timeline_of(run), monkeypatch, 80)
+    assert re.match(r" +0 +0\.5s +/1h59m/ +\+0\.5s .*TOOK", lines[0])
+    assert re.match(r"├ chat gpt-5 +█{12,}", lines[2]) and re.match(
+        r"└ refund +[▐▕]?█{12,}", lines[4]
+    )
+    assert "/…/ a long wait drawn short" in "\n".join(lines[-2:])
+
+
 def test_nothing_is_drawn_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn(timeline_of(), monkeypatch, 80) == []
 

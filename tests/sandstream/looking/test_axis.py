@@ -31,6 +31,7 @@ def test_a_long_wait_for_a_person_is_drawn_short() -> None:
     assert gap.right - gap.left < 0.2
     assert axis.share(at(500)) == pytest.approx(0.22)
     assert axis.share(at(7_200_000)) == pytest.approx(1)
+    assert [tick.label for tick in axis.ticks(4)] == ["0", "0.5s", "1.0s", "+0.5s", "+1.0s"]
 
 
 def test_a_short_wait_is_drawn_as_long_as_it_was() -> None:
