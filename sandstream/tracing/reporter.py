@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+from sandstream_bus.codec import INLINE_LIMIT_BYTES
 from sandstream_bus.errors import BusError
 from sandstream_bus.trace_messages import ReportedSpan, SpansReported
 
@@ -110,20 +112,35 @@ class Reporter:
         line = _Line(bus)
         line.task = asyncio.ensure_future(self._keep_sending(line))
         with self._lock:
-            self._lines.append(line)
+            self._lines = [*(it for it in self._lines if not it.loop.is_closed()), line]
             has_news = bool(self._waiting)
         if has_news:
             line.news.set()
 
     async def detach(self, bus: Bus) -> None:
-        """The bus is about to be closed: send what is left, if it takes that now."""
+        """The bus is about to be closed: send what is left."""
         with self._lock:
             found = [line for line in self._lines if line.bus is bus]
             self._lines = [line for line in self._lines if line.bus is not bus]
         for line in found:
-            if line.task is not None:
+            if line.task is not None and not line.task.done():
                 line.task.cancel()
-            await self._send_all(line)
+                await self._send_all(line)
+            # at the end of an event loop whoever would receive an answer has ended already
+            while bus.connection.is_connected and (batch := self._take()):
+                for message in _messages(batch):
+                    self._send_now(bus, message)
+
+    def _send_now(self, bus: Bus, message: SpansReported) -> None:
+        data = msgspec.json.encode(message)
+        if len(data) <= INLINE_LIMIT_BYTES:
+            bus.connection.publish_now(bus.subjects.trace_spans(message.trace_id), [data])
+        elif len(message.spans) > 1:
+            for span in message.spans:
+                self._send_now(bus, msgspec.structs.replace(message, spans=[span]))
+        else:
+            self.dropped += 1
+            logger.warning("a span of the program is dropped: it is too big to be sent at the end")
 
     async def _keep_sending(self, line: _Line) -> None:
         while True:

@@ -15,6 +15,7 @@ from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import CallRequested, RunStarted
 from sandstream_bus.subjects import RunId
 from sandstream_bus.trace_context import TraceContext, call_span_id, span_id_of, trace_id_of
+from support.waiting import eventually
 from tracing_helpers import recording, reported
 
 from sandstream import (
@@ -65,9 +66,15 @@ async def log_of(run: str) -> list[LogEvent]:
         return await client.bus.log.read(RunId(run))
 
 
-async def told(trace_id: str) -> Any:
+async def told(trace_id: str, spans: int = 1) -> Any:
+    """What the bus was told of a trace, once it was told of so many spans."""
     async with await Client.connect() as client:
-        return await reported(client.bus, trace_id)
+
+        async def look() -> Any:
+            found = await reported(client.bus, trace_id)
+            return found if len(found[1]) >= spans else None
+
+        return await eventually(look, what=f"{spans} spans")
 
 
 def first_of(events: list[LogEvent]) -> tuple[RunStarted, TraceContext | None]:
@@ -209,8 +216,7 @@ def test_spans_of_a_tool_are_below_its_call_for_the_bus(monkeypatch: pytest.Monk
         set_trace_processors([])  # the bus is told all the same
         result = play(monkeypatch, one_call(), program)
     trace_id = trace_id_of(result.run_id)
-    (message,), spans = asyncio.run(told(trace_id))
-    deep, inside = spans
+    (message,), (deep, inside) = asyncio.run(told(trace_id, spans=2))
     assert inside.parent_id == call_span_id(result.run_id, "t1-0")
     assert (inside.name, inside.operation) == ("inside", "custom")
     assert inside.attributes == {"sandstream.custom.n": 1}
@@ -404,7 +410,7 @@ def test_spans_wait_for_a_bus_and_are_flushed(monkeypatch: pytest.MonkeyPatch) -
         late, (_, (root,)) = play(monkeypatch, [text("Hello.")], program)
     assert (root.name, root.operation) == ("Late", "workflow")
     assert root.span_id == span_id_of(late.trace_id[6:], "trace")
-    (message,), (inside, first) = asyncio.run(told(early.trace_id))
+    (message,), (inside, first) = asyncio.run(told(early.trace_id, spans=2))
     assert (message.workflow_name, message.group_id) == ("Early", "g")
     assert inside.parent_id == first.span_id
     assert first.attributes["sandstream.metadata.k"] == [1]
@@ -433,4 +439,4 @@ def test_nothing_is_told_while_tracing_is_off(monkeypatch: pytest.MonkeyPatch) -
 
     with recording():
         play(monkeypatch, [text("Hello.")], program)
-    assert asyncio.run(told(name)) == ([], [])
+    assert asyncio.run(told(name, spans=0)) == ([], [])
