@@ -153,7 +153,11 @@ def test_the_kinds_of_actors(cli: Cli) -> None:
     listed = cli("actor")
     assert listed.code == 0 and listed.out.startswith("harness ")
     assert "sandstream worker" in listed.err
-    assert [line["kind"] for line in cli("actor", "--json").lines] == ["harness", "sandbox"]
+    assert [line["kind"] for line in cli("actor", "--json").lines] == [
+        "harness",
+        "sandbox",
+        "tracing",
+    ]
 
 
 def test_cli_page_is_generated_from_the_help() -> None:
