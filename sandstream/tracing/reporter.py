@@ -58,6 +58,7 @@ class _Line:
         self.news = asyncio.Event()
         self.sending = asyncio.Lock()
         self.task: asyncio.Task[None] | None = None
+        self.is_in_trouble = False
 
 
 class Reporter:
@@ -160,11 +161,14 @@ class Reporter:
                         await _send(line.bus, message)
                 except BusError as error:
                     self._put_back(batch)
-                    logger.warning("spans of the program wait", extra={"why": str(error)})
+                    if not line.is_in_trouble:
+                        logger.warning("spans of the program wait", extra={"why": str(error)})
+                    line.is_in_trouble = True
                     return False
                 except BaseException:
                     self._put_back(batch)
                     raise
+                line.is_in_trouble = False
         return True
 
     def _take(self) -> list[_Waiting]:
