@@ -97,7 +97,7 @@ def test_show_draws_the_tree(team: Cli, compared: str) -> None:
     for subject, child in (("cats", "t1_t1-0"), ("dogs", "t1_t1-1")):
         place = labels.index(f'├ research input="about {subject}"')
         assert labels[place + 1] == f"│ └ researcher {child}"
-        assert f'search q="{subject}"' in "\n".join(labels[place : place + 6])
+        assert f'search q="{subject}"' in "\n".join(tree[place : place + 6])
     assert max(map(len, tree)) <= 80
     assert "children  2: t1_t1-0, t1_t1-1\n" in shown
     below = team.here("show", "t1_t1-0").out
