@@ -104,8 +104,6 @@ class TraceKeeper:
             try:
                 result = await work()
             except StoreError as error:
-                if not error.retryable:
-                    raise
                 self._note_trouble(error)
                 await asyncio.sleep(RETRY_S)
             else:
