@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sandstream.cli.event_texts import numbered
-from sandstream.cli.render import Screen, clean, columns_of, pad, shorten, size
+from sandstream.cli.render import Screen, clean, columns_of, one_line, pad, shorten, size
 from sandstream.cli.show_talk import Said, said_of
 
 ROLE_WIDTH = 10
@@ -61,12 +61,12 @@ def print_said(screen: Screen, said: list[Said], *, show_all: bool = False) -> N
         hidden = len(said) - _MOST_SAID
         note = Said(who="…", kind="note", text=f"{hidden} more such blocks (--all)")
         said = [*said[:_FIRST_SAID], note, *said[_FIRST_SAID + hidden :]]
-    names = [columns_of(clean(one.who)) for one in said]
+    names = [columns_of(one_line(one.who)) for one in said]
     margin = max(ROLE_WIDTH, min(_MOST_WHO, max(names, default=0) + 2))
     before: Said | None = None
     for one in said:
         is_same = before is not None and (before.who, before.about) == (one.who, "")
-        label = "" if is_same else shorten(clean(one.who), margin - 1)
+        label = "" if is_same else shorten(one_line(one.who), margin - 1)
         style = "red" if one.is_bad and one.kind == "result" else _STYLES[one.kind]
         for line in _lines(screen, one, margin, show_all):
             screen.line((screen.paint(pad(label, margin), style) + line).rstrip())

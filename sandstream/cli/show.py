@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from sandstream_actors.run_state import RunState
 from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import RunStarted
+from sandstream_bus.messages import RunOptions, RunStarted
 from sandstream_bus.subjects import RunId
 
 from sandstream.cli.approval_texts import hint_texts
@@ -23,6 +23,7 @@ from sandstream.cli.render import (
     age,
     clean,
     duration,
+    one_line,
     pad,
     parse_time,
     seconds_between,
@@ -44,6 +45,7 @@ from sandstream.looking.timeline import Row
 from sandstream.settings import Settings
 from sandstream.summaries import RunSummary, summarize
 
+_UNNAMED = RunOptions().workflow_name
 _MOST_CHILDREN = 20
 _MORE = ", … {} more: sandstream runs --tree"
 
@@ -203,12 +205,13 @@ def _print_summary(screen: Screen, found: _Found) -> None:
         [
             ("run", screen.paint(summary.run_id, "bold")),
             ("status", status),
-            ("agent", clean(summary.agent)),
-            ("model", clean(known.model)),
+            ("agent", one_line(summary.agent)),
+            ("model", one_line(known.model)),
+            ("workflow", "" if known.workflow == _UNNAMED else one_line(known.workflow)),
             ("below", f"{summary.parent}, at the top {summary.root}" if summary.parent else ""),
-            ("session", clean(summary.session)),
+            ("session", one_line(summary.session)),
             ("pool", summary.pool),
-            ("key", clean(summary.key) if summary.key and summary.key != summary.run_id else ""),
+            ("key", one_line(summary.key or "") if summary.key != summary.run_id else ""),
             ("started", f"{when} ({age(summary.started_at)} ago), took {took}{lost}"),
             ("turns", str(summary.turns)),
             ("tokens", usage_text(summary.usage)),

@@ -157,6 +157,16 @@ def test_long_results_are_cut_and_say_how_much(monkeypatch: pytest.MonkeyPatch) 
     assert len(printed(said, monkeypatch, show_all=True)) == 101
 
 
+def test_nobody_speaks_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [Said(who="f\n\x1b[2Juser", kind="result", text="one\r\nuser  two\x07", about="3\nms")]
+    assert printed(said, monkeypatch) == [
+        "f user    ← one",
+        "          user  two",
+        "          3",
+        "          ms",
+    ]
+
+
 def test_a_long_talk_is_told_without_its_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     said = [Said(who="user", kind="user", text=f"word {n}", about="x") for n in range(1000)]
     shown = printed(said, monkeypatch)[::2]
