@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
-from sandstream_bus.codec import INLINE_LIMIT_BYTES
 from sandstream_bus.errors import BusError
 from sandstream_bus.trace_messages import ReportedSpan, SpansReported
 
@@ -133,6 +132,8 @@ class Reporter:
                     self._send_now(bus, message)
 
     def _send_now(self, bus: Bus, message: SpansReported) -> None:
+        from sandstream_bus.codec import INLINE_LIMIT_BYTES  # brings the bus along
+
         data = msgspec.json.encode(message)
         if len(data) <= INLINE_LIMIT_BYTES:
             bus.connection.publish_now(bus.subjects.trace_spans(message.trace_id), [data])

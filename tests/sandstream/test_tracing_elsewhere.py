@@ -96,7 +96,7 @@ def test_a_run_that_goes_on_elsewhere_keeps_its_trace(
     assert parent == TraceContext(work.trace_id[6:], step.span_id[5:21])
     child = TraceContext.parse(below.stored.headers[TRACEPARENT])
     assert child is not None
-    assert child.trace_id == parent.trace_id
+    assert child.trace_id == work.trace_id[6:]
     functions = {span.span_id for span in recorder.of_type("function")}
     assert f"span_{child.span_id}00000000" in functions
     assert {span.trace_id for span in recorder.spans} == {work.trace_id}
@@ -221,9 +221,9 @@ def test_a_provider_of_the_users_own_makes_the_spans_of_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Own(DefaultTraceProvider):
-        def create_span(self, span_data: Any, **options: Any) -> Any:
+        def create_span(self, span_data: Any, *arguments: Any, **options: Any) -> Any:
             made.append(span_data.type)
-            return super().create_span(span_data, **options)
+            return super().create_span(span_data, *arguments, **options)
 
     made: list[str] = []
 

@@ -141,7 +141,11 @@ def test_a_run_gets_the_trace_id_of_its_settings(monkeypatch: pytest.MonkeyPatch
     assert (options.metadata, options.trace_contents, options.traced) == ({"k": 1}, False, True)
     assert [it.trace_id for it in recorder.traces] == [trace_id]
     (message,), (root,) = asyncio.run(told(w3c))
-    assert (root.operation, root.name, root.span_id) == ("workflow", "Billing", parent.span_id)
+    assert (root.operation, root.name, root.span_id) == (
+        "workflow",
+        "Billing",
+        span_id_of(w3c, "trace"),
+    )
     assert (message.workflow_name, message.group_id) == ("Billing", "g")
 
 
@@ -187,7 +191,8 @@ def test_an_agent_tool_inherits_how_its_caller_is_traced(monkeypatch: pytest.Mon
     with recording():
         result = play(monkeypatch, steps, program)
     events = asyncio.run(log_of(result.run_id))
-    child = next(it.event.child for it in events if getattr(it.event, "child", ""))
+    asked = [it.event for it in events if isinstance(it.event, CallRequested)]
+    child = next(it.child for it in asked if it.child)
     started, parent = first_of(asyncio.run(log_of(child)))
     assert not started.options.traced
     assert not started.options.trace_contents

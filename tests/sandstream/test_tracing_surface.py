@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_tasks_and_threads_have_their_own_current_span() -> None:
 
 
 def test_an_abandoned_generator_may_be_closed_elsewhere() -> None:
-    async def numbers() -> Any:
+    async def numbers() -> AsyncIterator[int]:
         with trace("Inner"), custom_span("step"):
             yield 1
 
@@ -283,7 +284,9 @@ def test_importing_stays_cheap() -> None:
     code = (
         "import sys, sandstream; names = set(sys.modules);"
         "assert not {'sandstream.tracing', 'asyncio'} & names, 'eager';"
-        "from sandstream import trace, custom_span, Runner;"
+        "from sandstream import Agent, trace, custom_span, function_tool;"
+        "assert 'nats' not in sys.modules;"
+        "from sandstream import Runner;"
         "assert 'opentelemetry' not in sys.modules;"
         "assert 'openai' not in sys.modules;"
         "assert 'urllib.request' not in sys.modules"
