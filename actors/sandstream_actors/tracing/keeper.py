@@ -12,14 +12,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-import msgspec
+from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 
-from sandstream_actors.tracing.catch_up import EVENTS_SKIPPED
+from sandstream_actors.tracing.catch_up import EVENTS_SKIPPED, CaughtUp, catch_up
 from sandstream_actors.tracing.export_loop import ExportLoop
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.metrics import Metrics
-from sandstream_actors.tracing.redaction import Redactor, scrub
+from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.sampling import Sampler
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store import TraceStore
@@ -59,18 +59,17 @@ class TraceKeeper:
 
     async def begin(self, facts: RunFacts) -> None:
         """A run is under way."""
-        await self._patiently(lambda: self.store.begin(_clean(facts)))
+        await self._patiently(lambda: self.store.begin(facts))
 
     async def keep(
         self, facts: RunFacts | None, spans: Sequence[Span], *, exported_through: int = 0
     ) -> list[Span]:
         """What has ended of a run, or of no run; those that were not known before."""
         ended = self._ended(facts, spans)
-        clean = None if facts is None else _clean(facts)
         crashpoint("tracing.before_record")
         new = await self._patiently(
             lambda: self.store.record(
-                clean, ended, export=self.exports, exported_through=exported_through
+                facts, ended, export=self.exports, exported_through=exported_through
             )
         )
         crashpoint("tracing.after_record")
@@ -83,7 +82,11 @@ class TraceKeeper:
     async def fill_in(self, facts: RunFacts, spans: Sequence[Span]) -> None:
         """What another replica exports, or will: kept here so that this store is whole."""
         ended = self._ended(facts, spans)
-        await self._patiently(lambda: self.store.record(_clean(facts), ended, is_backfill=True))
+        await self._patiently(lambda: self.store.record(facts, ended, is_backfill=True))
+
+    async def rebuild(self, bus: Bus) -> CaughtUp:
+        """Fill a store that was begun anew with all that the log has."""
+        return await catch_up(bus, self.store, redactor=self._redactor)
 
     async def count_skipped(self, events: int) -> None:
         """Events that cannot be read here. Counted with each reading, so it is an upper bound."""
@@ -123,11 +126,3 @@ class TraceKeeper:
         if self._is_in_trouble and time.monotonic() - self._failed_at > CALM_S:
             self._is_in_trouble = False
             logger.warning("the trace store can be used again")
-
-
-def _clean(facts: RunFacts) -> RunFacts:
-    """Without secrets: a failure's message may quote what was sent."""
-    if facts.error is None:
-        return facts
-    error = msgspec.structs.replace(facts.error, message=scrub(facts.error.message))
-    return msgspec.structs.replace(facts, error=error)

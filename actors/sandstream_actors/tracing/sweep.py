@@ -18,7 +18,6 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.errors import SandstreamError
 from sandstream_bus.subjects import RunId
 
-from sandstream_actors.tracing.catch_up import catch_up
 from sandstream_actors.tracing.exported import exported_through, tell_exported
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.keeper import TraceKeeper
@@ -119,7 +118,7 @@ class Sweep:
         """A damaged store was put aside and begun anew: the log has what is missing in it."""
         damaged = self._keeper.store.replaced
         if damaged is not None and damaged != self._rebuilt:
-            done = await catch_up(self._bus, self._keeper.store)
+            done = await self._keeper.rebuild(self._bus)
             self._rebuilt = damaged
             logger.warning("the trace store was built again", extra={"runs": done.recorded})
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import msgspec
 import pytest
 from msgspec import Raw
+from sandstream_actors.tracing.export_settings import ExportSettings
+from sandstream_actors.tracing.metrics import Metrics
 from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.sampling import Sampler
 from sandstream_actors.tracing.store import TraceStore
@@ -310,5 +313,41 @@ def test_an_operation_on_a_sandbox_is_a_span_of_whoever_asked_within_one(
         assert done.end_ns - done.start_ns == 120_000_000
         assert (broken.name, broken.error) == ("sandbox.operation", "timeout")
         assert sorted(sink.ids) == sorted(kept)
+
+    play(nats_server, tmp_path, scene)
+
+
+def test_metrics_count_each_run_once_and_show_how_things_stand(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    settings = ExportSettings(metrics=["prometheus"], prometheus_port=0)
+
+    async def scene(bus: Bus, store: TraceStore, sink: Sink) -> None:
+        metrics = Metrics(settings)
+
+        def scraped() -> str:
+            with urlopen(f"http://127.0.0.1:{metrics.prometheus_port}/metrics") as answer:
+                text: str = answer.read().decode()
+            return text
+
+        async def shows_gauges() -> bool:
+            return "sandstream_runs_active" in await asyncio.to_thread(scraped)
+
+        try:
+            async with tracing(bus, store, metrics=metrics, sweep_s=0.1):
+                await LogWriter(bus, "r-1").whole()
+                await LogWriter(bus, "r-2").start()
+                await caught_up(bus)
+            async with tracing(bus, store, metrics=metrics, group="again", sweep_s=0.1):
+                await caught_up(bus, "again")
+                await eventually(shows_gauges, what="gauges are shown")
+                found = await asyncio.to_thread(scraped)
+        finally:
+            await metrics.close()
+        ended = [it for it in found.splitlines() if it.startswith("sandstream_runs_ended")]
+        assert len(ended) == 1 and ended[0].endswith(" 1.0"), ended
+        active = [it for it in found.splitlines() if it.startswith("sandstream_runs_active")]
+        assert len(active) == 1 and active[0].endswith(" 1.0"), active
+        assert 'sandstream_consumer="tracing-main"' in found
 
     play(nats_server, tmp_path, scene)
