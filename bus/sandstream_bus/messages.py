@@ -24,34 +24,12 @@ from sandstream_bus.host_results import (
     Rewrite,
     StopDecision,
 )
+from sandstream_bus.model_records import ModelRetry, TokenUsage
 from sandstream_bus.specs import NO_JSON, AgentSpec, Budget, GraphSpec, RunOptions, Span, ToolSpec
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
     """Base of all tagged messages."""
-
-
-class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What model calls have cost, summed."""
-
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    total_tokens: int = 0
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
-
-    def plus(self, other: TokenUsage) -> TokenUsage:
-        return TokenUsage(
-            requests=self.requests + other.requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            total_tokens=self.total_tokens + other.total_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-        )
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -204,6 +182,8 @@ class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
     upto: int = 0
     """The last event that the model's request could include; 0: all before this one."""
     duration_ms: int = 0
+    retries: list[ModelRetry] = []
+    """What had failed before, within this turn."""
 
 
 class ModelDeferred(Message, frozen=True, kw_only=True, tag="model.deferred"):
@@ -478,6 +458,7 @@ __all__ = [
     "Message",
     "ModelAnswered",
     "ModelDeferred",
+    "ModelRetry",
     "ParentLink",
     "Parked",
     "PastEvent",

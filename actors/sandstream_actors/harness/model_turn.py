@@ -11,7 +11,7 @@ import time
 from typing import Protocol
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import ErrorInfo, ModelAnswered, ModelDeferred
+from sandstream_bus.messages import ErrorInfo, ModelAnswered, ModelDeferred, ModelRetry
 from sandstream_bus.specs import NO_JSON
 
 from sandstream_actors.harness.deltas import DeltaSink
@@ -49,13 +49,16 @@ async def take_turn(
     waited_s = state.waited_s
     attempt = state.wait_attempts
     began = time.monotonic()
+    retries: list[ModelRetry] = []
     while True:
         sink = DeltaSink(bus, state.run, turn, deliveries) if request.stream else None
         try:
             answer = await models.call(request, sink)
         except ModelCallError as error:
             if error.kind != "rate_limited" or waited_s >= PATIENCE_S:
-                return error_info(error, timeout_s=request.settings.get("timeout"))
+                failed = error_info(error, timeout_s=request.settings.get("timeout"))
+                failed.data["duration_ms"] = _ms_since(began)
+                return failed
             attempt += 1
             wanted_s = error.retry_after_s or min(0.5 * 2**attempt, 60.0)
             delay_s = min(wanted_s, PATIENCE_S - waited_s)
@@ -67,8 +70,10 @@ async def take_turn(
                     delay_s=delay_s,
                     waited_s=waited_s,
                     error=error_info(error),
-                    duration_ms=round((time.monotonic() - began) * 1000),
+                    duration_ms=_ms_since(began),
                 )
+            code = str(error.status or error.kind)
+            retries.append(ModelRetry(code=code, after_ms=_ms_since(began), delay_s=delay_s))
             await asyncio.sleep(delay_s)
         else:
             if sink is not None:
@@ -83,8 +88,13 @@ async def take_turn(
                 model=answer.model,
                 raw_usage=answer.raw_usage or NO_JSON,
                 upto=upto,
-                duration_ms=round((time.monotonic() - began) * 1000),
+                duration_ms=_ms_since(began),
+                retries=retries,
             )
+
+
+def _ms_since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)
 
 
 _CODES = {

@@ -237,7 +237,8 @@ class RunTrace:
         facts = self._facts
         if failed_in_model(done.error) and self._answered_after < cause_of(event):
             assert done.error is not None
-            self._chat(event, now, now, f"t{done.turns + 1}:failed", error=done.error)
+            began = max(now - _duration_ns(done), facts.started_ns)
+            self._chat(event, began, now, f"t{done.turns + 1}:failed", error=done.error)
         facts.status, facts.ended_ns, facts.error = done.status, now, done.error
         facts.agent, facts.turns, facts.usage = done.agent, done.turns, done.usage
         contents = run_contents(self._state.started, done) if self._state is not None else {}
@@ -288,8 +289,24 @@ class RunTrace:
             began = max(now - answered.duration_ms * _MS, facts.started_ns)
             span = self._chat(event, began, now, f"t{answered.turn}:model")
         span.attributes |= answer_attributes(answered)
+        self._note_retries(span, answered)
         if self._state is not None:
             span.contents = chat_contents(self._state, answered)
+
+    def _note_retries(self, span: Span, answered: ModelAnswered) -> None:
+        """The seam counts what it repeats as requests, the harness writes down each."""
+        count = len(answered.retries) + max(answered.usage.requests - 1, 0)
+        if not count:
+            return
+        self._facts.retries += count
+        span.attributes[semconv.RETRY_ATTEMPT] = count
+        for retry in answered.retries:
+            at_ns = min(span.start_ns + max(retry.after_ms, 0) * _MS, span.end_ns)
+            noted: Attributes = {
+                semconv.ERROR_TYPE: retry.code,
+                semconv.RETRY_DELAY: retry.delay_s,
+            }
+            span.events.append(SpanEvent(name="retry", time_ns=at_ns, attributes=noted))
 
     def _on_deferred(self, event: LogEvent, deferred: ModelDeferred, now: int) -> None:
         self._end_wait(now)
@@ -469,4 +486,7 @@ def _start_of(event: RunEvent) -> RunStarted | None:
 def _duration_ns(event: RunEvent) -> int:
     if isinstance(event, ModelAnswered | ModelDeferred | CallFinished):
         return max(event.duration_ms, 0) * _MS
+    if isinstance(event, RunDone) and event.error is not None:  # of the model call that failed
+        took_ms = event.error.data.get("duration_ms")
+        return max(took_ms, 0) * _MS if isinstance(took_ms, int) else 0
     return 0

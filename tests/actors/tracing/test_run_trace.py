@@ -17,6 +17,7 @@ from sandstream_bus.messages import (
     ErrorInfo,
     GuardrailRecord,
     ModelDeferred,
+    ModelRetry,
     ParentLink,
     PastEvent,
     RunDone,
@@ -229,9 +230,12 @@ def test_guardrails_approvals_and_rate_limits_are_spans_of_their_own() -> None:
 def test_a_model_that_fails_is_a_chat_with_an_error() -> None:
     log = TimedLog()
     log.add("start.main", begin(), at=0)
-    error = ErrorInfo(code="model_http", message="no", data={"kind": "http", "status": 500})
+    data = {"kind": "http", "status": 500, "duration_ms": 7}
+    error = ErrorInfo(code="model_http", message="no", data=data)
     log.add("done", done("failed", error, turns=0), at=9, cause=1)
     spans = spans_of(log)
+    assert spans["chat m"].end_ns - spans["chat m"].start_ns == 7 * MS
+    assert spans["chat m"].queued_ns == 2 * MS
     assert (spans["chat m"].error, spans["invoke_agent a"].error) == ("500", "model_http")
 
 
@@ -380,3 +384,18 @@ def test_what_cannot_be_read_inside_of_an_event_hides_no_other() -> None:
     log.add("done", done(), at=10, cause=4)
     names = [it.name for it in RunTrace.of("r", log.events, contents=True).spans()]
     assert "chat" in names and "handoff from a" in names
+
+
+def test_a_model_call_that_was_repeated_says_what_had_failed() -> None:
+    log = TimedLog()
+    log.add("start.main", begin(), at=0)
+    usage = msgspec.structs.replace(USAGE, requests=2)
+    retry = ModelRetry(code="429", after_ms=3, delay_s=0.5)
+    told = answer(1, says("x"), duration_ms=600, retries=[retry])
+    log.add("model", msgspec.structs.replace(told, usage=usage), at=601, cause=1)
+    trace = RunTrace.of("r", log.events)
+    chat = next(it for it in trace.spans() if it.operation == "chat")
+    assert (chat.attributes[semconv.RETRY_ATTEMPT], trace.facts().retries) == (2, 2)
+    (moment,) = chat.events
+    assert moment.time_ns == chat.start_ns + 3 * MS
+    assert moment.attributes == {semconv.ERROR_TYPE: "429", semconv.RETRY_DELAY: 0.5}

@@ -1,0 +1,39 @@
+"""What is noted about model calls: what they have cost, and what had to be tried again."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What model calls have cost, summed."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def plus(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            total_tokens=self.total_tokens + other.total_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+class ModelRetry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A model call that failed and was made again a moment later."""
+
+    code: str
+    """The HTTP status, or the kind of failure."""
+    after_ms: int
+    """When it had failed, counted from the beginning of the turn."""
+    delay_s: float
+    """How long was waited then."""
