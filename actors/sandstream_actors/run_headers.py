@@ -19,14 +19,22 @@ def trace_of(state: RunState) -> TraceContext:
     return TraceContext(trace_id_of(parent.root if parent is not None else state.run), span_id)
 
 
+def trace_header(state: RunState) -> str | None:
+    """The ``traceparent`` of a run's own messages. One that wants no trace has none: whoever reads
+    them after its start was purged still knows.
+    """
+    return trace_of(state).header if state.options.traced else None
+
+
 def following(state: RunState, delivery: Delivery) -> dict[str, str]:
     """Headers of a message of the run that follows from a delivery."""
-    return caused_by(delivery.sequence, trace_of(state).header, delivery.deliveries)
+    return caused_by(delivery.sequence, trace_header(state), delivery.deliveries)
 
 
 def asking(state: RunState, delivery: Delivery, call: str) -> dict[str, str]:
     """The same for a call: whoever does it works below the call's span."""
-    return caused_by(delivery.sequence, call_parent(state, call), delivery.deliveries)
+    traceparent = call_parent(state, call) if state.options.traced else None
+    return caused_by(delivery.sequence, traceparent, delivery.deliveries)
 
 
 def call_parent(state: RunState, call: str) -> str:

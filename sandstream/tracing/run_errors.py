@@ -21,12 +21,15 @@ class EndedBadly(NamedTuple):
     of_agent: SpanError | None = None
 
 
-def tool_error(name: str, error: ErrorInfo | None, *, is_told: bool) -> SpanError | None:
+def tool_error(
+    name: str, error: ErrorInfo | None, *, is_told: bool, contents: bool
+) -> SpanError | None:
     """Of a tool's call; ``is_told``: the model reads of it and the run goes on."""
     if error is None:
         return None
     what = "Error running tool (non-fatal)" if is_told else "Error running tool"
-    return {"message": what, "data": {"tool_name": name, "error": error.message}}
+    said = error.message if contents else _REDACTED
+    return {"message": what, "data": {"tool_name": name, "error": said}}
 
 
 def ended_badly(done: RunDone, state: RunState, *, contents: bool) -> EndedBadly:

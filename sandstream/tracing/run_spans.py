@@ -207,9 +207,9 @@ class RunSpans:
     def _answered(self, event: ModelAnswered, data: SpanData) -> None:
         if not self._settings.shows_itself(event.agent):
             began = _earlier(self._at, event.duration_ms)
-            # the tracing actor knows the answer by the same name
-            self._begin(f"model:{event.turn}", self._below_turn, f"model:{event.turn}", data, began)
-            self._end(f"model:{event.turn}")
+            what = f"t{event.turn}:model{again(self.state)}"
+            self._begin(what, self._below_turn, what, data, began)
+            self._end(what)
 
     def _show_tools(self, event: ModelAnswered) -> None:
         """What the model could choose from, in the agent's span."""
@@ -253,7 +253,9 @@ class RunSpans:
         data = self._open.get(key)
         error: SpanError | None = None
         if isinstance(data, FunctionSpanData):
-            error = tool_error(data.name, event.error, is_told=bool(event.output))
+            error = tool_error(
+                data.name, event.error, is_told=bool(event.output), contents=self._contents
+            )
             if self._contents and not (error and not event.output):
                 here = self._settings.value_of(event.call)
                 data.output = here if here is not None else _decoded(event.output)
@@ -294,7 +296,7 @@ class RunSpans:
         bad = ended_badly(event, self.state, contents=self._contents)
         if failed is not None:
             self._begin_turn(self.state.turn + 1)
-            what = f"model:{self.state.turn + 1}"
+            what = f"t{self.state.turn + 1}:model{again(self.state)}"
             if not self._settings.shows_itself(self.state.agent_name):
                 self._begin(what, self._below_turn, what, failed)
                 self._end(what, error=bad.of_model)

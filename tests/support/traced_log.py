@@ -30,7 +30,7 @@ from sandstream_bus.messages import (
     TokenUsage,
 )
 from sandstream_bus.subjects import RunId
-from sandstream_bus.trace_context import TraceContext
+from sandstream_bus.trace_context import TraceContext, run_span_id, trace_id_of
 from support.scripted_log import answer, asks, begin, calls, raw, says
 from support.waiting import eventually
 
@@ -64,19 +64,26 @@ class LogWriter:
         self.run = RunId(run)
         self._bus = bus
         self._numbers = itertools.count()
+        self._trace: TraceContext | None = TraceContext(trace_id_of(run), run_span_id(run))
+        """What all events but the first say."""
 
     async def put(self, kind: str, event: RunEvent, *, caller: TraceContext | None = None) -> None:
+        trace = caller or (None if kind.startswith("start") else self._trace)
         await self._bus.log.send(
             f"{self._bus.subjects.prefix}.run.{self.run}.{kind}",
             event,
             msg_id=f"{self.run}:{next(self._numbers)}",
-            headers={} if caller is None else {TRACEPARENT: caller.header},
+            headers={} if trace is None else {TRACEPARENT: trace.header},
         )
 
     async def start(
         self, options: dict[str, Any] | None = None, *, caller: TraceContext | None = None
     ) -> None:
         await self.put("start.main", begin("f", options=options), caller=caller)
+        if caller is not None and self._trace is not None:
+            self._trace = self._trace._replace(trace_id=caller.trace_id, sampled=caller.sampled)
+        if not (options or {}).get("traced", True):
+            self._trace = None
 
     async def work(self, turn: int = 1) -> None:
         """A turn with one tool call."""

@@ -38,7 +38,7 @@ from sandstream_actors.budgets import smaller, with_deadline
 from sandstream_actors.harness.tool_steps import plain_input
 from sandstream_actors.harness.tree_budget import share_of
 from sandstream_actors.output_items import user_message
-from sandstream_actors.run_headers import call_parent, trace_of
+from sandstream_actors.run_headers import call_parent, trace_header
 from sandstream_actors.run_state import RunState
 
 logger = logging.getLogger(__name__)
@@ -274,7 +274,7 @@ class Children:
             self._bus.subjects.result(state.started.parent.run, pool),
             message,
             msg_id=f"{state.run}:up:{name}{state.dones}:{pool}",
-            headers=caused_by(state.last_seq, trace_of(state).header),
+            headers=caused_by(state.last_seq, trace_header(state)),
         )
 
 

@@ -142,7 +142,8 @@ class _Reader:
 
     async def _keep(self, facts: RunFacts | None, spans: Sequence[Span]) -> None:
         ended = [self._redactor.redact_span(span) for span in spans if not span.is_open]
-        await self._store.record(facts, ended, is_backfill=True)
+        clean = None if facts is None else self._redactor.redact_facts(facts)
+        await self._store.record(clean, ended, is_backfill=True)
 
     async def those_under_way(self) -> None:
         """What runs under way have come to: that they wait for people, what they have used."""

@@ -1,8 +1,8 @@
 """How far a run under way was exported, told to replicas that do not share a store.
 
-Whoever exports spans before a run's end says so on a subject of the run and its group, after they are safe in
-its store; whoever gets the end leaves these out. A kill between the two lets spans go out twice,
-with the same ids and contents, but never not at all.
+Whoever exports spans before a run's end says so on a subject of the run and its group, after they
+are safe in its store; whoever gets the end leaves these out. A kill between the two lets spans go
+out twice, with the same ids and contents, but never not at all.
 """
 
 from __future__ import annotations

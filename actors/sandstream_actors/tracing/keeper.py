@@ -59,17 +59,18 @@ class TraceKeeper:
 
     async def begin(self, facts: RunFacts) -> None:
         """A run is under way."""
-        await self._patiently(lambda: self.store.begin(facts))
+        await self._patiently(lambda: self.store.begin(self._redactor.redact_facts(facts)))
 
     async def keep(
         self, facts: RunFacts | None, spans: Sequence[Span], *, exported_through: int = 0
     ) -> list[Span]:
         """What has ended of a run, or of no run; those that were not known before."""
         ended = self._ended(facts, spans)
+        clean = None if facts is None else self._redactor.redact_facts(facts)
         crashpoint("tracing.before_record")
         new = await self._patiently(
             lambda: self.store.record(
-                facts, ended, export=self.exports, exported_through=exported_through
+                clean, ended, export=self.exports, exported_through=exported_through
             )
         )
         crashpoint("tracing.after_record")
@@ -82,7 +83,8 @@ class TraceKeeper:
     async def fill_in(self, facts: RunFacts, spans: Sequence[Span]) -> None:
         """What another replica exports, or will: kept here so that this store is whole."""
         ended = self._ended(facts, spans)
-        await self._patiently(lambda: self.store.record(facts, ended, is_backfill=True))
+        clean = self._redactor.redact_facts(facts)
+        await self._patiently(lambda: self.store.record(clean, ended, is_backfill=True))
 
     async def rebuild(self, bus: Bus) -> CaughtUp:
         """Fill a store that was begun anew with all that the log has."""

@@ -1,8 +1,8 @@
 """Spans as they may be kept and exported: without secrets, and as the user's own hook wants them.
 
-What looks like a secret is always masked, in every text of a span. A hook of the user's sees each
-attribute after that and may change or drop it. If it fails, the attribute is dropped: a broken hook
-loses telemetry, it neither leaks anything nor stops the actor.
+What looks like a secret is always masked, in every text of a span and of a run. A hook of the
+user's sees each text and each attribute after that and may change or drop it. If it fails, that is
+dropped: a broken hook loses telemetry, it neither leaks anything nor stops the actor.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Any, cast
 
 import msgspec
 from sandstream_bus.errors import SandstreamError
+from sandstream_bus.trace_context import run_span_id
 
 from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.secret_patterns import MASK, is_surely_clean, names_a_secret
 from sandstream_actors.tracing.secret_patterns import scrub as scrub
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink, Value
@@ -28,6 +30,20 @@ Hook = Callable[[str, Value, Span], "Value | None"]
 
 ERROR_MESSAGE = "error.message"
 """The name under which the hook sees ``Span.error_message``."""
+SPAN_NAME = "span.name"
+RUN_KEY = "sandstream.run.key"
+_OF_RUN = {
+    "agent": semconv.AGENT_NAME,
+    "first_agent": semconv.AGENT_NAME,
+    "workflow": semconv.WORKFLOW_NAME,
+    "group_id": semconv.GROUP_ID,
+    "session": semconv.SESSION_ID,
+    "model": semconv.RESPONSE_MODEL,
+    "key": RUN_KEY,
+}
+"""The texts of a run that its caller chose, and the names under which the hook sees them."""
+_OTHER = "_OTHER"
+"""OpenTelemetry's word for a kind of failure that is not told."""
 _MAX_DEPTH = 32
 
 
@@ -54,21 +70,43 @@ class Redactor:
 
     def redact_span(self, span: Span) -> Span:
         """A copy that may be kept and exported. Ids, times and structure stay."""
-        message = scrub(span.error_message)
-        if message and self.hook is not None:
-            kept = self._asked(ERROR_MESSAGE, message, span)
-            message = kept if isinstance(kept, str) else ""
         return msgspec.structs.replace(
             span,
-            name=scrub(span.name),
-            agent=scrub(span.agent),
-            error=scrub(span.error),
-            error_message=message,
+            name=self._text(SPAN_NAME, span.name, span) or span.operation,
+            agent=self._text(semconv.AGENT_NAME, span.agent, span),
+            error=span.error and (self._text(semconv.ERROR_TYPE, span.error, span) or _OTHER),
+            error_message=self._text(ERROR_MESSAGE, span.error_message, span),
             attributes=self._redacted(span.attributes, span),
             contents=self._redacted(span.contents, span),
             events=[self._event(event, span) for event in span.events],
             links=[self._link(link, span) for link in span.links],
         )
+
+    def redact_facts(self, facts: RunFacts) -> RunFacts:
+        """The same for what is listed of a run. The hook gets a span that stands for the run."""
+        span = Span(
+            trace_id=facts.trace_id,
+            span_id=run_span_id(facts.run),
+            name=semconv.INVOKE_AGENT,
+            operation="agent",
+            run=facts.run,
+            agent=facts.agent,
+            start_ns=facts.started_ns,
+            end_ns=facts.ended_ns,
+        )
+        kept = {it: self._text(name, getattr(facts, it), span) for it, name in _OF_RUN.items()}
+        error = facts.error
+        if error is not None:
+            message = self._text(ERROR_MESSAGE, error.message, span)
+            error = msgspec.structs.replace(error, message=message)
+        return msgspec.structs.replace(facts, error=error, **kept)
+
+    def _text(self, name: str, text: str, span: Span) -> str:
+        """A text that is no attribute; empty if the hook drops it."""
+        if not text:
+            return ""
+        kept = self._asked(name, scrub(text), span)
+        return kept if isinstance(kept, str) else ""
 
     def _event(self, event: SpanEvent, span: Span) -> SpanEvent:
         return msgspec.structs.replace(

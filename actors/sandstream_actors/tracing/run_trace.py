@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 from sandstream_bus.codec import NOT_JSON
 from sandstream_bus.headers import TRACEPARENT
 from sandstream_bus.log import LogEvent
@@ -37,7 +36,6 @@ from sandstream_bus.specs import AgentSpec, RunOptions
 from sandstream_bus.subjects import RunId
 from sandstream_bus.trace_context import TraceContext, call_span_id, span_id_of, trace_id_of
 
-from sandstream_actors.run_places import past_events
 from sandstream_actors.run_state import RunState
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.agent_spans import AgentSpans
@@ -58,11 +56,14 @@ from sandstream_actors.tracing.model_spans import (
     model_of,
     request_attributes,
 )
+from sandstream_actors.tracing.run_start import metadata_attributes, start_of
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent
 from sandstream_actors.tracing.span_list import SpanList
 from sandstream_actors.tracing.times import nanoseconds
+from sandstream_actors.tracing.withheld import without_words
 
 _MS = 1_000_000
+_REMARKS = (ApprovalDecided, CancelRequested, InputStaged)
 
 
 class RunTrace:
@@ -87,6 +88,8 @@ class RunTrace:
         self._reopens = 0
         self._answered_after = 0
         self._handed_by_call = False
+        self._may_quote = True
+        """Whether the words of failures are told: they quote what was said."""
         self._state = RunState(RunId(run)) if contents else None
 
     @classmethod
@@ -113,9 +116,14 @@ class RunTrace:
             return
         if self._facts.is_over and not isinstance(event.event, RunReopened):
             return
+        is_remark = isinstance(event.event, _REMARKS)
+        if is_remark and not self._agents.begun:
+            return  # anybody may have said it, before the run has begun
         now = self._list.tick(event.sequence, nanoseconds(event.stored.time))
         if not self._agents.begun:
             self._begin(event, now)
+        if self._facts.truncated and not is_remark and TRACEPARENT in event.stored.headers:
+            self._facts.traced = True
         self._facts.last_seq = event.sequence
         if self._facts.status == "waiting":
             self._facts.status = "running"
@@ -124,7 +132,8 @@ class RunTrace:
         deliveries = deliveries_of(event)
         self._facts.retries += deliveries - 1
         self._hops.note(event, now, self._agents.current, _duration_ns(event.event), deliveries)
-        self._take(event, event.event, now)
+        message = event.event if self._may_quote else without_words(event.event)
+        self._take(event, message, now)
         if self._state is not None:
             try:
                 self._state.fold([event])
@@ -174,7 +183,7 @@ class RunTrace:
     # --- beginning and end ---------------------------------------------------------------------
 
     def _begin(self, event: LogEvent, now: int) -> None:
-        started = _start_of(event.event)
+        started = start_of(event.event)
         given = TraceContext.parse(event.stored.headers.get(TRACEPARENT))
         facts = self._facts
         if started is not None:
@@ -183,6 +192,9 @@ class RunTrace:
             self._take_start(started)
         # a task that was refused has nothing but its end
         facts.truncated = not isinstance(event.event, RunStarted | RunRestored | RunDone)
+        if facts.truncated:  # what it allows was said in the part that is lost
+            facts.traced = self._may_quote = False
+            self._state = None
         facts.trace_id = given.trace_id if given else trace_id_of(facts.root)
         facts.started_ns = now
         # only the first event names a span of the caller's; later ones name the run's own
@@ -203,6 +215,7 @@ class RunTrace:
         facts.pool = started.pool
         facts.traced = options.traced
         if not options.trace_contents:
+            self._may_quote = False
             self._state = None
 
     def _run_attributes(self) -> Attributes:
@@ -220,11 +233,7 @@ class RunTrace:
                 attributes[name] = value
         if facts.truncated:
             attributes[semconv.RUN_TRUNCATED] = True
-        for name, noted in self._options.metadata.items():
-            is_plain = isinstance(noted, str | bool | int | float)
-            text = noted if is_plain else msgspec.json.encode(noted).decode()
-            attributes[f"{semconv.METADATA}.{name}"] = text
-        return attributes
+        return attributes | metadata_attributes(self._options)
 
     def _reopen(self, now: int) -> None:
         self._reopens += 1
@@ -469,18 +478,6 @@ class RunTrace:
 
     def _remark(self, name: str, now: int, attributes: Attributes | None = None) -> None:
         self._agents.remark(SpanEvent(name=name, time_ns=now, attributes=attributes or {}))
-
-
-def _start_of(event: RunEvent) -> RunStarted | None:
-    """A run's own description, where its first event has one."""
-    if isinstance(event, RunStarted):
-        return event
-    if isinstance(event, RunRestored):
-        try:
-            return next((it for _, it in past_events(event) if isinstance(it, RunStarted)), None)
-        except NOT_JSON:  # the harness parks it; what can be drawn is drawn
-            return None
-    return None
 
 
 def _duration_ns(event: RunEvent) -> int:

@@ -1,0 +1,189 @@
+"""Runs with something private planted in every place that a trace could take it from.
+
+``python privacy_program.py LISTENED`` prints the ids of its runs as JSON, by name, and writes what
+its own trace processor was told to the file ``LISTENED``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from sandstream import Agent, RunConfig, Runner, function_tool
+from sandstream.exceptions import AgentsException
+from sandstream.sandbox import SandboxAgent, SandboxRunConfig
+from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
+from sandstream.testing import ScriptedModel, error, script_for, text, tool_call
+from sandstream.tracing import Span, Trace, TracingProcessor, custom_span, set_trace_processors
+
+PLACES = (
+    *("prompt", "instructions", "arguments", "output", "failure", "modelerror", "agent", "tool"),
+    *("workflow", "metadata", "group", "custom", "sandbox", "command", "answer", "childinput"),
+)
+
+
+def key(place: str) -> str:
+    """It looks like a key: masked whether anybody asks for it or not."""
+    return f"sk-{place}0123456789abcdefghij"
+
+
+def word(place: str) -> str:
+    """Only the user's hook knows that this is private."""
+    return f"PLANTED-{place}"
+
+
+def planted(place: str) -> str:
+    return f"{key(place)} {word(place)}"
+
+
+class Listener(TracingProcessor):
+    """Writes down everything that it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def on_trace_start(self, trace: Trace) -> None:
+        self.heard.append(trace.export())
+
+    def on_trace_end(self, trace: Trace) -> None:
+        self.heard.append(trace.export())
+
+    def on_span_start(self, span: Span[Any]) -> None:
+        self.heard.append(span.export())
+
+    def on_span_end(self, span: Span[Any]) -> None:
+        self.heard.append(span.export())
+
+    def shutdown(self) -> None:
+        pass
+
+    def force_flush(self) -> None:
+        pass
+
+
+@function_tool(failure_error_function=None)
+async def fail(note: str) -> str:
+    """Fails with what it was given."""
+    raise ValueError(f"cannot do it: {note}")
+
+
+@function_tool(name_override=f"look_{word('tool').lower().replace('-', '_')}")
+async def look(note: str) -> str:
+    """Answers with something private."""
+    with custom_span("a look", {"seen": planted("custom"), "note": "harmless-custom"}):
+        return f"harmless-output {planted('output')}"
+
+
+LOOK = look.name
+
+SCRIPTS = [
+    script_for(
+        "harmless-prompt",
+        [
+            tool_call(LOOK, {"note": f"harmless-arguments {planted('arguments')}"}),
+            text(f"harmless-answer {planted('answer')}"),
+        ],
+    ),
+    script_for("fails-prompt", [tool_call("fail", {"note": planted("failure")}), text("no")]),
+    script_for(
+        "refused-prompt",
+        [error(400, code="bad", message=f"No: {planted('modelerror')}").forever()],
+    ),
+    script_for(
+        "boxed-prompt",
+        [
+            tool_call(
+                "exec_command", {"cmd": f"echo {planted('command')}; echo {planted('sandbox')} >&2"}
+            ),
+            text("done"),
+        ],
+    ),
+    script_for(
+        "discreet-prompt", [tool_call("fail", {"note": "discreet-arguments"}), text("never")]
+    ),
+    script_for(
+        "discreet-question",
+        [tool_call(LOOK, {"note": "discreet-arguments"}), text("discreet-answer")],
+    ),
+    script_for(
+        "silent-prompt",
+        [tool_call("silent_helper", {"input": "silent-childinput"}), text("silent-answer")],
+    ),
+    script_for("silent-childinput", [tool_call(LOOK, {"note": "silent"}), text("silent-inner")]),
+    script_for(
+        "silent-box", [tool_call("exec_command", {"cmd": "echo silent-command"}), text("silent")]
+    ),
+]
+
+OPEN = RunConfig(
+    workflow_name=f"flow {planted('workflow')}",
+    group_id=f"group {planted('group')}",
+    trace_metadata={"note": planted("metadata"), "password": "hunter2-planted"},
+)
+DISCREET = RunConfig(workflow_name="discreet flow", trace_include_sensitive_data=False)
+SILENT = RunConfig(workflow_name="silent flow", group_id="silent group", tracing_disabled=True)
+
+
+def boxed(config: RunConfig) -> RunConfig:
+    sandbox = SandboxRunConfig(client=UnixLocalSandboxClient())
+    return RunConfig(
+        workflow_name=config.workflow_name,
+        tracing_disabled=config.tracing_disabled,
+        sandbox=sandbox,
+    )
+
+
+async def run(agent: Agent[Any], prompt: str, config: RunConfig) -> str:
+    """The id of the run, however it ends."""
+    result = Runner.run_streamed(agent, prompt, run_config=config)
+    try:
+        async for _ in result.stream_events():
+            pass
+    except AgentsException:
+        pass
+    except Exception as failure:  # noqa: BLE001  what a model or a tool of theirs raises
+        if type(failure).__module__.startswith("sandstream_"):
+            raise
+    return result.run_id
+
+
+async def main(listened: Path) -> None:
+    listener = Listener()
+    set_trace_processors([listener])
+    agent = Agent(
+        name=f"agent {planted('agent')}",
+        instructions=f"harmless-instructions {planted('instructions')}",
+        tools=[look, fail],
+    )
+    box = SandboxAgent(name="box", instructions="Work.")
+    helper = Agent(name="silent helper", instructions="silent-instructions", tools=[look])
+    silent = Agent(
+        name="silent agent",
+        tools=[helper.as_tool("silent_helper", "It helps.")],
+    )
+    found = {
+        "open": await run(agent, f"harmless-prompt {planted('prompt')}", OPEN),
+        "fails": await run(agent, "fails-prompt", OPEN),
+        "refused": await run(agent, "refused-prompt", OPEN),
+        "boxed": await run(box, "boxed-prompt", boxed(OPEN)),
+        "discreet": await run(agent, "discreet-prompt", DISCREET),
+        "discreet2": await run(agent, "discreet-question", DISCREET),
+    }
+    heard = json.dumps(listener.heard, default=str)
+    listener.heard.clear()
+    await run(silent, "silent-prompt", SILENT)
+    await run(box, "silent-box", boxed(SILENT))
+    told = {"heard": heard, "of_silent": json.dumps(listener.heard, default=str)}
+    listened.write_text(json.dumps(told))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    with ScriptedModel(conversations=SCRIPTS, strict=False) as model:
+        import os
+
+        os.environ["OPENAI_BASE_URL"] = model.base_url
+        asyncio.run(main(Path(sys.argv[1])))
