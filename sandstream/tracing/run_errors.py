@@ -32,6 +32,11 @@ def tool_error(
     return {"message": what, "data": {"tool_name": name, "error": said}}
 
 
+def out_of_turns(state: RunState) -> SpanError:
+    limit = {"max_turns": state.options.max_turns}
+    return {"message": "Max turns exceeded", "data": limit}
+
+
 def ended_badly(done: RunDone, state: RunState, *, contents: bool) -> EndedBadly:
     error = done.error
     if error is None or error.code == "cancelled":
@@ -39,8 +44,7 @@ def ended_badly(done: RunDone, state: RunState, *, contents: bool) -> EndedBadly
     said = error.message if contents else _REDACTED
     match error.code:
         case "max_turns":
-            limit = {"max_turns": state.options.max_turns}
-            return EndedBadly(of_agent={"message": "Max turns exceeded", "data": limit})
+            return EndedBadly(of_agent=out_of_turns(state))
         case (
             "input_guardrail"
             | "output_guardrail"

@@ -35,7 +35,7 @@ from sandstream_bus.messages import (
 from sandstream_bus.subjects import RunId
 from sandstream_bus.trace_context import call_span_id, run_span_id, span_id_of
 
-from sandstream.tracing.run_errors import ended_badly, tool_error
+from sandstream.tracing.run_errors import ended_badly, out_of_turns, tool_error
 from sandstream.tracing.run_models import model_error_data, model_span_data
 from sandstream.tracing.run_usage import task_usage, turn_usage
 from sandstream.tracing.span_data import (
@@ -107,6 +107,10 @@ class RunSpans:
         self._times = 0
         """How often the run has come to rest."""
         self._at = ""
+        self._is_handed_by_call = False
+        """The span of the next handoff is that of the user's code for it."""
+        self._of_agent: SpanError | None = None
+        """What has gone wrong although the run went on."""
         self._began_with = TokenUsage()
         self._turn_began_with = TokenUsage()
 
@@ -169,8 +173,8 @@ class RunSpans:
                 return model_span_data(self.state, event, contents=self._contents)
             case CallFinished():
                 return event.call not in self.state.results and event.call in self.state.asked
-            case TurnRequested(reason="handoff"):
-                return event.turn == self.state.turn + 1
+            case TurnRequested(reason="handoff") if event.turn == self.state.turn + 1:
+                return self.state.agent.name, self._too_many_handoffs()
             case RunDone():
                 return model_error_data(self.state, event)
         return None
@@ -191,8 +195,8 @@ class RunSpans:
                 self._waits_for_person(event)
             case CallFinished() if before:
                 self._finished(event)
-            case TurnRequested(reason="handoff") if before:
-                self._handed_over(sequence, event)
+            case TurnRequested(reason="handoff") if before is not None:
+                self._handed_over(sequence, before)
             case RunWaiting():
                 self._end_all(self._at)
                 self._times += 1
@@ -235,10 +239,13 @@ class RunSpans:
             input = call.arguments if self._contents else None
             self._begin_id(key, self._below_turn, span_id, FunctionSpanData(call.name, input, None))
         elif call.kind == "handoff":
+            self._is_handed_by_call = True
             data = HandoffSpanData(self.state.agent.name, None)
             self._begin_id(key, self._below_turn, span_id, data)
         elif call.kind in ("prepare", "model") and call.turn == self.state.turn + 1:
             self._begin_turn(call.turn)
+        elif call.kind == "error" and call.error is not None and call.error.code == "max_turns":
+            self._of_agent = out_of_turns(self.state)
         elif call.kind == "finish":
             self._end_turn()
 
@@ -260,6 +267,7 @@ class RunSpans:
                 here = self._settings.value_of(event.call)
                 data.output = here if here is not None else _decoded(event.output)
         elif isinstance(data, HandoffSpanData) and event.output:
+            error = self._too_many_handoffs()
             spec = self.state.agents.get(_handed_off(event.output).agent)
             data.to_agent = spec.name if spec else _handed_off(event.output).agent
         if event.kind in ("guard", "finish") and not self._settings.was_asked_here(event.call):
@@ -271,26 +279,25 @@ class RunSpans:
         if data is not None:
             self._end(key, error=error)
 
-    def _handed_over(self, sequence: int, event: TurnRequested) -> None:
-        if not any(isinstance(it, HandoffSpanData) for it in self._open.values()):
-            agent = self._open.get(self._agent)
-            before = agent.name if isinstance(agent, AgentSpanData) else None
-            if not self._has_handed_over(event.turn):
-                what = f"handoff:{sequence}"
-                data = HandoffSpanData(before, self.state.agent.name)
-                self._begin(what, self._below_turn, what, data)
-                self._end(what)
+    def _handed_over(self, sequence: int, before: tuple[str, SpanError | None]) -> None:
+        if not self._is_handed_by_call:
+            what = f"handoff:{sequence}"
+            data = HandoffSpanData(before[0], self.state.agent.name)
+            self._begin(what, self._below_turn, what, data)
+            self._end(what, error=before[1])
+        self._is_handed_by_call = False
         self._end_turn()
         self._end_agent()
         self._begin_agent(span_id_of(self.run, f"agent:{sequence}"))
-        self._begin_turn(event.turn)
+        self._begin_turn(self.state.turn + 1)
 
-    def _has_handed_over(self, turn: int) -> bool:
-        """Was the user's code asked about the handoff? Then its span was shown."""
-        return any(
-            call.kind == "handoff" and call.turn in (turn - 1, turn)
-            for call in self.state.asked.values()
-        )
+    def _too_many_handoffs(self) -> SpanError | None:
+        """An answer that asks for several handoffs gets the first."""
+        targets = {it.name: self._name_of_target(it) for it in self.state.agent.handoffs}
+        asked = [targets.get(it.name, it.name) for it in self.state.handoff_calls]
+        if len(asked) < 2:
+            return None
+        return {"message": "Multiple handoffs requested", "data": {"requested_agents": asked}}
 
     def _done(self, event: RunDone, failed: SpanData | None) -> None:
         bad = ended_badly(event, self.state, contents=self._contents)
@@ -300,7 +307,7 @@ class RunSpans:
             if not self._settings.shows_itself(self.state.agent_name):
                 self._begin(what, self._below_turn, what, failed)
                 self._end(what, error=bad.of_model)
-        self._end_all(self._at, of_turn=bad.of_turn, of_agent=bad.of_agent)
+        self._end_all(self._at, of_turn=bad.of_turn, of_agent=bad.of_agent or self._of_agent)
 
     # --- opening and closing -------------------------------------------------------------------
 

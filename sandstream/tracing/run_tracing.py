@@ -127,6 +127,8 @@ class RunTracing:
                 await self._catch_up(top)
         except (BusError, TimeoutError) as error:
             logger.warning("the end of a run's trace is missing", extra={"why": str(error)})
+        except Exception:  # the run has its result whatever is wrong here
+            logger.exception("a run's trace has a gap", extra={"run_id": self._run_id})
         for followed in reversed(self._runs.values()):
             for step in followed.spans.close(_now()):
                 self._tell(followed, step)
@@ -148,6 +150,8 @@ class RunTracing:
                         await self._take(followed, event)
         except BusError as error:  # what is missing is read when the run has ended
             logger.warning("a run's trace is not followed", extra={"why": str(error)})
+        except Exception:  # the run goes on whatever is wrong here
+            logger.exception("a run's trace has a gap", extra={"run_id": followed.run})
 
     async def _catch_up(self, followed: _Followed) -> None:
         assert self._process is not None

@@ -8,7 +8,11 @@ EXPECTED: tuple[Expected, ...] = (
     Expected(
         "Traces",
         "the output of a generation span has what was said, not every field of the answer",
-        ("trace_of_chat_completions", "trace_of_streamed_chat_completions"),
+        (
+            "trace_of_chat_completions",
+            "trace_of_chat_completions_with_a_tool",
+            "trace_of_streamed_chat_completions",
+        ),
         ("notes.*.data.output.*",),
     ),
     Expected(
@@ -16,8 +20,10 @@ EXPECTED: tuple[Expected, ...] = (
         "errors of spans are in our own words, those of a run's errors",
         (
             "trace_of_a_model_error",
+            "trace_of_a_streamed_failure",
             "trace_of_a_tool_that_ends_the_run",
             "trace_of_a_tool_that_fails",
+            "trace_of_bad_arguments",
         ),
         ("notes.*.error.data.error",),
     ),

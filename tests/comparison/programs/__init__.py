@@ -13,4 +13,4 @@ COMPOSITION = {
     "tool_guardrails",
 }
 """Topics of several agents, of people and of conversations: about half of all programs."""
-TRACING = {"tracing"}
+TRACING = {"tracing", "tracing_more"}
