@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from sandstream.cli.event_texts import numbered
-from sandstream.cli.render import Screen, clean, columns_of, one_line, pad, shorten, size
+from sandstream.cli.masking import masked, masked_line
+from sandstream.cli.render import Screen, columns_of, pad, shorten, size
 from sandstream.cli.show_talk import Said, said_of
 
 ROLE_WIDTH = 10
@@ -61,12 +62,12 @@ def print_said(screen: Screen, said: list[Said], *, show_all: bool = False) -> N
         hidden = len(said) - _MOST_SAID
         note = Said(who="…", kind="note", text=f"{hidden} more such blocks (--all)")
         said = [*said[:_FIRST_SAID], note, *said[_FIRST_SAID + hidden :]]
-    names = [columns_of(one_line(one.who)) for one in said]
+    names = [columns_of(masked_line(one.who)) for one in said]
     margin = max(ROLE_WIDTH, min(_MOST_WHO, max(names, default=0) + 2))
     before: Said | None = None
     for one in said:
         is_same = before is not None and (before.who, before.about) == (one.who, "")
-        label = "" if is_same else shorten(one_line(one.who), margin - 1)
+        label = "" if is_same else shorten(masked_line(one.who), margin - 1)
         style = "red" if one.is_bad and one.kind == "result" else _STYLES[one.kind]
         for line in _lines(screen, one, margin, show_all):
             screen.line((screen.paint(pad(label, margin), style) + line).rstrip())
@@ -78,8 +79,8 @@ def _lines(screen: Screen, one: Said, margin: int, show_all: bool) -> Iterator[s
     width = max(20, min(screen.width, _WIDEST) - margin)
     most = 0 if show_all else _MOST_LINES.get(one.kind, _FEW_LINES)
     style = "red" if one.is_bad and one.kind != "approval" else _TEXT_STYLES.get(one.kind, "")
-    lines, cut = wrapped(_MARKS.get(one.kind, "") + clean(one.text), width, most)
-    about = clean(one.about)
+    lines, cut = wrapped(_MARKS.get(one.kind, "") + masked(one.text), width, most)
+    about = masked(one.about)
     if cut:
         about = f"… {cut} more (--all)" + (f" · {about}" if about else "")
     is_one_line = len(lines) == 1 and one.kind in _BRIEF

@@ -18,12 +18,11 @@ from sandstream.cli.event_lines import EventRecord, record_of
 from sandstream.cli.event_texts import STATUS_STYLES, error_text, usage_text
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.finding import sandboxes_of
+from sandstream.cli.masking import masked, masked_line
 from sandstream.cli.render import (
     Screen,
     age,
-    clean,
     duration,
-    one_line,
     pad,
     parse_time,
     seconds_between,
@@ -195,7 +194,7 @@ def _print_summary(screen: Screen, found: _Found) -> None:
         summary.status.replace("_", " "), f"bold {STATUS_STYLES.get(summary.status, '')}".strip()
     )
     if not summary.is_over:
-        status += f" ({clean(summary.step)})"
+        status += f" ({masked(summary.step)})"
     took = duration(seconds_between(summary.started_at, summary.ended_at))
     start = parse_time(summary.started_at)
     when = start.astimezone().strftime("%Y-%m-%d %H:%M:%S") if start else "-"
@@ -205,13 +204,13 @@ def _print_summary(screen: Screen, found: _Found) -> None:
         [
             ("run", screen.paint(summary.run_id, "bold")),
             ("status", status),
-            ("agent", one_line(summary.agent)),
-            ("model", one_line(known.model)),
-            ("workflow", "" if known.workflow == _UNNAMED else one_line(known.workflow)),
+            ("agent", masked_line(summary.agent)),
+            ("model", masked_line(known.model)),
+            ("workflow", "" if known.workflow == _UNNAMED else masked_line(known.workflow)),
             ("below", f"{summary.parent}, at the top {summary.root}" if summary.parent else ""),
-            ("session", one_line(summary.session)),
+            ("session", masked_line(summary.session)),
             ("pool", summary.pool),
-            ("key", one_line(summary.key or "") if summary.key != summary.run_id else ""),
+            ("key", masked_line(summary.key or "") if summary.key != summary.run_id else ""),
             ("started", f"{when} ({age(summary.started_at)} ago), took {took}{lost}"),
             ("turns", str(summary.turns)),
             ("tokens", usage_text(summary.usage)),
@@ -219,7 +218,7 @@ def _print_summary(screen: Screen, found: _Found) -> None:
             ("trace", known.trace_id),
             (
                 "error",
-                screen.paint(clean(error_text(summary.error)), "red") if summary.error else "",
+                screen.paint(masked(error_text(summary.error)), "red") if summary.error else "",
             ),
         ],
     )

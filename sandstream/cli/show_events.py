@@ -5,6 +5,7 @@ from __future__ import annotations
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import CallFinished, CallRequested, CallStarted, RunEvent
 
+from sandstream.cli.masking import masked_line
 from sandstream.cli.render import (
     Cell,
     Column,
@@ -37,7 +38,7 @@ def event_lines(screen: Screen, events: list[LogEvent]) -> list[str]:
             Cell(clock(event.stored.time), "dim"),
             Cell(duration(seconds_between(first, event.stored.time)), "dim"),
             Cell(str(event.event.__struct_config__.tag)),
-            Cell(_about(event.event, names)),
+            Cell(masked_line(_about(event.event, names))),
             Cell(event.subject.removeprefix(prefix).partition(".")[2], "dim"),
         ]
         for event in events

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sandstream.cli.event_texts import STATUS_STYLES, call_text, numbered
+from sandstream.cli.masking import masked, masked_line
 from sandstream.cli.render import (
     Screen,
-    clean,
     columns_of,
     count,
     duration,
-    one_line,
     pad,
     shorten,
 )
@@ -130,7 +129,7 @@ def _row_texts(row: Row, branch: str, how: _How) -> _Line:
         notes.append((numbered(row.turns, "turn"), "dim"))
     return _Line(
         branch,
-        one_line(row.label) or "?",
+        masked_line(row.label) or "?",
         _detail(row, how.root),
         None,
         duration(row.took_ns / _SECOND),
@@ -165,23 +164,23 @@ def _decision(row: Row) -> tuple[str, str]:
     if not row.decision:
         return ("waits", "bold yellow") if row.is_open else ("", "")
     style = "green" if row.decision == "approved" else "red"
-    return (f"{row.decision} by {one_line(row.by)}" if row.by else row.decision), style
+    return (f"{row.decision} by {masked_line(row.by)}" if row.by else row.decision), style
 
 
 def _error(row: Row) -> str:
     if not row.is_failed:
         return ""
-    kind, message = one_line(row.error), one_line(row.error_message)
+    kind, message = masked_line(row.error), masked_line(row.error_message)
     return f"✗ {kind}: {message}" if message else f"✗ {kind}"
 
 
 def _detail(row: Row, root: str) -> str:
     if row.is_run and row.run != root:
-        name = clean(row.run)
+        name = masked(row.run)
         is_long = len(name) > _SHORT_ID and bool(root) and name.startswith(root)
         return "…" + name.removeprefix(root) if is_long else name
     if row.detail:
-        return one_line(call_text("", row.detail))[1:-1]
+        return masked_line(call_text("", row.detail))[1:-1]
     return ""
 
 
@@ -203,7 +202,7 @@ def _group_texts(group: Group, branch: str) -> _Line:
         notes.insert(0, (f"{running} running", "cyan"))
     return _Line(
         branch,
-        f"{one_line(first.label)} ×{len(group.rows)}",
+        f"{masked_line(first.label)} ×{len(group.rows)}",
         "",
         None,
         duration((group.end_ns - group.start_ns) / _SECOND),

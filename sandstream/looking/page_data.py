@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.redaction import scrub_value
 from sandstream_actors.tracing.span import Attributes, Span
 from sandstream_actors.tracing.times import nanoseconds
 from sandstream_bus.log import LogEvent
@@ -188,9 +189,11 @@ def _row(row: Row, span: Span, start_ns: int, texts: Texts) -> PageRow:
 
 
 def _attributes(attributes: Attributes, texts: Texts) -> dict[str, str]:
+    """Some values are secrets by their names alone."""
+    shown = {key: scrub_value(key, it) for key, it in attributes.items()}
     return {
         texts.line(key): texts.text(", ".join(it)) if isinstance(it, list) else texts.value(it)
-        for key, it in attributes.items()
+        for key, it in shown.items()
     }
 
 

@@ -1,15 +1,14 @@
 """Runs with something private planted in every place that a trace could take it from.
 
-``python privacy_program.py LISTENED`` prints the ids of its runs as JSON, by name, and writes what
-its own trace processor was told to the file ``LISTENED``.
+``python privacy_program.py`` prints, as JSON, the ids of its runs and what its own trace processor
+was told.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from pathlib import Path
+import os
 from typing import Any
 
 from sandstream import Agent, RunConfig, Runner, function_tool
@@ -144,13 +143,14 @@ async def run(agent: Agent[Any], prompt: str, config: RunConfig) -> str:
             pass
     except AgentsException:
         pass
-    except Exception as failure:  # noqa: BLE001  what a model or a tool of theirs raises
+    except Exception as failure:  # what a model or a tool of theirs raises
         if type(failure).__module__.startswith("sandstream_"):
             raise
     return result.run_id
 
 
-async def main(listened: Path) -> None:
+async def main() -> dict[str, Any]:
+    """The runs, and what was heard of them."""
     listener = Listener()
     set_trace_processors([listener])
     agent = Agent(
@@ -176,14 +176,14 @@ async def main(listened: Path) -> None:
     listener.heard.clear()
     await run(silent, "silent-prompt", SILENT)
     await run(box, "silent-box", boxed(SILENT))
-    told = {"heard": heard, "of_silent": json.dumps(listener.heard, default=str)}
-    listened.write_text(json.dumps(told))
-    print(json.dumps(found))
+    return {
+        "runs": found,
+        "heard": heard,
+        "of_silent": json.dumps(listener.heard, default=str),
+    }
 
 
 if __name__ == "__main__":
     with ScriptedModel(conversations=SCRIPTS, strict=False) as model:
-        import os
-
         os.environ["OPENAI_BASE_URL"] = model.base_url
-        asyncio.run(main(Path(sys.argv[1])))
+        print(json.dumps(asyncio.run(main())))

@@ -98,7 +98,7 @@ class Scene:
     """With contents and a hook."""
     plain: Traced
     """Without both, as it is by default."""
-    told: dict[str, str]
+    told: dict[str, Any]
     """What the program's own processor was told."""
 
     def cli(self, *arguments: str) -> str:
@@ -151,19 +151,19 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         actor(environ, folder / "open", "--group", "open", *hook) as opened,
         actor(environ, folder / "plain", "--group", "plain") as plain,
     ):
-        told = folder / "told.json"
         done = subprocess.run(
-            [sys.executable, str(PROGRAM), str(told)],
+            [sys.executable, str(PROGRAM)],
             env=environ,
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
         )
         assert done.returncode == 0, done.stderr
-        runs: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        runs: dict[str, str] = told["runs"]
         for each in (opened, plain):
             wait_until(lambda each=each: each.is_done_with(list(runs.values())), "all is traced")
-        yield Scene(environ, runs, opened, plain, json.loads(told.read_text()))
+        yield Scene(environ, runs, opened, plain, told)
 
 
 def test_what_is_planted_would_be_seen(scene: Scene) -> None:

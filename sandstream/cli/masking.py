@@ -1,0 +1,17 @@
+"""Foreign text for people who look at a run, perhaps over somebody's shoulder: without keys."""
+
+from __future__ import annotations
+
+from sandstream_actors.tracing.secret_patterns import scrub
+
+from sandstream.cli.render import clean, one_line
+
+
+def masked(text: str) -> str:
+    """What looks like a secret is masked, before a text is cut or wrapped: half a key is a leak."""
+    return scrub(clean(text))
+
+
+def masked_line(text: str) -> str:
+    """The same as one line."""
+    return one_line(scrub(text))
