@@ -36,11 +36,11 @@ _NOBODY = SynchronousMultiTracingProcessor()
 async def span_of_call(hosted: HostedRun, run: RunId, call: CallRequested) -> AsyncIterator[None]:
     """While this lasts, the current span is the call's."""
     context = incoming()
-    if context is None:
-        with current(None, None), _opentelemetry(None):
-            yield
-    elif not hosted.options.traced:
+    if not hosted.options.traced:
         with current(NoOpTrace(), NoOpSpan(_data(hosted, call))), _opentelemetry(context):
+            yield
+    elif context is None:
+        with current(None, None), _opentelemetry(None):
             yield
     else:
         trace, span = await _shown(hosted, run, call, context)
