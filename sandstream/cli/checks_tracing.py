@@ -30,7 +30,7 @@ async def check_tracing(
 
 
 def _actors(consumers: list[dict[str, Any]]) -> Check:
-    """Nobody needs one; but work that waits for one has been started once."""
+    """Nobody needs one; but where work waits, there was one, and somebody may miss it."""
     found: list[str] = []
     behind = 0
     for consumer in consumers:
@@ -44,7 +44,8 @@ def _actors(consumers: list[dict[str, Any]]) -> Check:
         return warning(
             "tracing",
             f"{behind} messages wait for an actor",
-            "traces lack what is newest: `sandstream actor tracing`",
+            "nothing is exported: `sandstream actor tracing`; if nobody wants traces any more, delete "
+            "its consumer (nats consumer rm)",
         )
     text = f"live in group {', '.join(sorted(found))}" if found else "no actor is live"
     return ok("tracing", text)

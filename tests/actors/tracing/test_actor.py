@@ -291,6 +291,38 @@ def test_spans_of_programs_are_kept_under_their_trace_and_bad_ones_are_parked(
     play(nats_server, tmp_path, scene)
 
 
+def test_huge_and_hostile_spans_of_programs_are_cut(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    hostile = "</script>\x00\x1b[31m\u2028" + "x" * 1_000_000
+    many: dict[str, object] = {f"name-{number}": number for number in range(500)}
+    span = ReportedSpan(
+        span_id="1" * 16,
+        name=hostile,
+        operation=hostile,
+        start_ns=0,
+        end_ns=0,
+        error=hostile,
+        attributes={"big": hostile, "int": 2**200, "list": ["y" * 99_999] * 9} | many,
+    )
+    message = SpansReported(trace_id=CALLER.trace_id, spans=[span], workflow_name=hostile)
+
+    async def scene(bus: Bus, store: TraceStore, sink: Sink) -> None:
+        async with tracing(bus, store, sink):
+            where = bus.subjects.trace_spans(CALLER.trace_id)
+            await bus.connection.publish(where, await bus.codec.encode(message), msg_id="huge")
+            await caught_up(bus)
+            await emptied(store)
+        assert await bus.parking.list() == []
+        (kept,) = await store.spans_of_trace(CALLER.trace_id)
+        assert len(kept.name) <= 256 and kept.operation == "custom"
+        assert len(kept.attributes) <= 64
+        assert len(msgspec.json.encode(kept)) < 250_000
+        assert sink.spans == [kept]
+
+    play(nats_server, tmp_path, scene)
+
+
 def test_an_operation_on_a_sandbox_is_a_span_of_whoever_asked_within_one(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
