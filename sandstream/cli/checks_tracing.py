@@ -44,7 +44,7 @@ def _actors(consumers: list[dict[str, Any]]) -> Check:
         return warning(
             "tracing",
             f"{behind} messages wait for an actor",
-            "nothing is exported: `sandstream actor tracing`; if nobody wants traces any more, delete "
+            "nothing is exported: `sandstream actor tracing`; if nobody wants traces, delete "
             "its consumer (nats consumer rm)",
         )
     text = f"live in group {', '.join(sorted(found))}" if found else "no actor is live"
