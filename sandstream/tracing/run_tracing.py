@@ -115,6 +115,7 @@ class RunTracing:
 
     async def _finish(self) -> None:
         """Tell the rest: the run has ended, waits for people, or nobody waits for it any more."""
+        self._is_shown = False  # for code that is late
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -152,6 +153,9 @@ class RunTracing:
             logger.warning("a run's trace is not followed", extra={"why": str(error)})
         except Exception:  # the run goes on whatever is wrong here
             logger.exception("a run's trace has a gap", extra={"run_id": followed.run})
+        followed.is_left = True
+        async with self._news:  # nobody needs to wait for more
+            self._news.notify_all()
 
     async def _catch_up(self, followed: _Followed) -> None:
         assert self._process is not None
@@ -226,7 +230,9 @@ class RunTracing:
 
     def _has_seen(self, run: str, call: CallRequested) -> bool:
         followed = self._runs.get(run)
-        return followed is not None and call.call in followed.spans.state.asked
+        if followed is None:
+            return False
+        return followed.is_left or call.call in followed.spans.state.asked
 
     def _settings(self, run: str) -> Settings:
         def hosted() -> HostedRun | None:
@@ -275,6 +281,8 @@ class _Followed:
         """What its outermost spans are below; None: the trace."""
         self.known = known
         self.last = 0
+        self.is_left = False
+        """Nobody listens to it any more: it has ended, or something is wrong."""
         self.shown: dict[str, Span[Any]] = {}
         self.ended: dict[str, Span[Any]] = {}
         self.children: dict[str, str] = {}
