@@ -40,6 +40,7 @@ from sandstream.tracing.run_models import model_error_data, model_span_data
 from sandstream.tracing.run_usage import task_usage, turn_usage
 from sandstream.tracing.span_data import (
     AgentSpanData,
+    CustomSpanData,
     FunctionSpanData,
     GuardrailSpanData,
     HandoffSpanData,
@@ -51,6 +52,7 @@ from sandstream.tracing.spans import SpanError
 
 _handed_off = msgspec.json.Decoder(HandedOff).decode
 _CALLS = ("tool", "child")
+_SANDBOX = ("open", "checkpoint", "close")
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,9 @@ class RunSpans:
             self._is_handed_by_call = True
             data = HandoffSpanData(self.state.agent.name, None)
             self._begin_id(key, self._below_turn, span_id, data)
+        elif call.kind in _SANDBOX:
+            done = CustomSpanData(f"sandbox.{call.kind}", {"sandbox": call.sandbox})
+            self._begin_id(key, self._below_turn, span_id, done)
         elif call.kind in ("prepare", "model") and call.turn == self.state.turn + 1:
             self._begin_turn(call.turn)
         elif call.kind == "error" and call.error is not None and call.error.code == "max_turns":
@@ -266,6 +271,8 @@ class RunSpans:
             if self._contents and not (error and not event.output):
                 here = self._settings.value_of(event.call)
                 data.output = here if here is not None else _decoded(event.output)
+        elif isinstance(data, CustomSpanData) and event.error is not None:
+            error = {"message": f"Error in {data.name}", "data": {"error": event.error.code}}
         elif isinstance(data, HandoffSpanData) and event.output:
             error = self._too_many_handoffs()
             spec = self.state.agents.get(_handed_off(event.output).agent)

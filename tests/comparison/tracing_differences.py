@@ -34,6 +34,12 @@ EXPECTED: tuple[Expected, ...] = (
         ("notes.*.error.message", "notes.*.error.data.error"),
     ),
     Expected(
+        "Traces",
+        "a sandbox is opened, kept and closed, whatever is done for that",
+        ("trace_of_a_sandbox_agent",),
+        ("notes.0.1.*",),
+    ),
+    Expected(
         "Agents as tools",
         "the description of the default parameters is in our own words",
         ("trace_of_an_agent_tool",),

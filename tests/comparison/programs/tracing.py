@@ -1,7 +1,7 @@
 """Traces and spans that a program's own processor is told of: which, in which order, below what."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -99,7 +99,9 @@ def _what(span: Any) -> str:
 
 
 @contextlib.contextmanager
-def recorded(sdk: Any, probe: Probe) -> Iterator[Recorder]:
+def recorded(
+    sdk: Any, probe: Probe, show: Callable[[Any], Any] = lambda trees: trees
+) -> Iterator[Recorder]:
     """Everything that is traced in here, noted at the end."""
     recorder = Recorder()
     sdk.set_trace_processors([recorder])
@@ -111,7 +113,7 @@ def recorded(sdk: Any, probe: Probe) -> Iterator[Recorder]:
     finally:
         sdk.set_tracing_disabled(True)
         sdk.set_trace_processors([])
-        probe.note("traces", recorder.trees())
+        probe.note("traces", show(recorder.trees()))
 
 
 def agent_of(sdk: Any, *tools: Any, **options: Any) -> Any:

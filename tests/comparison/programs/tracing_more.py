@@ -15,6 +15,7 @@ from comparison.programs.tracing import (
     recorded,
     verdict,
 )
+from comparison.sandboxes import commands, run, sandbox_program
 
 
 @program(lambda m: [m.tool_call("transfer_to_other", {}), m.text("Here is Other.")])
@@ -142,3 +143,20 @@ async def trace_of_chat_completions_with_a_tool(sdk: Any, probe: Probe) -> Any:
     sdk.set_default_openai_api("chat_completions")
     with recorded(sdk, probe):
         await sdk.Runner.run(agent_of(sdk, sdk.function_tool(add)), probe.input)
+
+
+@sandbox_program(commands("echo hello"))
+async def trace_of_a_sandbox_agent(sdk: Any, probe: Probe) -> Any:
+    with recorded(sdk, probe, show=outline):
+        await run(sdk, probe)
+
+
+def outline(trees: Any) -> Any:
+    """Kinds and names only: prompts, and so requests, are each SDK's own."""
+
+    def shown(spans: Any) -> Any:
+        return [
+            [it["type"], it["data"].get("name"), it["error"], shown(it["spans"])] for it in spans
+        ]
+
+    return [shown(tree["spans"]) for tree in trees]
