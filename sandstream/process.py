@@ -86,7 +86,7 @@ class Process:
         host = ToolHost(self.bus, self._user_code, **common)
         await asyncio.gather(harness.start(), host.start())
         self._actors = (harness, host)
-        self._reporter.attach(self.bus)
+        self._reporter.attach(self.bus, self.settings)
 
     @classmethod
     async def of_this_loop(cls) -> Process:

@@ -269,6 +269,7 @@ class DefaultTraceProvider(TraceProvider):
 
     def shutdown(self, timeout: float | None = None) -> None:
         self._processors.shutdown(timeout)
+        self.reporter.shutdown()
 
 
 class _Everyone(TracingProcessor):

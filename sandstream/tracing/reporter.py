@@ -28,6 +28,8 @@ from sandstream.tracing.traces import Trace, TraceImpl
 if TYPE_CHECKING:
     from sandstream_bus.bus import Bus
 
+    from sandstream.settings import Settings
+
 logger = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 8192
@@ -37,6 +39,7 @@ BATCH_DELAY_S: Final = 0.5
 RETRY_DELAY_S: Final = 2.0
 SEND_BUDGET_S: Final = 2.0
 FLUSH_S: Final = 5.0
+_KEPT_TRACES: Final = 256
 
 
 class _Waiting(NamedTuple):
@@ -68,6 +71,9 @@ class Reporter:
         self._max_waiting = max_waiting
         self._lock = threading.Lock()
         self._lines: list[_Line] = []
+        self._settings: Settings | None = None
+        self._with_runs: deque[str] = deque(maxlen=_KEPT_TRACES)
+        """Traces of the user's that have runs: without the rest these would be in pieces."""
         self.dropped = 0
         """How many were lost because there were too many."""
 
@@ -107,13 +113,21 @@ class Reporter:
 
     # --- the bus -------------------------------------------------------------------------------
 
-    def attach(self, bus: Bus) -> None:
-        """Send over this bus from here on; called on its event loop."""
+    def has_run(self, trace_id: str) -> None:
+        """A run was started in this trace."""
+        with self._lock:
+            self._with_runs.append(trace_id)
+
+    def attach(self, bus: Bus, settings: Settings | None = None) -> None:
+        """Send over this bus from here on; called on its event loop. With ``settings`` it can be
+        opened once more, for what is left when the program ends.
+        """
         line = _Line(bus)
         line.task = asyncio.ensure_future(self._keep_sending(line))
         with self._lock:
             self._lines = [*(it for it in self._lines if not it.loop.is_closed()), line]
             has_news = bool(self._waiting)
+            self._settings = settings or self._settings
         if has_news:
             line.news.set()
 
@@ -202,8 +216,30 @@ class Reporter:
                 sending.result(FLUSH_S)
             except concurrent.futures.TimeoutError:
                 logger.warning("spans of the program could not be sent in time")
-        else:  # run_sync leaves its loop open between runs
+        elif running is None:  # run_sync leaves its loop open between runs
             line.loop.run_until_complete(self._send_all(line))
+
+    def shutdown(self) -> None:
+        """The program ends. What came after its runs is sent over a connection of its own."""
+        self.force_flush()
+        with self._lock:
+            is_needed = any(it.trace_id in self._with_runs for it in self._waiting)
+        if self._settings is None or self._lines or not is_needed:
+            return
+        try:
+            asyncio.run(self._send_the_rest(self._settings))
+        except Exception as error:  # noqa: BLE001  an interpreter that ends cannot do everything
+            logger.warning("the last spans of the program are lost", extra={"why": str(error)})
+
+    async def _send_the_rest(self, settings: Settings) -> None:
+        from sandstream.connect import open_bus
+
+        async with asyncio.timeout(FLUSH_S):
+            opened = await open_bus(settings, name="sandstream-spans")
+            try:
+                await self._send_all(_Line(opened.bus))
+            finally:
+                await opened.close()
 
     async def _flush_then_keep_sending(self, line: _Line) -> None:
         await self._send_all(line)

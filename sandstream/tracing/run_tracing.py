@@ -29,7 +29,7 @@ from sandstream.tracing.provider import DefaultTraceProvider
 from sandstream.tracing.run_settings import is_traced
 from sandstream.tracing.run_spans import RunSpans, Settings, SpanBegan, Step
 from sandstream.tracing.saved_trace import SavedTrace
-from sandstream.tracing.setup import get_trace_provider
+from sandstream.tracing.setup import get_trace_provider, reporter_here
 from sandstream.tracing.spans import Span, SpanImpl
 from sandstream.tracing.traces import Trace, TraceImpl, was_started_here
 
@@ -107,6 +107,8 @@ class RunTracing:
 
     def follow(self, process: Process, *, known: int = 0) -> None:
         """The run has begun: tell what happens in it, after the event ``known``."""
+        if self.is_traced and self.parent is not None:
+            reporter_here().has_run(self.parent.trace_id)
         if not self._is_shown or self._run_id in self._runs:
             return
         self._process = process

@@ -5,6 +5,8 @@ streamed and cancelled runs, guardrails of workers.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from typing import Any
 
 import pytest
@@ -14,10 +16,11 @@ from sandstream_bus.headers import TRACEPARENT
 from sandstream_bus.messages import RunRestored
 from sandstream_bus.trace_context import TraceContext
 from support.nats_server import NatsServer
-from tracing_helpers import Recorder, recording
+from tracing_helpers import Recorder, recording, reported
 
 from sandstream import (
     Agent,
+    Client,
     Model,
     ModelResponse,
     ModelTracing,
@@ -27,6 +30,7 @@ from sandstream import (
     Usage,
     custom_span,
     function_tool,
+    gen_trace_id,
     generation_span,
     set_trace_provider,
     trace,
@@ -238,3 +242,40 @@ def test_a_provider_of_the_users_own_makes_the_spans_of_runs(
         play(monkeypatch, [text("Hello.")], program)
     assert made == ["task", "agent", "turn", "response"]
     assert len(recorder.ended) == 4
+
+
+AROUND_A_LOOP = """
+import asyncio
+from sandstream import Agent, Runner, trace
+
+async def main():
+    await Runner.run(Agent(name="A", model="gpt-4.1"), "hi")
+
+with trace("Around", trace_id=TRACE):
+    asyncio.run(main())
+"""
+WITHOUT_A_LOOP = """
+from sandstream import Agent, Runner, trace
+
+with trace("Around", trace_id=TRACE):
+    Runner.run_sync(Agent(name="A", model="gpt-4.1"), "hi")
+"""
+
+
+@pytest.mark.parametrize("program", [AROUND_A_LOOP, WITHOUT_A_LOOP])
+def test_a_trace_that_ends_after_its_loop_is_told_when_the_program_ends(program: str) -> None:
+    trace_id = gen_trace_id()
+
+    async def main() -> Any:
+        async with ScriptedModel([text("Hello.")]) as model, await Client.connect() as client:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                program.replace("TRACE", repr(trace_id)),
+                env={**os.environ, "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-test"},
+            )
+            assert await process.wait() == 0
+            return await reported(client.bus, trace_id)
+
+    _, (root,) = asyncio.run(main())
+    assert (root.name, root.operation) == ("Around", "workflow")
