@@ -31,6 +31,11 @@ from sandstream_actors.tracing.span import Attributes
 
 MAX_BYTES = 64 * 1024
 """Of one attribute."""
+MANY_BYTES = 32 * 1024 * 1024
+"""Of all that the model calls of one run have read. Each of them reads again what was said before:
+those behind this many show only the newest of it (``FEW_BYTES``).
+"""
+FEW_BYTES = 4 * 1024
 MAX_TEXT = 16 * 1024
 """Characters of one text in it: a long one leaves room for others."""
 _MARK = 256
@@ -42,12 +47,14 @@ _REMEMBERED = 8 * 1024
 _encode = msgspec.json.encode
 
 
-def chat_contents(state: RunState, answered: ModelAnswered) -> Attributes:
-    """Of a model call: what it read, and what it answered. ``state`` is that before the answer."""
+def chat_contents(state: RunState, answered: ModelAnswered, most: int = MAX_BYTES) -> Attributes:
+    """Of a model call: what it read, and what it answered. ``state`` is that before the answer;
+    ``most`` bounds the bytes of what it read.
+    """
     found: Attributes = {semconv.OUTPUT_MESSAGES: _one(_answer(answered))}
     if state.started is None:
         return found  # the log has lost the beginning: what the model read is not known
-    found[semconv.INPUT_MESSAGES] = _messages(_request_items(state, answered))
+    found[semconv.INPUT_MESSAGES] = _messages(_request_items(state, answered), most)
     agent = state.agents.get(state.agent_name)
     instructions = agent.instructions if agent else None
     if state.prepared is not None:
@@ -131,20 +138,18 @@ def shortened(text: str, limit: int = MAX_TEXT) -> str:
     return f"{head} …[{left_out:,} characters left out]… {tail}"
 
 
-def _messages(items: Sequence[Raw]) -> str:
+def _messages(items: Sequence[Raw], most: int = MAX_BYTES) -> str:
     """The newest messages that fit. Those before are not even looked at: a conversation may be
     long, and each of its turns shows it again.
     """
     kept: list[bytes] = []
-    room = MAX_BYTES - _MARK
+    room = most - _MARK
     for number, raw in enumerate(reversed(items)):
         encoded = _encoded(raw)
         if len(encoded) > room and not kept:
             encoded = _encode(_with_parts_that_fit(message_of(raw), room))
         if len(encoded) > room:
-            older = items[: len(items) - number]
-            size = sum(memoryview(it).nbytes for it in older)
-            mark = {"type": "left_out", "messages": len(older), "bytes": size}
+            mark = {"type": "left_out", "messages": len(items) - number}
             kept.append(_encode({"role": "left_out", "parts": [mark]}))
             break
         kept.append(encoded)

@@ -122,8 +122,15 @@ def _surely_fits(span: Span, limits: SpanLimits) -> bool:
         and len(span.links) <= limits.links
         and all(len(it.attributes) <= limits.event_attributes for it in span.events)
         and all(len(it.attributes) <= limits.link_attributes for it in span.links)
-        and not any(isinstance(it, list) and len(it) > _LIST_LENGTH for it in _values(span))
+        and not any(_is_too_much(it) for it in _values(span))
     )
+
+
+def _is_too_much(value: Value) -> bool:
+    """A number may be too big for protocols although it is short, a list too long."""
+    if isinstance(value, list):
+        return len(value) > _LIST_LENGTH
+    return isinstance(value, int) and not -_BIGGEST <= value <= _BIGGEST
 
 
 def _values(span: Span) -> Iterator[Value]:

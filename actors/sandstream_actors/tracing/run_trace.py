@@ -44,7 +44,14 @@ from sandstream_actors.tracing.call_spans import (
     handoff_target,
     shape_of,
 )
-from sandstream_actors.tracing.contents import chat_contents, run_contents, tool_contents
+from sandstream_actors.tracing.contents import (
+    FEW_BYTES,
+    MANY_BYTES,
+    MAX_BYTES,
+    chat_contents,
+    run_contents,
+    tool_contents,
+)
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.hop_spans import HopSpans
 from sandstream_actors.tracing.hops import cause_of, deliveries_of
@@ -59,10 +66,9 @@ from sandstream_actors.tracing.model_spans import (
 from sandstream_actors.tracing.run_start import metadata_attributes, start_of
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent
 from sandstream_actors.tracing.span_list import SpanList
-from sandstream_actors.tracing.times import nanoseconds
+from sandstream_actors.tracing.times import MS, began_ns, nanoseconds
 from sandstream_actors.tracing.withheld import without_words
 
-_MS = 1_000_000
 _REMARKS = (ApprovalDecided, CancelRequested, InputStaged)
 
 
@@ -88,6 +94,7 @@ class RunTrace:
         self._reopens = 0
         self._answered_after = 0
         self._handed_by_call = False
+        self._read_bytes = 0
         self._may_quote = True
         """Whether the words of failures are told: they quote what was said."""
         self._state = RunState(RunId(run)) if contents else None
@@ -295,12 +302,14 @@ class RunTrace:
             span = asked[1]
             self._close_call(span, now, answered.duration_ms)
         else:
-            began = max(now - answered.duration_ms * _MS, facts.started_ns)
+            began = began_ns(now, answered.duration_ms, facts.started_ns)
             span = self._chat(event, began, now, f"t{answered.turn}:model")
         span.attributes |= answer_attributes(answered)
         self._note_retries(span, answered)
         if self._state is not None:
-            span.contents = chat_contents(self._state, answered)
+            most = MAX_BYTES if self._read_bytes < MANY_BYTES else FEW_BYTES
+            span.contents = chat_contents(self._state, answered, most)
+            self._read_bytes += len(str(span.contents.get(semconv.INPUT_MESSAGES, "")))
 
     def _note_retries(self, span: Span, answered: ModelAnswered) -> None:
         """The seam counts what it repeats as requests, the harness writes down each."""
@@ -310,7 +319,7 @@ class RunTrace:
         self._facts.retries += count
         span.attributes[semconv.RETRY_ATTEMPT] = count
         for retry in answered.retries:
-            at_ns = min(span.start_ns + max(retry.after_ms, 0) * _MS, span.end_ns)
+            at_ns = min(span.start_ns + max(retry.after_ms, 0) * MS, span.end_ns)
             noted: Attributes = {
                 semconv.ERROR_TYPE: retry.code,
                 semconv.RETRY_DELAY: retry.delay_s,
@@ -320,7 +329,7 @@ class RunTrace:
     def _on_deferred(self, event: LogEvent, deferred: ModelDeferred, now: int) -> None:
         self._end_wait(now)
         self._facts.retries += 1
-        began = max(now - deferred.duration_ms * _MS, self._facts.started_ns)
+        began = began_ns(now, deferred.duration_ms, self._facts.started_ns)
         what = f"t{deferred.turn}:try{deferred.attempt}"
         span = self._chat(event, began, now, what, error=deferred.error)
         span.attributes |= {
@@ -426,7 +435,7 @@ class RunTrace:
     def _close_call(self, span: Span, now: int, duration_ms: int) -> None:
         """The work began when it did, not when it was asked for; the rest was waiting."""
         asked_ns = span.start_ns
-        span.start_ns = min(max(now - duration_ms * _MS, asked_ns), now)
+        span.start_ns = began_ns(now, duration_ms, asked_ns)
         span.queued_ns = span.start_ns - asked_ns
         self._list.close(span, now)
 
@@ -482,8 +491,8 @@ class RunTrace:
 
 def _duration_ns(event: RunEvent) -> int:
     if isinstance(event, ModelAnswered | ModelDeferred | CallFinished):
-        return max(event.duration_ms, 0) * _MS
+        return max(event.duration_ms, 0) * MS
     if isinstance(event, RunDone) and event.error is not None:  # of the model call that failed
         took_ms = event.error.data.get("duration_ms")
-        return max(took_ms, 0) * _MS if isinstance(took_ms, int) else 0
+        return max(took_ms, 0) * MS if isinstance(took_ms, int) else 0
     return 0

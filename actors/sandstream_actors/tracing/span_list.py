@@ -21,9 +21,11 @@ class SpanList:
         self._spans: dict[str, Span] = {}
 
     def tick(self, sequence: int, time_ns: int) -> int:
-        """The next event. Time never runs backwards, whatever the server's clock did."""
+        """The next event. Time never runs backwards, whatever the server's clock did, and is
+        never 0, which would mean that a span lasts.
+        """
         self.sequence = sequence
-        self._now = max(self._now, time_ns)
+        self._now = max(self._now, time_ns, 1)
         return self._now
 
     def open(

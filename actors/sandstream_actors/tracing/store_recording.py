@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import aiosqlite
 import msgspec
@@ -40,10 +40,22 @@ _PUT_SPAN: Final = (
     f"INSERT OR IGNORE INTO spans ({', '.join(_ALL_OF_SPAN)}) VALUES ({_marks(len(_ALL_OF_SPAN))})"
 )
 _KNOWN: Final = (
-    "SELECT s.trace_id, s.span_id, s.is_handled FROM json_each(?) AS wanted "
+    "SELECT s.trace_id, s.span_id, s.is_handled, s.run, s.kind FROM json_each(?) AS wanted "
     "CROSS JOIN spans AS s ON s.trace_id = json_extract(wanted.value, '$[0]') "
     "AND s.span_id = json_extract(wanted.value, '$[1]')"
 )
+
+
+Key = tuple[str, str]
+"""The ids of a trace and a span."""
+
+
+class _State(NamedTuple):
+    """What is known of a span that is in the store."""
+
+    is_handled: bool
+    """And not only filled in from the log."""
+    is_reported: bool
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,50 +102,74 @@ async def apply_recordings(
     if runs:
         await connection.executemany(_PUT_RUN, runs)
     states = await _states(connection, recordings)
-    inserts: list[Row] = []
-    handled: list[tuple[str, str]] = []
-    outgoing: list[Row] = []
+    inserts: dict[Key, Row] = {}
+    handled: list[Key] = []
+    replaced: list[Key] = []
+    outgoing: dict[Key, bytes] = {}
     news: list[list[Span]] = []
     for recording in recordings:
         new: list[Span] = []
         for index, (span, row) in enumerate(zip(recording.spans, recording.rows, strict=True)):
             key = (span.trace_id, span.span_id)
+            is_reported = _is_reported(span.run, span.kind)
             state = states.get(key)
-            if state or (recording.is_backfill and state is not None):
+            if state is not None and state.is_reported and not is_reported:
+                outgoing.pop(key, None)
+                replaced.append(key)  # the id of a span to come can be known, and be lied about
+                state = None
+            if state is not None and (
+                state.is_handled or recording.is_backfill or is_reported != state.is_reported
+            ):
                 continue
             if state is None:
-                inserts.append((*row, not recording.is_backfill))
+                inserts[key] = (*row, not recording.is_backfill)
             else:
                 handled.append(key)
-            states[key] = not recording.is_backfill
+            states[key] = _State(not recording.is_backfill, is_reported)
             new.append(span)
             is_exported = 0 < span.last_seq <= recording.exported_through
             if recording.outgoing and span.sampled and not is_exported:
-                outgoing.append((*key, recording.outgoing[index]))
+                outgoing[key] = recording.outgoing[index]
         news.append(new)
+    if replaced:
+        for table in ("spans", "outbox"):
+            await connection.executemany(
+                f"DELETE FROM {table} WHERE trace_id = ? AND span_id = ?", replaced
+            )
     if inserts:
-        await connection.executemany(_PUT_SPAN, inserts)
+        await connection.executemany(_PUT_SPAN, list(inserts.values()))
     if handled:
         await connection.executemany(
             "UPDATE spans SET is_handled = 1 WHERE trace_id = ? AND span_id = ?", handled
         )
     if outgoing:
         await connection.executemany(
-            "INSERT INTO outbox (trace_id, span_id, span) VALUES (?, ?, ?)", outgoing
+            "INSERT INTO outbox (trace_id, span_id, span) VALUES (?, ?, ?)",
+            [(*key, data) for key, data in outgoing.items()],
         )
         await _bound_outbox(connection, recordings[0].outbox_limit)
     return news
 
 
+def _is_reported(run: str, kind: str) -> bool:
+    """Is it a span that a program has told of, and not one of a run's log or of a sandbox's reply?
+    Anybody may tell anything, so what is known from elsewhere goes before it.
+    """
+    return not run and kind == "internal"
+
+
 async def _states(
     connection: aiosqlite.Connection, recordings: Sequence[Recording]
-) -> dict[tuple[str, str], bool]:
-    """Which spans are there already, and whether they were handled or only filled in."""
+) -> dict[Key, _State]:
+    """Which spans are there already."""
     keys = [(span.trace_id, span.span_id) for it in recordings for span in it.spans]
     if not keys:
         return {}
     rows = await connection.execute_fetchall(_KNOWN, (msgspec.json.encode(keys).decode(),))
-    return {(trace, span): bool(handled) for trace, span, handled in rows}
+    return {
+        (trace, span): _State(bool(handled), _is_reported(run, kind))
+        for trace, span, handled, run, kind in rows
+    }
 
 
 async def _bound_outbox(connection: aiosqlite.Connection, limit: int) -> None:
