@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+logger = logging.getLogger(__name__)
 
 
 class ExportTurn:
@@ -18,12 +21,28 @@ class ExportTurn:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._fd: int | None = None
+        self._is_out_of_reach = False
 
     def take(self) -> bool:
-        """Is it our turn, from now until ``give_up``?"""
-        if self._path is None or self._fd is not None:
+        """Is it our turn, from now until ``give_up``? Not if the file cannot be made."""
+        if self._path is None:
             return True
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if self._fd is not None and self._is_in_place(self._fd):
+            return True
+        self.give_up()  # somebody took the file away: whoever makes the next one goes by that
+        try:
+            return self._locked(self._path)
+        except OSError as error:
+            if not self._is_out_of_reach:
+                logger.warning(
+                    "whose turn it is to export cannot be told; spans wait",
+                    extra={"file": str(self._path), "why": error.strerror},
+                )
+            self._is_out_of_reach = True
+            return False
+
+    def _locked(self, path: Path) -> bool:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -33,7 +52,15 @@ class ExportTurn:
             os.close(fd)
             raise
         self._fd = fd
+        self._is_out_of_reach = False
         return True
+
+    def _is_in_place(self, fd: int) -> bool:
+        assert self._path is not None
+        try:
+            return os.path.samestat(os.fstat(fd), self._path.stat())
+        except OSError:
+            return False
 
     def give_up(self) -> None:
         if self._fd is not None:

@@ -19,7 +19,7 @@ from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store_errors import StoreUnavailable
 from sandstream_bus.trace_context import span_id_of
 from support.otlp_receiver import OtlpReceiver, Protocol, ReceivedSpan
-from support.waiting import eventually
+from support.waiting import eventually, until
 from traces_by_hand import facts, opened
 
 PROTOCOLS: tuple[Protocol, ...] = ("http/protobuf", "grpc")
@@ -409,14 +409,39 @@ def test_of_those_who_share_a_store_one_exports_until_it_ends(tmp_path: Path) ->
     asyncio.run(body())
 
 
-def test_an_end_that_nobody_wanted_is_told_and_raised(
+def test_a_lock_that_is_taken_away_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """With its folder, or alone: then another process would find no lock and export as well."""
+
     async def body() -> None:
-        lock = tmp_path / "no such folder" / "export.lock"
-        loop = ExportLoop(ListOutbox(), [ListTarget("up")], lock=lock, pace=FAST)
+        outbox, target = ListOutbox(), ListTarget("up")
+        lock = tmp_path / "folder" / "export.lock"
+        loop = ExportLoop(outbox, [target], lock=lock, pace=FAST)
         loop.start()
-        with pytest.raises(FileNotFoundError):
+        await until(lambda: "cannot be told" in caplog.text, what="it is said")
+        outbox.rows = {1: span(1)}
+        lock.parent.mkdir()
+        await outbox.emptied()
+        lock.unlink()
+        outbox.rows = {2: span(2)}
+        await outbox.emptied()
+        await loop.stop()
+        assert lock.exists() and target.spans == [span(1), span(2)]
+
+    asyncio.run(body())
+    assert len(told(caplog)) == 1
+
+
+def test_an_end_that_nobody_wanted_is_told_and_raised(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(ListOutbox):
+        async def outbox(self, limit: int) -> list[tuple[int, Span]]:
+            raise RuntimeError("this should not happen")
+
+    async def body() -> None:
+        loop = ExportLoop(Broken(), [ListTarget("up")], pace=FAST)
+        loop.start()
+        with pytest.raises(RuntimeError):
             await loop.stop()
 
     asyncio.run(body())
