@@ -405,6 +405,7 @@ async def _timed_out(tool: FunctionTool, ctx: ToolContext[Any], cause: Exception
     error = ToolTimeoutError(tool.name, tool.timeout_seconds or 0)
     if tool.timeout_behavior == "raise_exception":
         raise error from cause
+    ctx._failure = error
     if tool.timeout_error_function is None:
         return str(error)
     return await _resolved(tool.timeout_error_function(ctx, error))
@@ -427,6 +428,7 @@ async def _failed(
         exc_info=error if _shows_tool_data() else None,
     )
     show_failure(tool.name, error)
+    ctx._failure = error
     message = await _resolved(handler(ctx, error))
     may_format = tool._on_failure_is_default and not isinstance(error, _ToolCancelled)
     if error_formatter is None or not may_format:

@@ -57,6 +57,7 @@ class ToolContext(RunContextWrapper[TContext]):
         self.tool_namespace = tool_namespace
         self.agent = agent
         self.run_config = run_config
+        self._failure: Exception | None = None  # the model is told of it, and the run goes on
 
     @cached_property
     def tool_call(self) -> Any | None:

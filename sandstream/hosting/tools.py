@@ -64,15 +64,17 @@ async def call_tool(
         value=as_json(final_value(agent, value)) if may_end else NO_JSON,
         custom_data=custom_data,
         guardrails=verdicts.told(hosted, call),
+        error=error_info(verdicts.failure) if verdicts.failure is not None else None,
     )
 
 
 @dataclass
 class _Verdicts:
-    """What the guardrails of one call said."""
+    """What the guardrails of one call said, and how the tool failed that the model is told of."""
 
     before: list[ToolInputGuardrailResult] = field(default_factory=list)
     after: list[ToolOutputGuardrailResult] = field(default_factory=list)
+    failure: Exception | None = None
 
     def told(self, hosted: HostedRun, call: CallRequested) -> list[GuardrailRecord]:
         """As data; the objects stay with the run."""
@@ -94,6 +96,7 @@ async def _guarded(
         return refusal, NO_JSON  # as if it had not been called: no hook hears of it
     await hooks.tool_start(hosted.hooks, agent.hooks, context, agent, tool)
     value = await _invoked(hosted, call, tool, context)
+    verdicts.failure = context._failure
     after = ToolOutputGuardrailData(context, agent, value)
     _, value = await guard_tool_output(tool, after, limit_s, results=verdicts.after)
     custom_data = await _custom_data(tool, context, value)

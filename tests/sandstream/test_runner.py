@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from pydantic import BaseModel
-from sandstream_bus.messages import RunDone
+from sandstream_bus.messages import CallFinished, RunDone
 
 from sandstream import (
     Agent,
@@ -271,7 +271,9 @@ def test_context_is_the_callers_object(monkeypatch: pytest.MonkeyPatch) -> None:
     play([tool_call("put", {"item": "apple"}), text("done")], program, monkeypatch)
 
 
-def test_a_tool_that_raises_tells_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_raises_tells_the_model_a_text_and_the_log_the_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     @function_tool
     def broken() -> str:
         raise ValueError("secret detail")
@@ -279,9 +281,14 @@ def test_a_tool_that_raises_tells_the_model(monkeypatch: pytest.MonkeyPatch) -> 
     agent = Agent(name="broken", tools=[broken], model="gpt-4.1")
 
     async def program(model: ScriptedModel) -> None:
-        await Runner.run(agent, "go")
+        result = await Runner.run(agent, "go")
         told = model.requests[1]["input"][-1]["output"]
         assert told == "An error occurred while running the tool. Please try again."
+        async with await Client.connect() as client:
+            events = [it.event for it in await client.events(result.run_id)]
+        (failed,) = [it.error for it in events if isinstance(it, CallFinished)]
+        assert failed is not None
+        assert (failed.code, failed.message) == ("tool_error", "secret detail")
 
     play([tool_call("broken", {}), text("sorry")], program, monkeypatch)
 
