@@ -30,9 +30,13 @@ async def _examine(arguments: argparse.Namespace) -> int:
     say(
         "all is well"
         if worst["problem"] == worst["warning"] == 0
-        else f"{worst['problem']} problems, {worst['warning']} warnings"
+        else f"{_count(worst['problem'], 'problem')}, {_count(worst['warning'], 'warning')}"
     )
     return Exit.FAILED if worst["problem"] else Exit.OK
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _put(screen: Screen, check: Check, worst: dict[str, int], *, as_json: bool) -> None:

@@ -21,6 +21,7 @@ examples:
   sandstream up app.py                         serve the file's agents until Ctrl-C
   sandstream submit assistant "hi" --wait      give a served agent a task
   sandstream watch                             a live table of all runs
+  sandstream show RUN                          what took how long, what was said, what it cost
   sandstream approvals                         what waits for a person's answer
   sandstream artifacts get RUN report.pdf      a file that a run made in its sandbox
 
@@ -284,7 +285,7 @@ def _add_looking(commands: Any) -> None:
     show.add_argument("run", metavar="RUN", help="the run's id")
     show.add_argument("--all", action="store_true", help="leave nothing out and shorten nothing")
     show.add_argument("--events", action="store_true", help="also the table of its events")
-    show.add_argument("--html", metavar="FILE", help="write it as a page instead")
+    show.add_argument("--html", metavar="FILE", help="write it as a page instead (-: to stdout)")
     show.add_argument(
         "--force", action="store_true", help="with --html: overwrite FILE whatever it is"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,7 +28,7 @@ from sandstream.cli.render import (
     size,
 )
 from sandstream.cli.sandboxes import STATE_STYLES, SandboxSummary, summary_of
-from sandstream.cli.session import connected, not_found, put_json, run_async, say
+from sandstream.cli.session import connected, not_found, put_json, run_async
 from sandstream.cli.show_events import event_lines
 from sandstream.cli.show_html import check_target, write_page
 from sandstream.cli.show_plain import page_screen
@@ -77,7 +76,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 async def _show(arguments: argparse.Namespace) -> int:
-    target = Path(arguments.html) if arguments.html else None
+    target: str | None = arguments.html
     if target is not None:
         if arguments.json:
             raise CliError(Exit.USAGE, "--html writes a page and --json prints data: say one")
@@ -90,7 +89,6 @@ async def _show(arguments: argparse.Namespace) -> int:
         is_whole: bool = arguments.all
         html = page_html(looked.runs, title=title, now_ns=looked.now_ns, is_whole=is_whole)
         write_page(target, html)
-        say(f"written: {target}")
     elif arguments.json:
         put_json(_plain(found))
     else:
@@ -207,7 +205,7 @@ def _print_summary(screen: Screen, found: _Found) -> None:
             ("agent", masked_line(summary.agent)),
             ("model", masked_line(known.model)),
             ("workflow", "" if known.workflow == _UNNAMED else masked_line(known.workflow)),
-            ("below", f"{summary.parent}, at the top {summary.root}" if summary.parent else ""),
+            ("below", _above(summary)),
             ("session", masked_line(summary.session)),
             ("pool", summary.pool),
             ("key", masked_line(summary.key or "") if summary.key != summary.run_id else ""),
@@ -222,6 +220,13 @@ def _print_summary(screen: Screen, found: _Found) -> None:
             ),
         ],
     )
+
+
+def _above(summary: RunSummary) -> str:
+    """The run that started this one, and the top of the tree if that is yet another one."""
+    if summary.root in ("", summary.parent):
+        return summary.parent
+    return f"{summary.parent}, at the top {summary.root}"
 
 
 def _print_belongings(screen: Screen, found: _Found) -> None:
@@ -248,7 +253,8 @@ def _named(runs: list[str], width: int) -> str:
     text = f"{len(runs)}: {runs[0]}"
     for number, run in enumerate(runs[1:], start=1):
         rest = _MORE.format(len(runs) - number)
-        if number == _MOST_CHILDREN or len(text) + len(run) + len(rest) > width:
+        after = _MORE.format(len(runs) - number - 1) if number + 1 < len(runs) else ""
+        if number == _MOST_CHILDREN or len(f"{text}, {run}{after}") > width:
             return text + rest
         text += f", {run}"
     return text

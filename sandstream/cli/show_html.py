@@ -1,20 +1,29 @@
-"""The page of a run as a file: ``sandstream show RUN --html FILE``."""
+"""The page of a run as a file: ``sandstream show RUN --html FILE``; ``-`` is standard output."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
 from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.session import say
+
+STDOUT = "-"
 
 _MARK = b"<!-- made by sandstream show -->\n"
 """The end of each page: what may be replaced without asking."""
 
 
-def check_target(path: Path, *, force: bool) -> None:
+def check_target(target: str, *, force: bool) -> None:
     """Refuse to begin what could not be written, or what would overwrite a stranger's file."""
+    if target == STDOUT:
+        return
+    if not target:
+        raise CliError(Exit.USAGE, "--html needs the name of a file, such as run.html, or -")
+    path = Path(target)
     if path.is_dir():
         raise CliError(Exit.USAGE, f"{path} is a directory: name the file, such as {path}/run.html")
     if not path.parent.is_dir():
@@ -26,15 +35,25 @@ def check_target(path: Path, *, force: bool) -> None:
         )
 
 
-def write_page(path: Path, html: str) -> None:
-    """The whole page, or nothing."""
+def write_page(target: str, html: str) -> None:
+    """The whole page, or nothing; and say where it is."""
+    page = html.encode("utf-8", "replace").rstrip() + b"\n" + _MARK
+    if target == STDOUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(page)
+        return
+    _write_file(Path(target), page)
+    say(f"written: {target}")
+
+
+def _write_file(path: Path, page: bytes) -> None:
     target = path.resolve()
     try:
         descriptor, name = tempfile.mkstemp(".part", f".{target.name[:80]}-", target.parent)
         temporary = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(html.encode("utf-8", "replace").rstrip() + b"\n" + _MARK)
+                file.write(page)
             temporary.chmod(_mode(target))
             temporary.replace(target)
         except BaseException:

@@ -210,6 +210,18 @@ def test_a_page_is_written_and_replaced(team: Cli, settled: str, tmp_path: Path)
     assert [it.name for it in tmp_path.iterdir()] == ["run.html"]
 
 
+def test_a_page_to_standard_output(
+    team: Cli, settled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = team.here("show", settled, "--html", "-")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("<!DOCTYPE html>") and "All is settled." in done.out
+    unnamed = team.here("show", settled, "--html", "")
+    assert unnamed.code == 2 and "--html needs the name" in unnamed.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_page_replaces_nothing_else_unless_told_to(
     team: Cli, settled: str, tmp_path: Path
 ) -> None:
