@@ -89,7 +89,12 @@ class Line:
         if await self._target.export(spans):
             await self._say_up()
             return None
-        return self._target.failure or Failure(reason="the exporter does not say why")
+        failure = self._target.failure or Failure(reason="the exporter does not say why")
+        if not failure.rejected:
+            return failure
+        await self._say_up()
+        await self._drop(spans, failure, min(failure.rejected, len(spans)))
+        return None
 
     async def _salvage(self, spans: list[Span], failure: Failure) -> None:
         """Send a refused batch in parts: all but the cause gets through. If none does, it is not
@@ -110,19 +115,21 @@ class Line:
         else:
             refused = parts
         if size == 1 or len(refused) == len(parts):
-            await self._drop([span for part in refused for span in part], failure)
+            lost = [span for part in refused for span in part]
+            await self._drop(lost, failure, len(lost))
             return
         for part in refused:
             await self._salvage(part, failure)
 
-    async def _drop(self, spans: list[Span], failure: Failure) -> None:
-        if not spans:
+    async def _drop(self, spans: list[Span], failure: Failure, count: int) -> None:
+        """So many of the spans are lost."""
+        if not count:
             return
-        await self._counters.count(DROPPED, len(spans))
+        await self._counters.count(DROPPED, count)
         await self._tell(
             "dropped spans that the endpoint refuses",
             reason=failure.reason,
-            spans=len(spans),
+            spans=count,
             first=spans[0].name,
         )
 

@@ -23,6 +23,7 @@ from sandstream_actors.tracing.export_settings import (
 )
 from sandstream_actors.tracing.otel_failures import Failure, caught_logs, failure_of
 from sandstream_actors.tracing.otel_spans import make_resource, readable_span
+from sandstream_actors.tracing.otlp_answers import Answers, NotTaken
 from sandstream_actors.tracing.span import Span
 
 if TYPE_CHECKING:
@@ -35,11 +36,12 @@ T = TypeVar("T")
 class Exporter:
     """One place that spans go to. Whoever made it closes it."""
 
-    def __init__(self, name: str, sdk: SpanExporter) -> None:
+    def __init__(self, name: str, sdk: SpanExporter, answers: Answers | None = None) -> None:
         self.name = name
         self.failure: Failure | None = None
         """Why the last export failed; None if it did not."""
         self._sdk = sdk
+        self._answers = answers
         self._resource = make_resource()
 
     async def export(self, spans: list[Span]) -> bool:
@@ -50,6 +52,8 @@ class Exporter:
     async def close(self) -> None:
         """Give up what is under way."""
         await in_daemon_thread(self._sdk.shutdown)
+        if self._answers is not None:
+            self._answers.close()
 
     def _export(self, spans: list[Span]) -> Failure | None:
         from opentelemetry.sdk.trace.export import SpanExportResult
@@ -57,9 +61,14 @@ class Exporter:
         with caught_logs() as records:
             try:
                 result = self._sdk.export([readable_span(span, self._resource) for span in spans])
+            except NotTaken as error:
+                return Failure(reason=str(error))
             except Exception as error:  # noqa: BLE001  whatever an exporter raises is its failure
                 return Failure(reason=f"{type(error).__name__}: {error}", is_for_good=True)
-        return None if result is SpanExportResult.SUCCESS else failure_of(records)
+        if result is not SpanExportResult.SUCCESS:
+            return failure_of(records)
+        rejected, why = self._answers.take_rejected() if self._answers is not None else (0, "")
+        return Failure(reason=f"rejected: {why}", rejected=rejected) if rejected else None
 
 
 def span_exporters(settings: ExportSettings, out: TextIO | None = None) -> list[Exporter]:
@@ -69,7 +78,12 @@ def span_exporters(settings: ExportSettings, out: TextIO | None = None) -> list[
         exporters.append(Exporter("console", _console(out or sys.stdout)))
     if "otlp" in settings.traces:
         module = otlp_module(settings.traces_protocol, "trace_exporter")
-        exporters.append(Exporter("otlp", configured(module.OTLPSpanExporter)))
+        if settings.traces_protocol == "grpc":
+            exporters.append(Exporter("otlp", configured(module.OTLPSpanExporter)))
+        else:
+            answers = Answers()
+            sdk = configured(lambda: module.OTLPSpanExporter(session=answers.session()))
+            exporters.append(Exporter("otlp", sdk, answers))
     return exporters
 
 

@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from sandstream_actors.tracing.otlp_answers import short
+
 _LOGGERS: Final = "opentelemetry."
 _PASSING: Final = frozenset({408, 429})
 """Refusals by HTTP that are about the moment and not about the request."""
@@ -39,6 +41,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     is_for_good: bool = False
     """The same request will be refused again."""
+    rejected: int = 0
+    """It was accepted but for so many spans, which are not wanted again."""
 
 
 _caught: ContextVar[list[logging.LogRecord] | None] = ContextVar("caught_otel_logs", default=None)
@@ -88,7 +92,7 @@ def failure_of(records: list[logging.LogRecord]) -> Failure:
 
 def _reason(records: list[logging.LogRecord]) -> str:
     """The last word; with the one before, if it only says that there was no time left."""
-    texts = list(dict.fromkeys(record.getMessage() for record in records))
+    texts = list(dict.fromkeys(short(record.getMessage()) for record in records))
     return texts[-1] if "code" in texts[-1] else " ".join(texts[-2:])
 
 
