@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from sandstream_actors.tracing.reported import reported_spans
 from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
 from sandstream_bus.bus import Bus
+from sandstream_bus.codec import NOT_JSON
 from sandstream_bus.direct import direct_get_many
 from sandstream_bus.errors import MessageError
 from sandstream_bus.log import LogEvent
@@ -85,21 +87,24 @@ async def _read_reported(bus: Bus, trace_id: str, *, contents: bool) -> list[Spa
             spans.extend(
                 reported_spans(message, trace_id, sequence=stored.sequence, contents=contents)
             )
-        except (msgspec.DecodeError, MessageError):
+        except (*NOT_JSON, MessageError):
             continue
     return spans
 
 
 def below(spans: Sequence[Span], known: Iterable[str]) -> list[Span]:
     """Those of the spans that are inside of known ones; a caller's trace may hold other runs."""
-    inside = set(known)
+    todo = list(known)
+    seen = set(todo)
+    children: dict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        if span.span_id not in seen:
+            children[span.parent_id].append(span)
     found: list[Span] = []
-    left = [span for span in spans if span.span_id not in inside]
-    while left:
-        new = [span for span in left if span.parent_id in inside]
-        if not new:
-            break
-        found.extend(new)
-        inside.update(span.span_id for span in new)
-        left = [span for span in left if span.span_id not in inside]
+    while todo:
+        for span in children.pop(todo.pop(), ()):
+            if span.span_id not in seen:  # anybody may report the same span twice
+                seen.add(span.span_id)
+                found.append(span)
+                todo.append(span.span_id)
     return found

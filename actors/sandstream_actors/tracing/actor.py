@@ -36,7 +36,7 @@ from sandstream_actors.tracing.keeper import TraceKeeper
 from sandstream_actors.tracing.metrics import Metrics
 from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.reported import operation_span, reported_spans
-from sandstream_actors.tracing.run_reading import delivered, has_begun, read_run
+from sandstream_actors.tracing.run_reading import delivered, folded, read_run
 from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.sampling import Sampler
 from sandstream_actors.tracing.store import TraceStore
@@ -116,9 +116,7 @@ class TracingActor:
         match family, kind.partition(".")[0]:
             case "run", "start":
                 await self._on_start(RunId(owner), delivery)
-            case "run", "approval":
-                await self._look_at(RunId(owner), is_remark=True)
-            case "run", "waiting":
+            case "run", "approval" | "waiting":
                 await self._look_at(RunId(owner))
             case "run", "done":
                 await self._look_at(RunId(owner), is_end=True)
@@ -141,14 +139,14 @@ class TracingActor:
         if facts.traced:
             await self._keeper.begin(facts)
 
-    async def _look_at(self, run: RunId, *, is_end: bool = False, is_remark: bool = False) -> None:
+    async def _look_at(self, run: RunId, *, is_end: bool = False) -> None:
         """Read a run's log, and keep what has ended of it."""
         events, skipped = await read_run(self._bus, run)
-        if is_remark and not has_begun(self._bus, events):
-            return  # anybody may write remarks, also for runs that do not exist
-        trace = RunTrace.of(run, events, contents=self._contents)
+        trace = await folded(run, events, contents=self._contents)
         facts = trace.facts()
-        if not events or not facts.traced or (facts.is_over and not is_end):
+        if not trace.spans() or not facts.traced:
+            return  # outsiders may have spoken to a run that there never was
+        if facts.is_over and not is_end:
             return  # the end is a message of its own
         await self._skip(run, skipped)
         exports = self._keeper.exports

@@ -20,7 +20,7 @@ from sandstream_bus.trace_messages import SpansReported
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.reported import reported_spans
-from sandstream_actors.tracing.run_reading import has_news, read_run
+from sandstream_actors.tracing.run_reading import folded, has_news, read_run
 from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store import TraceStore
@@ -111,8 +111,8 @@ class _Reader:
     async def _record(self, run: str) -> None:
         reading = await read_run(self._bus, run)
         self.done.skipped += reading.skipped
-        if reading.events:  # else the log has forgotten it meanwhile, or nothing can be read
-            trace = RunTrace.of(run, reading.events)
+        trace = await folded(run, reading.events)
+        if trace.spans():  # else the log has forgotten it meanwhile, or nothing can be read
             await self._keep(trace.facts(), trace.spans())
             self.done.recorded += 1
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery
@@ -13,6 +14,10 @@ from sandstream_bus.headers import TIME
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import RunEvent
 from sandstream_bus.remarks import is_remark
+
+from sandstream_actors.tracing.run_trace import RunTrace
+
+_LONG: Final = 1_000
 
 
 class Reading(NamedTuple):
@@ -45,9 +50,11 @@ async def has_news(bus: Bus, run: str, after: int) -> bool:
     return bool(found)
 
 
-def has_begun(bus: Bus, events: list[LogEvent]) -> bool:
-    """Is there anything of the run itself, and not only what anybody may have said to it?"""
-    return not all(is_remark(bus.subjects, it.subject) for it in events)
+async def folded(run: str, events: list[LogEvent], *, contents: bool = False) -> RunTrace:
+    """The trace of a log; that of a long one is made beside the loop, which has others to serve."""
+    if len(events) < _LONG:
+        return RunTrace.of(run, events, contents=contents)
+    return await asyncio.to_thread(RunTrace.of, run, events, contents=contents)
 
 
 def delivered(delivery: Delivery, event: RunEvent) -> LogEvent:

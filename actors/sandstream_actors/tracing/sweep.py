@@ -23,8 +23,7 @@ from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.keeper import TraceKeeper
 from sandstream_actors.tracing.metrics import Metrics
 from sandstream_actors.tracing.metrics_gauges import read_gauges
-from sandstream_actors.tracing.run_reading import has_news, read_run
-from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.run_reading import folded, has_news, read_run
 
 logger = logging.getLogger(__name__)
 
@@ -76,12 +75,16 @@ class Sweep:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _forever(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
-        """Failures are of the bus or of the store: the next time will do."""
+        """Failures are of the bus or of the store: the next time will do. Any other is a fault of
+        ours, which must not end this work for good and in silence.
+        """
         while True:
             try:
                 await work()
             except SandstreamError as error:
                 logger.warning("a sweep of traces failed", extra={"why": str(error)})
+            except Exception:
+                logger.exception("a sweep of traces failed")
             await asyncio.sleep(every_s)
 
     async def round(self) -> None:
@@ -97,7 +100,7 @@ class Sweep:
             await self._note_quiet(known)
             return
         events, _ = await read_run(self._bus, run)
-        trace = RunTrace.of(run, events, contents=self._contents)
+        trace = await folded(run, events, contents=self._contents)
         facts = trace.facts()
         if facts.is_over:  # another replica has its end, or will: that one exports it
             await self._keeper.fill_in(facts, trace.spans())
