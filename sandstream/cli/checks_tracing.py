@@ -23,31 +23,33 @@ from sandstream.settings import Settings
 async def check_tracing(
     bus: Bus, settings: Settings, consumers: list[dict[str, Any]]
 ) -> AsyncIterator[Check]:
-    yield _actors(consumers)
+    yield _actors(consumers, bus.topology.log)
     path = store_path(settings.home, await installation_of(bus))
     yield await _store(path)
     yield _export()
 
 
-def _actors(consumers: list[dict[str, Any]]) -> Check:
+def _actors(consumers: list[dict[str, Any]], log: str) -> Check:
     """Nobody needs one; but where work waits, there was one, and somebody may miss it."""
     found: list[str] = []
-    behind = 0
+    behind: dict[str, int] = {}
     for consumer in consumers:
         name = str(consumer.get("name", ""))
         if name.startswith("tracing-"):
             if consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0):
                 found.append(name.removeprefix("tracing-"))
-            else:
-                behind += consumer.get("num_pending", 0)
+            elif pending := consumer.get("num_pending", 0):
+                behind[name.removeprefix("tracing-")] = pending
+    text = f"live in group {', '.join(sorted(found))}" if found else "no actor is live"
     if behind:
+        group = min(behind)
+        waits = ", ".join(f"{number} in group {it}" for it, number in sorted(behind.items()))
         return warning(
             "tracing",
-            f"{behind} messages wait for an actor",
-            "nothing is exported: `sandstream actor tracing`; if nobody wants traces, delete "
-            "its consumer (nats consumer rm)",
+            f"{text}; messages wait for an actor: {waits}",
+            f"start it: sandstream actor tracing --group {group}; "
+            f"or, if nobody wants its traces: nats consumer rm {log} tracing-{group}",
         )
-    text = f"live in group {', '.join(sorted(found))}" if found else "no actor is live"
     return ok("tracing", text)
 
 
@@ -63,7 +65,7 @@ async def _store(path: Path) -> Check:
             await reader.close()
     except StoreError as error:
         return problem("traces", str(error), "traces are kept again when this is mended")
-    found = f"{runs} runs, {size(stored)} in {path}"
+    found = f"{runs} {'run' if runs == 1 else 'runs'}, {size(stored)} in {path}"
     if waiting := counters.get("outbox", 0):
         found += f", {waiting} spans wait to be exported"
     if dropped := counters.get("spans_dropped", 0):

@@ -45,7 +45,7 @@ def command(
     if json:
         add_flag(parser, "--json", help=json, is_inner=is_inner)
     add_globals(parser)
-    parser.set_defaults(module=module)
+    parser.set_defaults(module=module, refuse=parser.error)
     return parser
 
 

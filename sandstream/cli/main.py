@@ -38,7 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     parser = build_parser()
-    arguments = parser.parse_args(argv)
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:  # by the command itself, which knows its options
+        refuse = getattr(arguments, "refuse", parser.error)
+        refuse(f"unrecognized arguments: {' '.join(unknown)}")
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return Exit.USAGE

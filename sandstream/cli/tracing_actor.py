@@ -17,7 +17,7 @@ from sandstream_actors.tracing.store import TraceStore
 from sandstream_actors.tracing.store_path import installation_of, store_path
 from sandstream_actors.tracing.tracing_settings import TracingSettings
 
-from sandstream.cli.exits import Exit
+from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.services import (
     announce,
     chosen_tracing,
@@ -32,6 +32,10 @@ from sandstream.settings import Settings
 
 _NICE = 10
 """It only reads: whoever works goes first."""
+
+_SQLITE = b"SQLite format 3\0"
+_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+"""A file with such a name may be a damaged store, whatever is in it."""
 
 
 def serve_traces(arguments: argparse.Namespace) -> int:
@@ -93,12 +97,29 @@ async def _metrics(settings: ExportSettings) -> AsyncIterator[Metrics | None]:
 @contextlib.asynccontextmanager
 async def _store(bus: OpenBus, path: str | None) -> AsyncIterator[TraceStore]:
     home = Settings.from_env().home
-    file = Path(path) if path else store_path(home, await installation_of(bus.bus))
+    file = _chosen(path) if path else store_path(home, await installation_of(bus.bus))
     store = await TraceStore.open(file)
     try:
         yield store
     finally:
         await store.close()
+
+
+def _chosen(path: str) -> Path:
+    """A file that somebody named: what is there and was never a store is not put aside for one."""
+    file = Path(path)
+    if file.is_dir():
+        raise CliError(
+            Exit.USAGE, f"{path} is a directory: name the file, such as {file / 'traces.db'}"
+        )
+    if file.suffix not in _SUFFIXES and file.is_file():
+        with file.open("rb") as content:
+            start = content.read(len(_SQLITE))
+        if start not in (b"", _SQLITE):
+            raise CliError(
+                Exit.USAGE, f"{path} exists and is no trace store: name another file for --store"
+            )
+    return file
 
 
 @contextlib.asynccontextmanager
@@ -151,10 +172,19 @@ def _facts(store: TraceStore, metrics: Metrics | None, settings: TracingSettings
     hook = f", redacted by {settings.hook}" if settings.hook else ""
     return {
         "store": str(store.path),
-        "export": ", ".join(traces) or "none (OTEL_EXPORTER_OTLP_ENDPOINT)",
+        "export": ", ".join(traces) or _nowhere(),
         "metrics": ", ".join(measured) or "none",
         "contents": f"{'exported' if settings.contents else 'left out'}{hook}",
     }
+
+
+def _nowhere() -> str:
+    """That nothing is exported, and which variable makes it so."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return "none (OTEL_SDK_DISABLED is set)"
+    if os.environ.get("OTEL_TRACES_EXPORTER"):
+        return "none (OTEL_TRACES_EXPORTER says so)"
+    return "none (OTEL_EXPORTER_OTLP_ENDPOINT is not set)"
 
 
 def _target(name: str, signal: str, protocol: str) -> str:

@@ -64,6 +64,7 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
         hints = [
             f'submit:  sandstream submit {shlex.quote(example)} "hello" --wait',
             "follow:  sandstream watch",
+            "look:    sandstream show RUN, sandstream stats",
         ]
         if not names:
             hints.insert(0, "serve:   sandstream worker app.py")

@@ -149,6 +149,27 @@ def test_bad_usage_is_exit_code_2_and_never_a_traceback(
     assert "sandstream" in captured.err and "Traceback" not in captured.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["stats", "--agnt", "x"], "sandstream stats"),
+        (["sandboxes", "ls", "--agnt"], "sandstream sandboxes ls"),
+        (["--agnt"], "sandstream"),
+    ],
+    ids=["command", "action", "none"],
+)
+def test_a_typo_is_refused_by_the_command_that_knows_its_options(
+    arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sandstream.cli.main import main
+
+    with pytest.raises(SystemExit):
+        main(arguments)
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: {command} [")
+    assert f"\n{command}: error: unrecognized arguments: --agnt" in said
+
+
 def test_the_kinds_of_actors(cli: Cli) -> None:
     listed = cli("actor")
     assert listed.code == 0 and listed.out.startswith("harness ")

@@ -56,7 +56,7 @@ def test_up_starts_one_that_keeps_traces_and_ends_with_it(cli: Cli, app: Path) -
         told = [json.loads(line) for line in cli("doctor", "--json").out.splitlines()]
         found = {check["name"]: check for check in told}
         assert found["tracing"]["found"] == "live in group main"
-        assert found["traces"]["found"].startswith("1 runs, ")
+        assert found["traces"]["found"].startswith("1 run, ")
         assert "nowhere, without contents" in found["export"]["found"]
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: is_gone(first), "the end of the actor")
@@ -92,6 +92,23 @@ def test_it_says_where_it_keeps_and_exports_what(cli: Cli, tmp_path: Path) -> No
             assert said["export"] == f"otlp (http/protobuf, {receiver.url})"
             assert said["metrics"].startswith("prometheus (http://127.0.0.1:")
             assert said["contents"] == "exported, redacted by privacy:redact"
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({}, "none (OTEL_EXPORTER_OTLP_ENDPOINT is not set)"),
+        ({"OTEL_TRACES_EXPORTER": "none"}, "none (OTEL_TRACES_EXPORTER says so)"),
+        ({"OTEL_SDK_DISABLED": "true"}, "none (OTEL_SDK_DISABLED is set)"),
+    ],
+    ids=["no-endpoint", "no-exporter", "disabled"],
+)
+def test_it_says_why_nothing_is_exported(cli: Cli, env: dict[str, str], said: str) -> None:
+    if env:
+        cli.env |= {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+        cli.env |= {"OTEL_METRICS_EXPORTER": "none"} | env
+    with cli.service("actor", "tracing") as actor:
+        assert actor.ready["tracing"]["export"] == said
 
 
 @pytest.mark.parametrize(
@@ -131,3 +148,26 @@ def test_a_store_that_cannot_be_made(cli: Cli) -> None:
     done = cli("actor", "tracing", "--store", "/proc/nowhere/t.db")
     assert done.code == 1
     assert "the trace store /proc/nowhere/t.db cannot be made" in done.err
+
+
+def test_a_store_that_is_something_else_is_left_alone(cli: Cli, tmp_path: Path) -> None:
+    mine = tmp_path / "app.py"
+    mine.write_text("print('a program of mine')\n")
+    done = cli("actor", "tracing", "--store", str(mine))
+    assert done.code == 2 and f"{mine} exists and is no trace store" in done.err
+    assert mine.read_text() == "print('a program of mine')\n"
+    assert list(tmp_path.glob("app.py*")) == [mine]
+    done = cli("actor", "tracing", "--store", str(tmp_path))
+    assert done.code == 2 and f"{tmp_path} is a directory" in done.err
+
+
+def test_doctor_names_the_group_that_nobody_reads_for(cli: Cli, tmp_path: Path, app: Path) -> None:
+    with cli.service("up", "--no-sandbox", "--no-tracing", str(app)):
+        flags = ("--group", "left", "--store", str(tmp_path / "left.db"))
+        with cli.service("actor", "tracing", *flags):
+            pass
+        assert cli("submit", "assistant", "How is it?", "--wait").code == 0
+        found = {check["name"]: check for check in cli("doctor", "--json").lines}["tracing"]
+    assert found["state"] == "warning" and " in group left" in found["found"]
+    assert "sandstream actor tracing --group left" in found["todo"]
+    assert "nats consumer rm SANDSTREAM_LOG tracing-left" in found["todo"]
