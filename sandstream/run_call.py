@@ -54,7 +54,7 @@ OUTAGE_PATIENCE_S = 60.0
 FULL_PATIENCE_S = 10.0
 """How long a caller waits for a full store to be freed."""
 ABANDON_PATIENCE_S = 5.0
-"""How long a caller that was cancelled waits for its sandbox to be closed."""
+"""How long a caller that was cancelled waits for its run to end and its sandbox to be closed."""
 
 
 class RunCall:
@@ -343,6 +343,7 @@ class RunCall:
         if self._config.run_key is not None or isinstance(self._begin, RunResume):
             return
         await self._cancel("immediate", "its caller was cancelled")
+        await self._see_the_end(process)
         for bound in self._bound.values():
             # the end of this process would stop the actor that closes it
             try:
@@ -350,6 +351,19 @@ class RunCall:
                     await bound.closed(within_s=ABANDON_PATIENCE_S)
             except BusError:
                 logger.warning("the run's sandbox is left", extra={"run_id": self.run_id})
+
+    async def _see_the_end(self, process: Process) -> None:
+        """The harness that ends the run may be this process's own, and go with it."""
+        done = process.bus.subjects.done(self.run_id)
+        start = process.bus.subjects.start(self.run_id, "*")
+        try:
+            async with asyncio.timeout(ABANDON_PATIENCE_S):
+                if await process.bus.log.first_subject(start) is None:
+                    return  # it never began
+                while await process.bus.log.last(done) is None:
+                    await asyncio.sleep(0.02)
+        except (TimeoutError, BusError):
+            logger.warning("the run's end was not seen", extra={"run_id": self.run_id})
 
     async def _cancel(self, mode: Any, reason: str = "", budget_s: float | None = 2.0) -> None:
         process = self._process

@@ -27,6 +27,7 @@ from sandstream import (
     function_tool,
 )
 from sandstream.items import MessageOutputItem, ToolCallItem, ToolCallOutputItem
+from sandstream.summaries import list_runs
 from sandstream.testing import (
     ScriptedModel,
     Step,
@@ -534,6 +535,34 @@ def test_cancelling_the_caller_cancels_a_run_without_a_key(monkeypatch: pytest.M
         assert isinstance(done, RunDone) and done.status == "cancelled"
 
     play([tool_call("slow", {})], program, monkeypatch)
+
+
+def test_a_run_ends_with_the_program_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C does it: the caller is cancelled, and nothing comes after it but the loop's end."""
+
+    @function_tool
+    async def slow() -> str:
+        caller.cancel()
+        await asyncio.sleep(60)
+        return "late"
+
+    agent = Agent(name="interrupted", tools=[slow], model="gpt-4.1")
+
+    async def program(model: ScriptedModel) -> None:
+        nonlocal caller
+        caller = asyncio.current_task()
+        with pytest.raises(asyncio.CancelledError):
+            await Runner.run(agent, "go")
+
+    caller: Any = None
+    play([tool_call("slow", {})], program, monkeypatch)
+
+    async def look() -> None:
+        async with await Client.connect() as client:
+            found = [it for it in await list_runs(client.bus, limit=5) if it.agent == "interrupted"]
+        assert [it.status for it in found] == ["cancelled"]
+
+    asyncio.run(look())
 
 
 def test_run_sync_and_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
