@@ -41,12 +41,12 @@ from sandstream.cli.event_texts import (
     usage_text,
     value_text,
 )
+from sandstream.cli.masking import masked_line
 from sandstream.cli.render import (
     Screen,
     clock,
     count,
     duration,
-    one_line,
     pad,
     seconds_between,
     shorten,
@@ -140,7 +140,7 @@ class EventLines:
     def _formatted(self, time: str, line: Line) -> str:
         who = f"{self._who} │ " if self._who and not line.is_whole else ""
         room = self._screen.width - _INDENT - len(self._margin) - len(who)
-        text = one_line(line.text)
+        text = masked_line(line.text)
         if not line.is_whole:
             text = shorten(text, max(20, room))
         return "  ".join(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sandstream.cli.event_texts import STATUS_STYLES, value_text
 from sandstream.cli.exits import Exit
+from sandstream.cli.masking import masked
 from sandstream.cli.render import (
     Cell,
     Column,
@@ -108,7 +109,7 @@ def _row(summary: RunSummary, prefix: str) -> Row:
         Cell(str(summary.turns)),
         Cell(count(summary.usage.total_tokens)),
         Cell(str(summary.children) if summary.children else ""),
-        Cell(ending(summary), "red" if summary.error else "dim"),
+        Cell(masked(ending(summary)), "red" if summary.error else "dim"),
     ]
 
 

@@ -23,6 +23,14 @@ def test_submit_prints_the_run_and_watch_follows_it(served: Cli) -> None:
     assert "\x1b" not in watched.out
 
 
+def test_watch_and_show_mask_what_looks_like_a_key(served: Cli) -> None:
+    submitted = served("submit", "assistant", "The password=hunter22, how is the weather?")
+    run = submitted.out.strip()
+    for command in ("watch", "show"):
+        told = served(command, run)
+        assert "password=[redacted]" in told.out and "hunter22" not in told.out
+
+
 def test_submit_waits_for_the_output(served: Cli) -> None:
     key = "a key with spaces"
     first = served("submit", "assistant", "-", "--wait", "--key", key, input="How is it?")
