@@ -31,6 +31,10 @@ MESSAGING_BOUNDS: Final = [
 
 MAX_NAMES: Final = 200
 """How many different values an attribute may have."""
+_MAX_REPORTED_NAMES: Final = MAX_NAMES // 2
+"""After so many, names that programs report are not told apart: those of runs have the rest."""
+_MOST_TOKENS: Final = 2**40
+"""So that no sum over foreign numbers overflows."""
 OTHER: Final = "other"
 _NAME_LENGTH: Final = 128
 _NS: Final = 1_000_000_000
@@ -86,7 +90,7 @@ class Metrics:
                 self._queue_duration.record(
                     span.queued_ns / _NS, {semconv.OPERATION: span.operation}
                 )
-            if span.operation == "agent" and semconv.RUN_STATUS in span.attributes:
+            if span.operation == "agent" and span.run and semconv.RUN_STATUS in span.attributes:
                 labels = self._labels(span, (semconv.RUN_STATUS, semconv.AGENT_NAME))
                 self._runs_ended.add(1, labels)
 
@@ -118,6 +122,7 @@ class Metrics:
             count = span.attributes.get(attribute)
             if isinstance(count, int):
                 labels |= {semconv.TOKEN_TYPE: kind}
+                count = max(0, min(count, _MOST_TOKENS))
                 self._token_usage.record(count, labels | self._labels(span, _TOKEN_NAMES))
 
     def _observe_process(self, span: Span) -> None:
@@ -127,26 +132,31 @@ class Metrics:
         }
         if group := span.attributes.get(semconv.CONSUMER_GROUP):
             label = consumer_label(str(group))
-            labels[semconv.CONSUMER_GROUP] = self._bounded(semconv.CONSUMER_GROUP, label)
+            labels[semconv.CONSUMER_GROUP] = self._bounded(
+                semconv.CONSUMER_GROUP, label, _room_for(span)
+            )
         labels |= self._labels(span, (semconv.DESTINATION_TEMPLATE,))
         self._process_duration.record((span.end_ns - span.start_ns) / _NS, labels)
 
     def _labels(self, span: Span, names: tuple[str, ...]) -> dict[str, str]:
         """Those of its attributes, and what kind of failure it was."""
         attributes: Attributes = span.attributes
+        room = _room_for(span)
         labels = {
-            name: self._bounded(name, str(attributes[name])) for name in names if name in attributes
+            name: self._bounded(name, str(attributes[name]), room)
+            for name in names
+            if name in attributes
         }
         if span.error and semconv.RUN_STATUS not in names:
-            labels[semconv.ERROR_TYPE] = self._bounded(semconv.ERROR_TYPE, span.error)
+            labels[semconv.ERROR_TYPE] = self._bounded(semconv.ERROR_TYPE, span.error, room)
         return labels
 
-    def _bounded(self, attribute: str, value: str) -> str:
+    def _bounded(self, attribute: str, value: str, room: int = MAX_NAMES) -> str:
         """The value, unless there were too many different ones before."""
         known = self._names.setdefault(attribute, set())
         value = value[:_NAME_LENGTH]
         if value not in known:
-            if len(known) >= MAX_NAMES:
+            if len(known) >= room:
                 return OTHER
             known.add(value)
         return value
@@ -230,3 +240,8 @@ class Metrics:
             ),
         ):
             meter.create_observable_gauge(name, [callback], unit=unit, description=description)
+
+
+def _room_for(span: Span) -> int:
+    """How many different names there may be before one of this span's is told by name."""
+    return MAX_NAMES if span.run else _MAX_REPORTED_NAMES

@@ -33,16 +33,17 @@ SECOND = 1_000_000_000
 def span(
     operation: Operation, attributes: Attributes, seconds: float = 0.5, **more: object
 ) -> Span:
-    return Span(
-        trace_id="1" * 32,
-        span_id="2" * 16,
-        name="x",
-        operation=operation,
-        start_ns=SECOND,
-        end_ns=SECOND + int(seconds * SECOND),
-        attributes=attributes,
-        **more,  # type: ignore[arg-type]
-    )
+    values: dict[str, object] = {
+        "trace_id": "1" * 32,
+        "span_id": "2" * 16,
+        "name": "x",
+        "run": "r1",
+        "operation": operation,
+        "start_ns": SECOND,
+        "end_ns": SECOND + int(seconds * SECOND),
+        "attributes": attributes,
+    }
+    return Span(**(values | more))  # type: ignore[arg-type]
 
 
 def chat(**more: object) -> Span:
@@ -219,6 +220,27 @@ def test_hostile_names_cannot_fill_a_backend(receiver: OtlpReceiver) -> None:
     durations = receiver.metric(semconv.OPERATION_DURATION).points
     tools = [point for point in durations if semconv.TOOL_NAME in point.attributes]
     assert [point.count for point in tools] == [3]
+
+
+def test_reports_of_strangers_end_no_runs_and_leave_room_for_real_names(
+    receiver: OtlpReceiver,
+) -> None:
+    greedy = chat(run="")
+    greedy.attributes |= {semconv.INPUT_TOKENS: 2**62, semconv.OUTPUT_TOKENS: -5}
+    told = [tool(f"reported {number}") for number in range(MAX_NAMES)]
+    for each in told:
+        each.run = ""
+    false = agent("false")
+    false.run = ""
+    exported(receiver, greedy, *told, false, tool("real"), agent("real"))
+    names = {
+        point.attributes.get(semconv.TOOL_NAME)
+        for point in receiver.metric(semconv.OPERATION_DURATION).points
+    }
+    assert {"real", OTHER} <= names and len(names) < MAX_NAMES
+    ended = receiver.metric(semconv.RUNS_ENDED).points
+    assert [point.attributes[semconv.AGENT_NAME] for point in ended] == ["real"]
+    assert {point.sum for point in receiver.metric(semconv.TOKEN_USAGE).points} == {2**40, 0}
 
 
 def test_how_things_stand(receiver: OtlpReceiver) -> None:
