@@ -38,7 +38,7 @@ _MOST_TOKENS: Final = 2**40
 OTHER: Final = "other"
 _NAME_LENGTH: Final = 128
 _NS: Final = 1_000_000_000
-_GRACE_S: Final = 5.0
+_GRACE_S: Final = 2.0
 _MEASURED: Final = (semconv.INVOKE_AGENT, semconv.CHAT, semconv.EXECUTE_TOOL)
 _OPERATION_NAMES: Final = (
     semconv.PROVIDER_NAME,

@@ -17,18 +17,16 @@ import msgspec
 from sandstream_actors.tracing.otlp_answers import short
 
 _LOGGERS: Final = "opentelemetry."
-_PASSING: Final = frozenset({408, 429})
-"""Refusals by HTTP that are about the moment and not about the request."""
+_PASSING: Final = frozenset({401, 403, 404, 405, 407, 408, 429})
+"""Refusals by HTTP that are about the moment, or about a setting that somebody will mend: a key, an
+address. What was asked is not to blame, so it waits.
+"""
 _FOR_GOOD: Final = frozenset(
     {
         "FAILED_PRECONDITION",
         "INVALID_ARGUMENT",
-        "NOT_FOUND",
         "OUT_OF_RANGE",
-        "PERMISSION_DENIED",
         "RESOURCE_EXHAUSTED",
-        "UNAUTHENTICATED",
-        "UNIMPLEMENTED",
     }
 )
 """Refusals by gRPC that will come again. RESOURCE_EXHAUSTED is a request that is too big; the

@@ -44,7 +44,7 @@ async def connect_to_write(
     ``prepare`` may set limits on the connection; tests do.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        await asyncio.to_thread(_make_file, path)
     except OSError as error:
         raise StoreUnavailable(
             path,
@@ -61,6 +61,12 @@ async def connect_to_write(
         return await _made_ready(path, prepare), aside
     except sqlite3.Error as error:
         raise store_error(path, error) from error
+
+
+def _make_file(path: Path) -> None:
+    """For this user alone: SQLite would let everybody read it."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.touch(mode=0o600)
 
 
 async def connect_to_read(path: Path) -> aiosqlite.Connection | None:

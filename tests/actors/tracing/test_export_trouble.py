@@ -173,7 +173,7 @@ def test_a_refusal_for_the_moment_says_so(receiver: OtlpReceiver, status: int) -
 
 
 @pytest.mark.parametrize(
-    ("status", "for_good"), [(400, True), (401, True), (404, True), (413, True), (500, False)]
+    ("status", "for_good"), [(400, True), (401, False), (404, False), (413, True), (500, False)]
 )
 def test_a_refusal_says_whether_it_will_come_again(
     receiver: OtlpReceiver, status: int, for_good: bool
@@ -283,7 +283,7 @@ def test_a_span_that_is_refused_does_not_hold_up_the_others(
 def test_an_endpoint_that_refuses_everything_gets_a_batch_a_few_times(
     receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receiver.refuse_with = 401
+    receiver.refuse_with = 400
     outbox = ListOutbox(map(span, range(16)))
 
     async def work() -> None:
@@ -297,6 +297,24 @@ def test_an_endpoint_that_refuses_everything_gets_a_batch_a_few_times(
     assert outbox.dropped == 16
     assert receiver.requests == TRIES + 8 + 1
     assert told(caplog) == [DOWN, REFUSED, UP]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_spans_wait_for_a_setting_that_is_wrong(
+    receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    receiver.refuse_with = status
+    outbox = ListOutbox(map(span, range(3)))
+
+    async def work() -> None:
+        while receiver.requests <= TRIES:
+            await asyncio.sleep(0.01)
+        receiver.refuse_with = None
+        await outbox.emptied()
+
+    run_loop(outbox, work)
+    assert (outbox.dropped, len(receiver.spans)) == (0, 3)
+    assert told(caplog) == [DOWN, UP]
 
 
 def test_stopping_sends_what_waits(http: OtlpReceiver) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import stat
 from pathlib import Path
 
 import msgspec
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.limits import SpanLimits
 from sandstream_actors.tracing.span import Span, SpanEvent, SpanLink
+from sandstream_actors.tracing.store import TraceStore
 from sandstream_bus.messages import ErrorInfo, TokenUsage
 from traces_by_hand import DAY, SECOND, chat, facts, opened, span
 
@@ -376,5 +378,16 @@ def test_an_outbox_that_nobody_empties_does_not_cost_all_history(tmp_path: Path)
             assert done.runs == 0 and done.dropped == 2000 - len(await store.outbox(5000))
             assert len(await store.spans("r1")) == 2000
             assert (await store.counters())["spans_dropped"] == done.dropped > 0
+
+    asyncio.run(main())
+
+
+def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await TraceStore.open(tmp_path / "new" / "traces.db")
+        await store.begin(facts("r"))
+        for file in (tmp_path / "new").iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+        await store.close()
 
     asyncio.run(main())
