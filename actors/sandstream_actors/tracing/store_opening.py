@@ -44,14 +44,6 @@ async def connect_to_write(
     ``prepare`` may set limits on the connection; tests do.
     """
     try:
-        await asyncio.to_thread(_make_file, path)
-    except OSError as error:
-        raise StoreUnavailable(
-            path,
-            f"cannot be made ({error.strerror})",
-            "let this user write to that directory, or set SANDSTREAM_HOME",
-        ) from error
-    try:
         return await _made_ready(path, prepare), None
     except sqlite3.Error as error:
         if not is_corrupt(error):
@@ -65,8 +57,15 @@ async def connect_to_write(
 
 def _make_file(path: Path) -> None:
     """For this user alone: SQLite would let everybody read it."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.touch(mode=0o600)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+    except OSError as error:
+        raise StoreUnavailable(
+            path,
+            f"cannot be made ({error.strerror})",
+            "let this user write to that directory, or set SANDSTREAM_HOME",
+        ) from error
 
 
 async def connect_to_read(path: Path) -> aiosqlite.Connection | None:
@@ -95,6 +94,7 @@ async def connect_to_read(path: Path) -> aiosqlite.Connection | None:
 
 
 async def _made_ready(path: Path, prepare: Prepare | None) -> aiosqlite.Connection:
+    await asyncio.to_thread(_make_file, path)
     connection = await _connect(path, "rwc")
     try:
         await _check_version(connection, path)

@@ -219,6 +219,12 @@ def test_nothing_is_traced_but_what_was_asked_for(scene: Scene) -> None:
         assert strays == 0
 
 
+def test_a_store_is_its_users_only_wherever_it_is(scene: Scene) -> None:
+    files = list(scene.open.store.parent.glob(f"{scene.open.store.name}*"))
+    assert len(files) >= 2
+    assert [it.name for it in files if it.stat().st_mode & 0o077] == []
+
+
 def test_the_screen_and_the_page_mask_keys(scene: Scene, tmp_path: Path) -> None:
     for name in ("open", "refused"):
         run, page = scene.runs[name], tmp_path / f"{name}.html"

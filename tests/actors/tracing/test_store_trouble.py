@@ -149,6 +149,7 @@ def test_a_file_that_is_no_store_is_put_aside(
             assert store.replaced is not None
             assert store.replaced.name.startswith("t.db.corrupt-")
             assert store.replaced.read_bytes() == rubbish
+            assert path.stat().st_mode & 0o077 == 0, "the new one is its owner's alone, too"
             await store.record(facts(), [span()])
         async with opened(path) as store:
             assert store.replaced is None
