@@ -16,12 +16,12 @@ from typing import Any
 import desk
 from sandstream_actors.run_state import RunState
 from sandstream_actors.tracing.actor import TracingActor, consumer_name
-from sandstream_actors.tracing.export_loop import ExportLoop
-from sandstream_actors.tracing.export_settings import ExportSettings
-from sandstream_actors.tracing.exporter import span_exporters
-from sandstream_actors.tracing.run_trace import RunTrace
-from sandstream_actors.tracing.store import TraceStore
-from sandstream_actors.tracing.store_path import installation_of, store_path
+from sandstream_actors.tracing.export.exporter import span_exporters
+from sandstream_actors.tracing.export.loop import ExportLoop
+from sandstream_actors.tracing.export.settings import ExportSettings
+from sandstream_actors.tracing.fold.run_trace import RunTrace
+from sandstream_actors.tracing.store.path import installation_of, store_path
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
 from sandstream_bus.subjects import RunId
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from sandstream_actors.tracing.export_settings import ExportSettings
-from sandstream_actors.tracing.queries import TraceReader
-from sandstream_actors.tracing.store_errors import StoreError
-from sandstream_actors.tracing.store_path import installation_of, store_path
+from sandstream_actors.tracing.export.settings import ExportSettings
+from sandstream_actors.tracing.store.errors import StoreError
+from sandstream_actors.tracing.store.path import installation_of, store_path
+from sandstream_actors.tracing.store.queries import TraceReader
 from sandstream_actors.tracing.tracing_settings import TracingSettings
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import SandstreamError

@@ -129,7 +129,7 @@ def chosen_tracing(
     *, group: str | None = None, contents: bool | None = None, redact: str | None = None
 ) -> TracingSettings:
     """What flags and environment ask of tracing; a usage error if that makes no sense."""
-    from sandstream_actors.tracing.export_settings import TelemetryError
+    from sandstream_actors.tracing.export.settings import TelemetryError
     from sandstream_actors.tracing.redaction import InvalidRedactor
     from sandstream_actors.tracing.tracing_settings import TracingSettings
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.reported import reported_spans
-from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
 from sandstream_bus.bus import Bus
 from sandstream_bus.codec import NOT_JSON

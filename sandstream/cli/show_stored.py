@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sandstream_actors.tracing.facts import RunFacts
-from sandstream_actors.tracing.queries import TraceReader
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.store_path import installation_of, store_path
+from sandstream_actors.tracing.store.path import installation_of, store_path
+from sandstream_actors.tracing.store.queries import TraceReader
 from sandstream_bus.bus import Bus
 
 from sandstream.cli.show_reading import Looked, below

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from sandstream_actors.tracing.catch_up import catch_up
-from sandstream_actors.tracing.queries_stats import CallStats, Latency, RunStats, TraceStats
 from sandstream_actors.tracing.redaction import load_redactor
-from sandstream_actors.tracing.store import TraceStore
-from sandstream_actors.tracing.store_errors import StoreCorrupt
-from sandstream_actors.tracing.store_path import installation_of, store_path
+from sandstream_actors.tracing.store.errors import StoreCorrupt
+from sandstream_actors.tracing.store.path import installation_of, store_path
+from sandstream_actors.tracing.store.stats_queries import CallStats, Latency, RunStats, TraceStats
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_actors.tracing.tracing_settings import REDACT
 
 from sandstream.cli.exits import Exit

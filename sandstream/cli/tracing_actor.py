@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from sandstream_actors.tracing.actor import TracingActor
-from sandstream_actors.tracing.export_loop import ExportLoop
-from sandstream_actors.tracing.export_settings import ExportSettings
-from sandstream_actors.tracing.exporter import Exporter, span_exporters
-from sandstream_actors.tracing.metrics import Metrics
-from sandstream_actors.tracing.store import TraceStore
-from sandstream_actors.tracing.store_path import installation_of, store_path
+from sandstream_actors.tracing.export.exporter import Exporter, span_exporters
+from sandstream_actors.tracing.export.loop import ExportLoop
+from sandstream_actors.tracing.export.settings import ExportSettings
+from sandstream_actors.tracing.metrics.instruments import Metrics
+from sandstream_actors.tracing.store.path import installation_of, store_path
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_actors.tracing.tracing_settings import TracingSettings
 
 from sandstream.cli.exits import CliError, Exit

@@ -15,8 +15,8 @@ from importlib import resources
 
 import msgspec
 from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.fold.times import nanoseconds
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.times import nanoseconds
 from sandstream_bus.log import LogEvent
 
 from sandstream.looking.page_conversation import conversation

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
-from sandstream_actors.tracing.times import nanoseconds
+from sandstream_actors.tracing.fold.times import nanoseconds
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import (
     ApprovalDecided,

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.fold.times import nanoseconds
 from sandstream_actors.tracing.redaction import scrub_value
 from sandstream_actors.tracing.span import Attributes, Span
-from sandstream_actors.tracing.times import nanoseconds
 from sandstream_bus.log import LogEvent
 
 from sandstream.looking.page_events import Abouts

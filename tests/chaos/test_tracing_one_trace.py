@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from chaos.sandbox_fleet import remove_boxes
 from chaos.tracing_fleet import TracingFleet
-from sandstream_actors.tracing.queries import TraceReader
 from sandstream_actors.tracing.span import Span
+from sandstream_actors.tracing.store.queries import TraceReader
 from support.otlp_receiver import OtlpReceiver
 
 from sandstream.testing import ScriptedModel, script_for, text, tool_calls

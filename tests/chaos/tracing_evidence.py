@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.limits import SpanLimits, limited
-from sandstream_actors.tracing.queries import TraceReader
 from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.run_reading import read_run
-from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
+from sandstream_actors.tracing.store.queries import TraceReader
 from sandstream_bus.bus import Bus
 from support.otlp_receiver import ReceivedSpan
 

@@ -16,7 +16,7 @@ from chaos.tracing_evidence import (
     judge_received,
     judge_stores,
 )
-from sandstream_actors.tracing.queries import TraceReader
+from sandstream_actors.tracing.store.queries import TraceReader
 from support.otlp_receiver import OtlpReceiver
 from support.traced_log import caught_up
 from support.waiting import eventually

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import pytest
 from cli_process import Cli, wait_until
-from sandstream_actors.tracing.run_trace import RunTrace
-from sandstream_actors.tracing.store import TraceStore
-from sandstream_actors.tracing.store_path import installation_of, store_path
+from sandstream_actors.tracing.fold.run_trace import RunTrace
+from sandstream_actors.tracing.store.path import installation_of, store_path
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
 from sandstream_bus.subjects import RunId
 

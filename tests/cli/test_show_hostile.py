@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import msgspec
-from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_bus.trace_context import run_span_id, trace_id_of
 from support.nats_server import NatsServer, open_bus
 from support.traced_log import LogWriter

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import (

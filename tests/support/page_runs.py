@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_bus.messages import (
     ApprovalDecided,
     ApprovalRequested,

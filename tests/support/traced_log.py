@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 from sandstream_actors.tracing.actor import TracingActor, consumer_name
-from sandstream_actors.tracing.export_line import Pace
-from sandstream_actors.tracing.export_loop import ExportLoop
-from sandstream_actors.tracing.otel_failures import Failure
+from sandstream_actors.tracing.export.line import Pace
+from sandstream_actors.tracing.export.loop import ExportLoop
+from sandstream_actors.tracing.export.otel_failures import Failure
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.redaction import Redactor
-from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
 from sandstream_bus.headers import TRACEPARENT
 from sandstream_bus.messages import (

@@ -29,17 +29,17 @@ from sandstream_bus.topology import ConsumerSpec
 from sandstream_bus.trace_context import TraceContext
 from sandstream_bus.trace_messages import SpansReported
 
-from sandstream_actors.tracing.export_loop import ExportLoop
+from sandstream_actors.tracing.export.loop import ExportLoop
+from sandstream_actors.tracing.export.sampling import Sampler
 from sandstream_actors.tracing.exported import exported_through, tell_exported
 from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.keeper import TraceKeeper
-from sandstream_actors.tracing.metrics import Metrics
+from sandstream_actors.tracing.metrics.instruments import Metrics
 from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.reported import operation_span, reported_spans
 from sandstream_actors.tracing.run_reading import delivered, folded, read_run
-from sandstream_actors.tracing.run_trace import RunTrace
-from sandstream_actors.tracing.sampling import Sampler
-from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_actors.tracing.sweep import Sweep
 
 logger = logging.getLogger(__name__)

@@ -18,12 +18,12 @@ from sandstream_bus.errors import MessageError, ObjectMissing, UndecodableMessag
 from sandstream_bus.trace_messages import SpansReported
 
 from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.reported import reported_spans
 from sandstream_actors.tracing.run_reading import folded, has_news, read_run
-from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.store.trace_store import TraceStore
 
 WINDOW: Final = 512
 _AT_ONCE: Final = 16

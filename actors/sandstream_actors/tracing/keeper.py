@@ -16,14 +16,14 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 
 from sandstream_actors.tracing.catch_up import EVENTS_SKIPPED, CaughtUp, catch_up
-from sandstream_actors.tracing.export_loop import ExportLoop
+from sandstream_actors.tracing.export.loop import ExportLoop
+from sandstream_actors.tracing.export.sampling import Sampler
 from sandstream_actors.tracing.facts import RunFacts
-from sandstream_actors.tracing.metrics import Metrics
+from sandstream_actors.tracing.metrics.instruments import Metrics
 from sandstream_actors.tracing.redaction import Redactor
-from sandstream_actors.tracing.sampling import Sampler
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.store import TraceStore
-from sandstream_actors.tracing.store_errors import StoreError
+from sandstream_actors.tracing.store.errors import StoreError
+from sandstream_actors.tracing.store.trace_store import TraceStore
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import RunEvent
 from sandstream_bus.remarks import is_remark
 
-from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 
 _LONG: Final = 1_000
 

@@ -21,8 +21,8 @@ from sandstream_bus.subjects import RunId
 from sandstream_actors.tracing.exported import exported_through, tell_exported
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.keeper import TraceKeeper
-from sandstream_actors.tracing.metrics import Metrics
-from sandstream_actors.tracing.metrics_gauges import read_gauges
+from sandstream_actors.tracing.metrics.gauges import read_gauges
+from sandstream_actors.tracing.metrics.instruments import Metrics
 from sandstream_actors.tracing.run_reading import folded, has_news, read_run
 
 logger = logging.getLogger(__name__)

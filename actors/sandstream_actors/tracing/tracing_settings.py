@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from sandstream_bus.subjects import check_token
 
-from sandstream_actors.tracing.export_settings import ExportSettings, TelemetryError
+from sandstream_actors.tracing.export.settings import ExportSettings, TelemetryError
 from sandstream_actors.tracing.redaction import Redactor, load_redactor
 
 CONTENTS: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

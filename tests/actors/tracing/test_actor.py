@@ -10,11 +10,11 @@ from urllib.request import urlopen
 import msgspec
 import pytest
 from msgspec import Raw
-from sandstream_actors.tracing.export_settings import ExportSettings
-from sandstream_actors.tracing.metrics import Metrics
-from sandstream_actors.tracing.run_trace import RunTrace
-from sandstream_actors.tracing.sampling import Sampler
-from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.export.sampling import Sampler
+from sandstream_actors.tracing.export.settings import ExportSettings
+from sandstream_actors.tracing.fold.run_trace import RunTrace
+from sandstream_actors.tracing.metrics.instruments import Metrics
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
 from sandstream_bus.headers import ACTION, TRACEPARENT
 from sandstream_bus.messages import ApprovalDecided, Claim, ErrorInfo

@@ -14,7 +14,7 @@ from sandstream_actors.tracing import keeper
 from sandstream_actors.tracing.actor import consumer_name
 from sandstream_actors.tracing.exported import exported_through
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_actors.tracing.sweep import LOST
 from support.nats_server import NatsServer, open_bus
 from support.traced_log import (

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sandstream_actors.tracing import catch_up as catching_up
 from sandstream_actors.tracing.catch_up import EVENTS_SKIPPED, catch_up
-from sandstream_actors.tracing.store import TraceStore
-from sandstream_actors.tracing.store_errors import StoreUnavailable
-from sandstream_actors.tracing.store_path import installation_of, store_path
+from sandstream_actors.tracing.store.errors import StoreUnavailable
+from sandstream_actors.tracing.store.path import installation_of, store_path
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
 from sandstream_bus.messages import ErrorInfo, RunDone, TokenUsage
 from sandstream_bus.trace_messages import ReportedSpan, SpansReported

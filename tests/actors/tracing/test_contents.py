@@ -11,14 +11,14 @@ import pytest
 from msgspec import Raw
 from sandstream_actors.run_state import RunState
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.contents import (
+from sandstream_actors.tracing.fold.contents import (
     MAX_BYTES,
     chat_contents,
     run_contents,
     tool_contents,
 )
-from sandstream_actors.tracing.message_parts import message_of
-from sandstream_actors.tracing.model_spans import finish_reason
+from sandstream_actors.tracing.fold.message_parts import message_of
+from sandstream_actors.tracing.fold.model_spans import finish_reason
 from sandstream_actors.tracing.span import Attributes
 from sandstream_bus.messages import (
     CallFinished,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from sandstream_actors.tracing.export_line import DROPPED, Pace
-from sandstream_actors.tracing.export_loop import ExportLoop
-from sandstream_actors.tracing.export_settings import ExportSettings
-from sandstream_actors.tracing.exporter import span_exporters
-from sandstream_actors.tracing.otel_failures import Failure
+from sandstream_actors.tracing.export.exporter import span_exporters
+from sandstream_actors.tracing.export.line import DROPPED, Pace
+from sandstream_actors.tracing.export.loop import ExportLoop
+from sandstream_actors.tracing.export.otel_failures import Failure
+from sandstream_actors.tracing.export.settings import ExportSettings
 from sandstream_bus.trace_context import span_id_of, trace_id_of
 from support.waiting import eventually
 from traces_by_hand import facts, opened, span

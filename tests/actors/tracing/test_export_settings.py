@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from sandstream_actors.tracing.export_settings import ExportSettings, TelemetryError
-from sandstream_actors.tracing.exporter import span_exporters
-from sandstream_actors.tracing.metrics import Metrics
-from sandstream_actors.tracing.sampling import Sampler
+from sandstream_actors.tracing.export.exporter import span_exporters
+from sandstream_actors.tracing.export.sampling import Sampler
+from sandstream_actors.tracing.export.settings import ExportSettings, TelemetryError
+from sandstream_actors.tracing.metrics.instruments import Metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 READ_BY_OPENTELEMETRY = {
@@ -189,8 +189,8 @@ def test_operations_explains_every_variable() -> None:
 
 def test_opentelemetry_is_imported_only_by_those_who_export() -> None:
     program = (
-        "import sys, sandstream, sandstream.cli.main, sandstream_actors.tracing.exporter, "
-        "sandstream_actors.tracing.metrics, sandstream_actors.tracing.export_loop;"
+        "import sys, sandstream, sandstream.cli.main, sandstream_actors.tracing.export.exporter, "
+        "sandstream_actors.tracing.metrics.instruments, sandstream_actors.tracing.export.loop;"
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -17,9 +17,9 @@ from opentelemetry.semconv._incubating.attributes import (
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics, messaging_metrics
 from opentelemetry.semconv.schemas import Schemas
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.export_settings import ExportSettings
-from sandstream_actors.tracing.exporter import span_exporters
-from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.export.exporter import span_exporters
+from sandstream_actors.tracing.export.settings import ExportSettings
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.span import Operation, Span, SpanEvent, SpanLink
 from sandstream_bus.messages import (
     ApprovalDecided,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sandstream_actors.tracing.export_line import DROPPED, TRIES, WAITING, Pace
-from sandstream_actors.tracing.export_loop import BATCH_SPANS, ExportLoop
-from sandstream_actors.tracing.export_settings import ExportSettings
-from sandstream_actors.tracing.exporter import Exporter, span_exporters
-from sandstream_actors.tracing.otel_failures import Failure
+from sandstream_actors.tracing.export.exporter import Exporter, span_exporters
+from sandstream_actors.tracing.export.line import DROPPED, TRIES, WAITING, Pace
+from sandstream_actors.tracing.export.loop import BATCH_SPANS, ExportLoop
+from sandstream_actors.tracing.export.otel_failures import Failure
+from sandstream_actors.tracing.export.settings import ExportSettings
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.store_errors import StoreUnavailable
+from sandstream_actors.tracing.store.errors import StoreUnavailable
 from sandstream_bus.trace_context import span_id_of
 from support.otlp_receiver import OtlpReceiver, Protocol, ReceivedSpan
 from support.waiting import eventually, until

@@ -11,11 +11,12 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from sandstream_actors.tracing import contents, semconv
+from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.export.otel_spans import make_resource, readable_span
 from sandstream_actors.tracing.facts import RunFacts
-from sandstream_actors.tracing.otel_spans import make_resource, readable_span
+from sandstream_actors.tracing.fold import contents
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.reported import operation_span, reported_spans
-from sandstream_actors.tracing.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
 from sandstream_bus.consumer import Delivery
 from sandstream_bus.log import LogEvent

@@ -17,9 +17,9 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, mess
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics, messaging_metrics
 from prometheus_client.parser import text_string_to_metric_families
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.export_settings import ExportSettings, TelemetryError
-from sandstream_actors.tracing.metrics import MAX_NAMES, OTHER, Metrics
-from sandstream_actors.tracing.metrics_gauges import Gauges, read_gauges
+from sandstream_actors.tracing.export.settings import ExportSettings, TelemetryError
+from sandstream_actors.tracing.metrics.gauges import Gauges, read_gauges
+from sandstream_actors.tracing.metrics.instruments import MAX_NAMES, OTHER, Metrics
 from sandstream_actors.tracing.span import Attributes, Operation, Span
 from sandstream_bus.topology import ConsumerSpec
 from support.nats_server import NatsServer, open_bus

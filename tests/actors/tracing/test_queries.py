@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.queries import TraceReader
-from sandstream_actors.tracing.queries_stats import CallStats, Latency, RunStats
 from sandstream_actors.tracing.span import SpanEvent
-from sandstream_actors.tracing.store_link import StoreLink
+from sandstream_actors.tracing.store.link import StoreLink
+from sandstream_actors.tracing.store.queries import TraceReader
+from sandstream_actors.tracing.store.stats_queries import CallStats, Latency, RunStats
 from sandstream_bus.messages import ErrorInfo
 from traces_by_hand import DAY, SECOND, chat, facts, opened, span, tool
 

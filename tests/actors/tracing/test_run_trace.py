@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.run_trace import RunTrace
+from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
 from sandstream_bus.messages import (
     ApprovalDecided,

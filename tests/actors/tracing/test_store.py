@@ -11,7 +11,7 @@ import msgspec
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.limits import SpanLimits
 from sandstream_actors.tracing.span import Span, SpanEvent, SpanLink
-from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.messages import ErrorInfo, TokenUsage
 from traces_by_hand import DAY, SECOND, chat, facts, opened, span
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import aiosqlite
 import pytest
-from sandstream_actors.tracing import store_schema
-from sandstream_actors.tracing.queries import TraceReader
-from sandstream_actors.tracing.store import TraceStore
-from sandstream_actors.tracing.store_errors import StoreCorrupt, StoreTooNew, StoreUnavailable
-from sandstream_actors.tracing.store_opening import put_aside
+from sandstream_actors.tracing.store import schema as store_schema
+from sandstream_actors.tracing.store.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
+from sandstream_actors.tracing.store.opening import put_aside
+from sandstream_actors.tracing.store.queries import TraceReader
+from sandstream_actors.tracing.store.trace_store import TraceStore
 from store_program import SPANS
 from traces_by_hand import facts, opened, span
 
@@ -284,7 +284,7 @@ def test_an_older_store_is_brought_up_to_date(
     step = ("ALTER TABLE runs ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'",)
     monkeypatch.setattr(store_schema, "MIGRATIONS", [*store_schema.MIGRATIONS, step])
     monkeypatch.setattr(
-        "sandstream_actors.tracing.store_opening.MIGRATIONS", store_schema.MIGRATIONS
+        "sandstream_actors.tracing.store.opening.MIGRATIONS", store_schema.MIGRATIONS
     )
     with pytest.raises(StoreUnavailable, match="has version 1"):
         asyncio.run(read())

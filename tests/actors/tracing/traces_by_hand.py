@@ -10,7 +10,7 @@ from typing import Any
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.span import Attributes, Span
-from sandstream_actors.tracing.store import TraceStore
+from sandstream_actors.tracing.store.trace_store import TraceStore
 
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND

@@ -16,14 +16,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from sandstream_actors.tracing.export_settings import (
+from sandstream_actors.tracing.export.otel_failures import Failure, caught_logs, failure_of
+from sandstream_actors.tracing.export.otel_spans import make_resource, readable_span
+from sandstream_actors.tracing.export.otlp_answers import Answers, NotTaken
+from sandstream_actors.tracing.export.settings import (
     ExportSettings,
     OtlpProtocol,
     TelemetryError,
 )
-from sandstream_actors.tracing.otel_failures import Failure, caught_logs, failure_of
-from sandstream_actors.tracing.otel_spans import make_resource, readable_span
-from sandstream_actors.tracing.otlp_answers import Answers, NotTaken
 from sandstream_actors.tracing.span import Span
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from sandstream_bus.specs import AgentSpec
 from sandstream_bus.trace_context import run_span_id, span_id_of
 
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.model_spans import model_of, provider_of, usage_attributes
+from sandstream_actors.tracing.fold.model_spans import model_of, provider_of, usage_attributes
+from sandstream_actors.tracing.fold.span_list import SpanList
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink
-from sandstream_actors.tracing.span_list import SpanList
 
 
 class AgentSpans:

@@ -12,14 +12,14 @@ import msgspec
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import SandstreamError
 
-from sandstream_actors.tracing.export_line import (
+from sandstream_actors.tracing.export.line import (
     Line,
     Pace,
     SpanTarget,
     Stopped,
     happened,
 )
-from sandstream_actors.tracing.export_turn import ExportTurn
+from sandstream_actors.tracing.export.turn import ExportTurn
 from sandstream_actors.tracing.span import Span
 
 logger = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from sandstream_actors.tracing.facts import RunFacts
-from sandstream_actors.tracing.queries_stats import TraceStats, read_stats
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.store_counters import POSITION
-from sandstream_actors.tracing.store_link import StoreLink
-from sandstream_actors.tracing.store_rows import RUN_COLUMNS, SPAN_COLUMNS, facts_of, span_of
-from sandstream_actors.tracing.store_schema import VERSION_KEY
+from sandstream_actors.tracing.store.counters import POSITION
+from sandstream_actors.tracing.store.link import StoreLink
+from sandstream_actors.tracing.store.rows import RUN_COLUMNS, SPAN_COLUMNS, facts_of, span_of
+from sandstream_actors.tracing.store.schema import VERSION_KEY
+from sandstream_actors.tracing.store.stats_queries import TraceStats, read_stats
 
 Which = Literal["all", "top_level", "trees"]
 """All runs; those that no other run started; those, and all runs below them."""

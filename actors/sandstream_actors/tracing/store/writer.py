@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 import aiosqlite
 
-from sandstream_actors.tracing.store_errors import StoreUnavailable, store_error
-from sandstream_actors.tracing.store_link import StoreLink
-from sandstream_actors.tracing.store_recording import Recording, apply_recordings
+from sandstream_actors.tracing.store.errors import StoreUnavailable, store_error
+from sandstream_actors.tracing.store.link import StoreLink
+from sandstream_actors.tracing.store.recording import Recording, apply_recordings
 
 T = TypeVar("T")
 Change = Callable[[aiosqlite.Connection], Awaitable[Any]]

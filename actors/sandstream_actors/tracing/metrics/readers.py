@@ -18,9 +18,9 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 
-from sandstream_actors.tracing.export_settings import ExportSettings, TelemetryError
-from sandstream_actors.tracing.exporter import configured, optional_module, otlp_module
-from sandstream_actors.tracing.otel_failures import caught_logs, failure_of
+from sandstream_actors.tracing.export.exporter import configured, optional_module, otlp_module
+from sandstream_actors.tracing.export.otel_failures import caught_logs, failure_of
+from sandstream_actors.tracing.export.settings import ExportSettings, TelemetryError
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from sandstream_bus.errors import SandstreamError
 
-from sandstream_actors.tracing.sampling import SAMPLERS, Sampler, SamplerName
+from sandstream_actors.tracing.export.sampling import SAMPLERS, Sampler, SamplerName
 
 OtlpProtocol = Literal["grpc", "http/protobuf"]
 TracesTarget = Literal["otlp", "console"]

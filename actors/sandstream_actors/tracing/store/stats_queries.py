@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from sandstream_actors.tracing.store_link import StoreLink
+from sandstream_actors.tracing.store.link import StoreLink
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import msgspec
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.limits import SpanLimits, limited
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.store_counters import add_to_counter
-from sandstream_actors.tracing.store_rows import (
+from sandstream_actors.tracing.store.counters import add_to_counter
+from sandstream_actors.tracing.store.rows import (
     RUN_COLUMNS,
     SPAN_COLUMNS,
     SPAN_SUMS,

@@ -16,7 +16,7 @@ from sandstream_bus.messages import CallFinished, CallRequested, ModelAnswered, 
 
 from sandstream_actors.run_state import RunState
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.message_parts import (
+from sandstream_actors.tracing.fold.message_parts import (
     Message,
     Part,
     arguments_of,
@@ -25,7 +25,7 @@ from sandstream_actors.tracing.message_parts import (
     response_of,
     without_bytes,
 )
-from sandstream_actors.tracing.model_spans import finish_reason
+from sandstream_actors.tracing.fold.model_spans import finish_reason
 from sandstream_actors.tracing.secret_patterns import scrub
 from sandstream_actors.tracing.span import Attributes
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import aiosqlite
 
-from sandstream_actors.tracing.store_errors import StoreUnavailable, is_corrupt, store_error
-from sandstream_actors.tracing.store_opening import (
+from sandstream_actors.tracing.store.errors import StoreUnavailable, is_corrupt, store_error
+from sandstream_actors.tracing.store.opening import (
     Prepare,
     connect_to_read,
     connect_to_write,

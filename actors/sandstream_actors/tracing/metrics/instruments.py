@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TextIO
 
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.export_settings import ExportSettings
-from sandstream_actors.tracing.exporter import in_daemon_thread
-from sandstream_actors.tracing.metrics_gauges import Gauges, consumer_label
-from sandstream_actors.tracing.otel_spans import make_resource, sandstream_version
+from sandstream_actors.tracing.export.exporter import in_daemon_thread
+from sandstream_actors.tracing.export.otel_spans import make_resource, sandstream_version
+from sandstream_actors.tracing.export.settings import ExportSettings
+from sandstream_actors.tracing.metrics.gauges import Gauges, consumer_label
 from sandstream_actors.tracing.span import Attributes, Span
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Metrics:
         """``TelemetryError`` if a package is missing or Prometheus' port is taken."""
         from opentelemetry.sdk.metrics import MeterProvider
 
-        from sandstream_actors.tracing.metrics_readers import MetricPorts
+        from sandstream_actors.tracing.metrics.readers import MetricPorts
 
         self._ports = MetricPorts(settings, out or sys.stdout)
         self._provider = MeterProvider(

@@ -18,15 +18,15 @@ import msgspec
 
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.limits import SpanLimits
-from sandstream_actors.tracing.queries import TraceReader
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.store_counters import POSITION, add_to_counter, set_counter
-from sandstream_actors.tracing.store_link import StoreLink
-from sandstream_actors.tracing.store_opening import Prepare
-from sandstream_actors.tracing.store_recording import SPANS_DROPPED, recording_of
-from sandstream_actors.tracing.store_retention import Retained, retain
-from sandstream_actors.tracing.store_rows import span_of_outbox
-from sandstream_actors.tracing.store_writer import StoreWriter
+from sandstream_actors.tracing.store.counters import POSITION, add_to_counter, set_counter
+from sandstream_actors.tracing.store.link import StoreLink
+from sandstream_actors.tracing.store.opening import Prepare
+from sandstream_actors.tracing.store.queries import TraceReader
+from sandstream_actors.tracing.store.recording import SPANS_DROPPED, recording_of
+from sandstream_actors.tracing.store.retention import Retained, retain
+from sandstream_actors.tracing.store.rows import span_of_outbox
+from sandstream_actors.tracing.store.writer import StoreWriter
 
 logger = logging.getLogger(__name__)
 

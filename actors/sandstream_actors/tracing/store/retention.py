@@ -7,8 +7,8 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from sandstream_actors.tracing.store_recording import drop_oldest
-from sandstream_actors.tracing.store_writer import StoreWriter
+from sandstream_actors.tracing.store.recording import drop_oldest
+from sandstream_actors.tracing.store.writer import StoreWriter
 
 RUNS_AT_ONCE: Final = 100
 SPANS_AT_ONCE: Final = 2_000

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 from sandstream_bus.bus import Bus
 
-from sandstream_actors.tracing.export_line import DROPPED
+from sandstream_actors.tracing.export.line import DROPPED
 
 _PRIVATE: Final = re.compile(r"(harness|tools)-p-[0-9a-f]{16}")
 """The consumers of a program's own pool: as many as there are programs."""

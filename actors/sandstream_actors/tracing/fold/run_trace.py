@@ -38,13 +38,15 @@ from sandstream_bus.trace_context import TraceContext, call_span_id, span_id_of,
 
 from sandstream_actors.run_state import RunState
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.agent_spans import AgentSpans
-from sandstream_actors.tracing.call_spans import (
+from sandstream_actors.tracing.facts import RunFacts
+from sandstream_actors.tracing.fold.agent_spans import AgentSpans
+from sandstream_actors.tracing.fold.approval_spans import ApprovalSpans
+from sandstream_actors.tracing.fold.call_spans import (
     guardrail_attributes,
     handoff_target,
     shape_of,
 )
-from sandstream_actors.tracing.contents import (
+from sandstream_actors.tracing.fold.contents import (
     FEW_BYTES,
     MANY_BYTES,
     MAX_BYTES,
@@ -52,10 +54,9 @@ from sandstream_actors.tracing.contents import (
     run_contents,
     tool_contents,
 )
-from sandstream_actors.tracing.facts import RunFacts
-from sandstream_actors.tracing.hop_spans import HopSpans
-from sandstream_actors.tracing.hops import cause_of, deliveries_of
-from sandstream_actors.tracing.model_spans import (
+from sandstream_actors.tracing.fold.hop_spans import HopSpans
+from sandstream_actors.tracing.fold.hops import cause_of, deliveries_of
+from sandstream_actors.tracing.fold.model_spans import (
     answer_attributes,
     chat_name,
     error_type,
@@ -63,11 +64,11 @@ from sandstream_actors.tracing.model_spans import (
     model_of,
     request_attributes,
 )
-from sandstream_actors.tracing.run_start import metadata_attributes, start_of
+from sandstream_actors.tracing.fold.run_start import metadata_attributes, start_of
+from sandstream_actors.tracing.fold.span_list import SpanList
+from sandstream_actors.tracing.fold.times import MS, began_ns, nanoseconds
+from sandstream_actors.tracing.fold.withheld import without_words
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent
-from sandstream_actors.tracing.span_list import SpanList
-from sandstream_actors.tracing.times import MS, began_ns, nanoseconds
-from sandstream_actors.tracing.withheld import without_words
 
 _REMARKS = (ApprovalDecided, CancelRequested, InputStaged)
 
@@ -87,7 +88,7 @@ class RunTrace:
         self._options = RunOptions()
         self._specs: dict[str, AgentSpec] = {}
         self._calls: dict[str, tuple[CallRequested, Span]] = {}
-        self._approvals: dict[str, Span] = {}
+        self._approvals = ApprovalSpans(self._list)
         self._wait: Span | None = None
         self._again = ""
         self._moves = 0
@@ -164,9 +165,9 @@ class RunTrace:
             case CallStarted():
                 self._on_call_started(message, now)
             case ApprovalRequested():
-                self._on_question(message, now)
+                self._approvals.ask(message, self._agents.current, self._again, now)
             case ApprovalDecided():
-                self._on_decision(message, now)
+                self._approvals.decide(message, now)
             case ConversationOpened():
                 self._on_conversation(now)
             case RunWaiting():
@@ -439,34 +440,7 @@ class RunTrace:
         span.queued_ns = span.start_ns - asked_ns
         self._list.close(span, now)
 
-    # --- people and conversations --------------------------------------------------------------
-
-    def _on_question(self, asked: ApprovalRequested, now: int) -> None:
-        span = self._list.open(
-            span_id_of(self.run, f"approval:{asked.call}{self._again}"),
-            f"approval {asked.name}",
-            "approval",
-            parent=self._agents.current,
-            start_ns=now,
-            agent=asked.agent,
-            attributes={
-                semconv.TOOL_NAME: asked.name,
-                semconv.TOOL_CALL_ID: asked.call_id,
-                semconv.CALL: asked.call,
-                semconv.TURN: asked.turn,
-            },
-        )
-        self._approvals[asked.call] = self._approvals[asked.call_id] = span
-
-    def _on_decision(self, decided: ApprovalDecided, now: int) -> None:
-        span = None if decided.run else self._approvals.get(decided.call)
-        if span is None or not span.is_open:
-            return  # for a child run, or not the first answer
-        decision = "approved" if decided.approve else "rejected"
-        span.attributes[semconv.APPROVAL_DECISION] = "expired" if decided.expired else decision
-        if decided.by:
-            span.attributes[semconv.APPROVAL_BY] = decided.by
-        self._list.close(span, now)
+    # --- conversations -------------------------------------------------------------------------
 
     def _on_conversation(self, now: int) -> None:
         span = self._list.open(

@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 import aiosqlite
 
-from sandstream_actors.tracing.store_errors import (
+from sandstream_actors.tracing.store.errors import (
     StoreTooNew,
     StoreUnavailable,
     is_busy,
     is_corrupt,
     store_error,
 )
-from sandstream_actors.tracing.store_schema import MIGRATIONS, migrate, version_of
+from sandstream_actors.tracing.store.schema import MIGRATIONS, migrate, version_of
 
 logger = logging.getLogger(__name__)
 

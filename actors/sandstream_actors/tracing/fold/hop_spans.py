@@ -6,7 +6,7 @@ from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import CallFinished, ModelAnswered
 
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.hops import (
+from sandstream_actors.tracing.fold.hops import (
     Hop,
     cause_of,
     hop_of,
@@ -14,8 +14,8 @@ from sandstream_actors.tracing.hops import (
     process_span_id,
     send_span_id,
 )
+from sandstream_actors.tracing.fold.span_list import SpanList
 from sandstream_actors.tracing.span import Span
-from sandstream_actors.tracing.span_list import SpanList
 
 
 class HopSpans:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from sandstream_actors.tracing.otel_failures import Failure
+from sandstream_actors.tracing.export.otel_failures import Failure
 from sandstream_actors.tracing.span import Span
 
 logger = logging.getLogger(__name__)

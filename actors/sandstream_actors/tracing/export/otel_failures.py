@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from sandstream_actors.tracing.otlp_answers import short
+from sandstream_actors.tracing.export.otlp_answers import short
 
 _LOGGERS: Final = "opentelemetry."
 _PASSING: Final = frozenset({401, 403, 404, 405, 407, 408, 429})

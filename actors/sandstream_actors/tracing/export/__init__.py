@@ -1,0 +1,1 @@
+"""Spans on their way to a backend, by OpenTelemetry's exporters."""

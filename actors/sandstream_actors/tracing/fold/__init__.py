@@ -1,0 +1,1 @@
+"""A run's events as spans: pure functions of the log."""
