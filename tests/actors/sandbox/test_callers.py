@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from actors.sandbox.yard import yard
-from sandstream_bus.direct import direct_get_last
+from sandstream_bus.direct import Stored, direct_get_last
 from sandstream_bus.headers import TTL
 from sandstream_bus.sandbox_messages import (
     Exec,
@@ -20,6 +20,7 @@ from sandstream_bus.sandbox_messages import (
 )
 from sandstream_bus.sandboxes import COMMAND_TTL_S, OPERATION_TTL_S, new_op
 from support.nats_server import NatsServer
+from support.waiting import eventually
 
 from sandstream.sandbox.errors import ProviderUnavailableError
 
@@ -168,7 +169,12 @@ def test_the_answer_to_a_command_is_kept_as_long_as_its_request(
             request = SandboxRequest(op=new_op(), action=Exec(argv=["true"]))
             await bus.sandboxes.request(session.sandbox_id, request, provider="local")
             subject = bus.subjects.sandbox_reply(session.sandbox_id, request.op)
-            stored = await direct_get_last(bus.connection, bus.topology.log, subject)
+
+            async def kept() -> Stored | None:
+                return await direct_get_last(bus.connection, bus.topology.log, subject)
+
+            # whoever listens hears it before it is stored
+            stored = await eventually(kept, what="the reply is stored")
             assert stored is not None
             assert stored.headers[TTL] == f"{COMMAND_TTL_S}s"
 
