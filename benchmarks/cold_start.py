@@ -42,7 +42,7 @@ def _start(lab: Lab, side: str, base_url: str, home: Path) -> float:
     command = lab.command("cold", "agents" if side == "agents" else "sandstream")
     began = time.perf_counter()
     with subprocess.Popen(
-        command, env=lab.environment(base_url, home), stdout=subprocess.PIPE
+        command, env=lab.environment(base_url, home, side), stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

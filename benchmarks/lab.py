@@ -28,6 +28,8 @@ from sandstream.testing import Script
 _PROGRAMS = Path(__file__).parent / "programs"
 ANSWER_TIMEOUT_S = 300.0
 _MEMORY = Path("/dev/shm")
+_NO_TRACING = "OPENAI_AGENTS_DISABLE_TRACING"
+"""The baseline would send traces to its vendor. Ours keep theirs on: they are read from the log."""
 
 
 async def _remove_boxes(home: Path) -> None:
@@ -165,7 +167,7 @@ class Lab:
         self._homes.append(home)
         return home
 
-    def environment(self, base_url: str, home: Path) -> dict[str, str]:
+    def environment(self, base_url: str, home: Path, side: str = "sandstream") -> dict[str, str]:
         """The same for every side. Nothing of the caller's settings leaks in."""
         env = {
             name: value
@@ -176,8 +178,8 @@ class Lab:
         return env | {
             "OPENAI_API_KEY": "scripted",
             "OPENAI_BASE_URL": base_url,
-            "OPENAI_AGENTS_DISABLE_TRACING": "1",  # the baseline would send traces to its vendor
             "SANDSTREAM_HOME": str(home),
+            **({_NO_TRACING: "1"} if side == "agents" else {}),
             "TMPDIR": str(home.parent),  # the baseline's sandboxes lie where ours do
         }
 
@@ -196,7 +198,7 @@ class Lab:
         settings: Mapping[str, str] | None = None,
     ) -> Program:
         """Start a side program. Its first request waits until it is ready."""
-        environment = self.environment(base_url, home) | dict(settings or {})
+        environment = self.environment(base_url, home, side) | dict(settings or {})
         started = Program(self.command(program, side, loop), environment)
         self._programs.append(started)
         return started

@@ -45,7 +45,7 @@ class _Layout:
 
 
 def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
-    count, runs = (5, 100) if quick else (9, 200)
+    count, runs = (3, 60) if quick else (15, 150)
     figures: list[Figure] = []
     for latency_s in LATENCIES_S:
         call = tool_call("add", {"a": 1, "b": 2}).times(TURNS - 1).after(latency_s)
@@ -54,7 +54,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
             layouts = _start(lab, base_url, loop)
             for layout in layouts:
                 layout.caller.ask(do="at_once", runs=20, turns=TURNS)
-            for number in repetitions(count, within_s=60):
+            for number in repetitions(count, within_s=150):
                 # each is first, second and third as often as the others
                 for index in range(len(layouts)):
                     layouts[(index + number) % len(layouts)].measure(runs)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
 
+from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink, Value
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,6 @@ CONTENT_LENGTH = 256 * 1024
 _LIST_LENGTH = 256
 _BIGGEST = 2**63 - 1
 T = TypeVar("T")
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class SpanLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,32 +110,41 @@ def limited(span: Span, limits: SpanLimits) -> Span:
 
 
 def _surely_fits(span: Span, limits: SpanLimits) -> bool:
-    """Nearly all spans do, and are small: then no text of theirs can be too long."""
-    try:
-        size = len(_encode(span))
-    except (UnicodeEncodeError, OverflowError):
-        return False
+    """Nearly all spans do, are small, and are plain ASCII: one quick look tells so."""
+    room = min(limits.value_length, limits.content_length)
     return (
-        size <= min(limits.value_length, limits.content_length)
-        and max(len(span.attributes), len(span.contents)) <= limits.attributes
+        max(len(span.attributes), len(span.contents)) <= limits.attributes
         and len(span.events) <= limits.events
         and len(span.links) <= limits.links
         and all(len(it.attributes) <= limits.event_attributes for it in span.events)
         and all(len(it.attributes) <= limits.link_attributes for it in span.links)
-        and not any(_is_too_much(it) for it in _values(span))
+        and _are_plain((span.name, span.run, span.agent, span.error, span.error_message), room)
+        and _are_small(span.attributes, room)
+        and (not span.contents or _are_small(span.contents, room))
+        and all(_are_small(it.attributes, room) for it in span.events)
+        and all(_are_small(it.attributes, room) for it in span.links)
     )
 
 
-def _is_too_much(value: Value) -> bool:
+def _are_small(attributes: Attributes, room: int) -> bool:
     """A number may be too big for protocols although it is short, a list too long."""
-    if isinstance(value, list):
-        return len(value) > _LIST_LENGTH
-    return isinstance(value, int) and not -_BIGGEST <= value <= _BIGGEST
+    for name, value in attributes.items():
+        if name not in semconv.NAMES and not _are_plain((name,), room):
+            return False
+        if isinstance(value, str):
+            if len(value) > room or not value.isascii():
+                return False
+        elif isinstance(value, list):
+            if len(value) > _LIST_LENGTH or not _are_plain(value, room):
+                return False
+        elif isinstance(value, int) and not -_BIGGEST <= value <= _BIGGEST:
+            return False
+    return True
 
 
-def _values(span: Span) -> Iterator[Value]:
-    yield from span.attributes.values()
-    yield from span.contents.values()
+def _are_plain(texts: Iterable[str], room: int) -> bool:
+    """Bytes are counted, and half a surrogate pair cannot be sent: ASCII has neither trouble."""
+    return all(len(text) <= room and text.isascii() for text in texts)
 
 
 def _same(before: list[T], after: list[T]) -> list[T]:
