@@ -177,7 +177,7 @@ def test_operations_explains_every_variable() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     section = page.partition("### Telemetry variables")[2].partition("\n## ")[0]
     explained = set(re.findall(r"`(OTEL_[A-Z_]+)`", section))
-    sources = (ROOT / "actors" / "sandstream_actors" / "tracing").glob("*.py")
+    sources = (ROOT / "actors" / "sandstream_actors" / "tracing").rglob("*.py")
     named = re.compile(r'"(OTEL_[A-Z_]+)"')
     known = {name for file in sources for name in named.findall(file.read_text())}
     environ = Recording({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_METRICS_EXPORTER": "otlp"})
