@@ -94,6 +94,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         self.server_initialize_result: Any | None = None
         self._connection: Connection | None = None
         self._opening: Connection | None = None
+        self._cleanups = 0
         self._lifecycle = asyncio.Lock()
         self._requests = asyncio.Lock()
         self._tools: list[Any] | None = None
@@ -137,15 +138,17 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         Raises:
             UserError: if the server cannot be started or reached, or the package is missing.
         """
+        cleanups = self._cleanups
         async with self._lifecycle:
             if self._connection is None or self._connection.is_lost:
-                await self._open()
+                await self._open(cleanups)
 
     async def cleanup(self) -> None:
         """Close the connection, or stop opening it.
 
         It may be called from any task, and again; it does not hang.
         """
+        self._cleanups += 1
         if self._opening is not None:
             await self._opening.close()
         async with self._lifecycle:
@@ -155,15 +158,19 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
                 await connection.close()
 
     async def _reopen(self, lost: Connection) -> None:
+        cleanups = self._cleanups
         async with self._lifecycle:
             if self._connection is lost:
-                await self._open()
+                await self._open(cleanups)
 
-    async def _open(self) -> None:
+    async def _open(self, cleanups: int) -> None:
+        """Open it unless there was another clean-up than those that the caller knows of."""
         await asyncio.to_thread(package.prepare)
         limit_s = limits.read_timeout_s(self.client_session_timeout_seconds)
         if self._connection is not None:
             await self._connection.close()
+        if self._cleanups != cleanups:  # it could not cancel what had not begun
+            raise self._connect_failure(ConnectionLost())
         connection = Connection(
             lambda: package.client_session(self.create_streams(), limit_s, self.message_handler)
         )

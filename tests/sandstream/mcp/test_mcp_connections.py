@@ -243,11 +243,14 @@ def test_cleanup_ends_a_call_that_hangs() -> None:
     asyncio.run(scenario())
 
 
-def test_cleanup_ends_a_connect_that_hangs() -> None:
+@pytest.mark.parametrize("after_s", [0.0, 0.01, 0.3])
+def test_cleanup_ends_a_connect_that_hangs(after_s: float) -> None:
+    """Before the package is loaded, before the program is started, and in the handshake."""
+
     async def scenario() -> None:
         server = odd_server("silent", client_session_timeout_seconds=None)
         connecting = asyncio.create_task(server.connect())
-        done, _ = await asyncio.wait({connecting}, timeout=0.3)
+        done, _ = await asyncio.wait({connecting}, timeout=after_s)
         assert not done
         await server.cleanup()
         with pytest.raises(UserError, match="Failed to connect to MCP server 'odd'"):
