@@ -10,6 +10,7 @@ COPY bus bus
 COPY actors actors
 COPY providers providers
 COPY workspaces workspaces
+COPY memory_pipeline memory_pipeline
 # Empty as a rule. With wheels in it (see its README) no index is asked and no pip is needed in BASE.
 COPY deploy/wheels wheels
 RUN python3 -m venv --without-pip /opt/sandstream \

@@ -10,6 +10,7 @@ from sandstream_bus.connection import Connection
 from sandstream_bus.conversations import Conversations
 from sandstream_bus.follow import Follower
 from sandstream_bus.log import RunLog
+from sandstream_bus.memories import Memories
 from sandstream_bus.objects import Objects
 from sandstream_bus.parking import ParkingLot
 from sandstream_bus.presence import Presence
@@ -28,6 +29,7 @@ class Bus:
         connection: Connection,
         topology: Topology,
         objects: Objects,
+        memory_objects: Objects,
     ) -> None:
         subjects = topology.subjects
         self.connection = connection
@@ -44,6 +46,7 @@ class Bus:
         self.timers = Timers(connection, self.codec, subjects)
         self.sandboxes = Sandboxes(connection, self.codec, subjects, topology.log, self.presence)
         self.conversations = Conversations(connection, self.codec, topology)
+        self.memories = Memories(connection, self.codec, topology, memory_objects)
         self.agents = AgentRegistry(connection, self.codec, subjects, topology)
 
     @classmethod
@@ -67,8 +70,14 @@ class Bus:
         async def connect() -> Connection:
             return await Connection.open(options, reviver)
 
-        return cls(connection, topology, Objects(topology.bucket, connect))
+        return cls(
+            connection,
+            topology,
+            Objects(topology.bucket, connect),
+            Objects(topology.memory_bucket, connect),
+        )
 
     async def close(self) -> None:
         await self.objects.close()
+        await self.memories.close()
         await self.connection.close()

@@ -13,6 +13,8 @@ import msgspec
 from sandstream_bus.conversation_messages import ConversationCompacted, ConversationEvent
 from sandstream_bus.conversation_messages import Message as ConversationMessage
 from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage, UnknownMessage
+from sandstream_bus.memory_messages import MemoryEvent
+from sandstream_bus.memory_messages import Message as MemoryMessage
 from sandstream_bus.messages import AgentRegistered, Claim, Message, Parked, RunEvent, Task
 from sandstream_bus.objects import Objects
 from sandstream_bus.sandbox_messages import Message as SandboxMessage
@@ -42,6 +44,7 @@ _sandbox_reply = msgspec.json.Decoder[SandboxReply | Claim](SandboxReply | Claim
 _conversation_event = msgspec.json.Decoder[ConversationEvent | Claim](ConversationEvent | Claim)
 _compacted = msgspec.json.Decoder[ConversationCompacted | Claim](ConversationCompacted | Claim)
 _trace_event = msgspec.json.Decoder[TraceEvent | Claim](TraceEvent | Claim)
+_memory_event = msgspec.json.Decoder[MemoryEvent | Claim](MemoryEvent | Claim)
 _task = msgspec.json.Decoder(Task)
 _claim = msgspec.json.Decoder(Claim)
 _parked = msgspec.json.Decoder(Parked)
@@ -63,7 +66,8 @@ class Codec:
         self._objects = objects
 
     async def encode(
-        self, message: Message | SandboxMessage | ConversationMessage | TraceMessage
+        self,
+        message: Message | SandboxMessage | ConversationMessage | TraceMessage | MemoryMessage,
     ) -> bytes:
         return await self._claim_if_big(_encode(message), str(message.__struct_config__.tag))
 
@@ -114,6 +118,10 @@ class Codec:
 
     async def trace_event(self, data: bytes) -> TraceEvent:
         event: TraceEvent = await self._decode(_trace_event, data)
+        return event
+
+    async def memory_event(self, data: bytes) -> MemoryEvent:
+        event: MemoryEvent = await self._decode(_memory_event, data)
         return event
 
     async def _decode(self, decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:

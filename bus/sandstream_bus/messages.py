@@ -24,6 +24,7 @@ from sandstream_bus.host_results import (
     Rewrite,
     StopDecision,
 )
+from sandstream_bus.memory_specs import MemoryPart
 from sandstream_bus.model_records import ModelRetry, TokenUsage
 from sandstream_bus.specs import NO_JSON, AgentSpec, Budget, GraphSpec, RunOptions, Span, ToolSpec
 
@@ -371,6 +372,8 @@ class RunDone(Message, frozen=True, kw_only=True, tag="run.done"):
     output: Raw = NO_JSON
     output_from: Literal["model", "tool", "handler"] = "model"
     error: ErrorInfo | None = None
+    memory: MemoryPart | None = None
+    """The run is to be remembered, or was itself a phase of that."""
 
 
 RunEvent = (

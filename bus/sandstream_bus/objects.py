@@ -21,6 +21,7 @@ from sandstream_bus.connection import Connection
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.direct import direct_get_last, direct_get_last_each, direct_get_many
 from sandstream_bus.errors import BusUnavailable, ObjectMissing, UndecodableMessage
+from sandstream_bus.headers import TTL
 
 CHUNK_BYTES = 512 * 1024
 REFRESH_AFTER_S = 12 * 3600
@@ -49,13 +50,34 @@ _decode_meta = msgspec.json.Decoder(_Meta).decode
 class Objects:
     """Puts and gets blobs. Opens its connection on first use; the owner closes it."""
 
-    def __init__(self, bucket: str, connect: Callable[[], Awaitable[Connection]]) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        connect: Callable[[], Awaitable[Connection]],
+        *,
+        owner: str = "",
+        ttl_s: int | None = None,
+        refresh_s: float | None = None,
+    ) -> None:
+        """``owner``: its objects are its own, though others may have the same; ``ttl_s``: they
+        expire after so long; ``refresh_s``: a put stores anew what is older; None: than half a day.
+        """
         self._bucket = bucket
         self._stream = f"OBJ_{bucket}"
         self._connect = connect
+        self._prefix = f"{owner}." if owner else ""
+        self._expiry = {TTL: f"{ttl_s}s"} if ttl_s is not None else {}
+        self._refresh_s = refresh_s
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
         self._closed = False
+
+    def owned_by(self, owner: str, *, ttl_s: int | None) -> Objects:
+        """The objects of an owner in this bucket, over the same connection. What does not expire
+        is stored once.
+        """
+        refresh_s = float("inf") if ttl_s is None else ttl_s / 2
+        return Objects(self._bucket, self._open, owner=owner, ttl_s=ttl_s, refresh_s=refresh_s)
 
     async def put(self, data: bytes) -> str:
         """Store ``data`` unless it is there and young enough; return its digest."""
@@ -67,13 +89,14 @@ class Objects:
         """Like :meth:`put`, for whoever has the digest already; was there anything to store?"""
         connection = await self._open()
         known = await direct_get_last(connection, self._stream, self._meta_subject(digest))
-        if known is not None and _age(known.time) < timedelta(seconds=REFRESH_AFTER_S):
+        refresh_s = REFRESH_AFTER_S if self._refresh_s is None else self._refresh_s
+        if known is not None and _age(known.time).total_seconds() < refresh_s:
             return False
         crashpoint("objects.before_chunks")
         while (nuid := await self._put_chunks(connection, data)) is None:
             pass
         meta = _Meta(
-            name=digest,
+            name=self._prefix + digest,
             bucket=self._bucket,
             nuid=nuid,
             size=len(data),
@@ -85,10 +108,21 @@ class Objects:
             self._meta_subject(digest),
             msgspec.json.encode(meta),
             msg_id=f"{nuid}:meta",
-            headers={"Nats-Rollup": "sub"},
+            headers={"Nats-Rollup": "sub", **self._expiry},
         )
         crashpoint("objects.after_meta")
         return True
+
+    async def delete(self, digest: str) -> None:
+        """Remove it, its bytes first; no error if there is none."""
+        connection = await self._open()
+        meta = await self._meta(connection, digest)
+        if meta is None:
+            return
+        for subject in (f"$O.{self._bucket}.C.{meta.nuid}", self._meta_subject(digest)):
+            await connection.request(
+                f"$JS.API.STREAM.PURGE.{self._stream}", msgspec.json.encode({"filter": subject})
+            )
 
     async def _put_chunks(self, connection: Connection, data: bytes) -> str | None:
         """Write all chunks under a new id; None if a repeated publish changed their order."""
@@ -102,6 +136,7 @@ class Objects:
                         f"$O.{self._bucket}.C.{nuid}",
                         data[offset : offset + CHUNK_BYTES],
                         msg_id=f"{nuid}:{offset}",
+                        headers=self._expiry,
                     )
                     for offset in range(window, end, CHUNK_BYTES)
                 )
@@ -153,8 +188,9 @@ class Objects:
         found = await direct_get_last(connection, self._stream, self._meta_subject(digest))
         return None if found is None else _decode_meta(found.data)
 
-    def _meta_subject(self, name: str) -> str:
-        return f"$O.{self._bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
+    def _meta_subject(self, digest: str) -> str:
+        name = base64.urlsafe_b64encode((self._prefix + digest).encode()).decode()
+        return f"$O.{self._bucket}.M.{name}"
 
 
 def _age(time: str) -> timedelta:

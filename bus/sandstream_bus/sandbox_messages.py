@@ -26,6 +26,9 @@ from sandstream_bus.sandbox_specs import (
     LimitSpec as LimitSpec,
 )
 from sandstream_bus.sandbox_specs import (
+    MemoryMount as MemoryMount,
+)
+from sandstream_bus.sandbox_specs import (
     PlanFile as PlanFile,
 )
 from sandstream_bus.sandbox_specs import (
@@ -115,6 +118,13 @@ class SandboxPaused(Message, frozen=True, kw_only=True, tag="sandbox.paused"):
     reason: str = ""
 
 
+class SandboxMounted(Message, frozen=True, kw_only=True, tag="sandbox.mounted"):
+    """From here on this memory is laid out in it whenever it is opened."""
+
+    generation: int
+    memory: MemoryMount
+
+
 class SandboxLost(Message, frozen=True, kw_only=True, tag="sandbox.lost"):
     """Its node or box died. ``restorable``: there is a checkpoint to go on from."""
 
@@ -134,6 +144,7 @@ SandboxEvent = (
     | SandboxCheckpointed
     | SandboxStopped
     | SandboxPaused
+    | SandboxMounted
     | SandboxLost
     | SandboxDeleted
 )
@@ -279,6 +290,14 @@ class Restore(Action, frozen=True, kw_only=True, tag="restore"):
     clear: bool = True
 
 
+class SyncMemory(Action, frozen=True, kw_only=True, tag="sync_memory"):
+    """Lay a memory out as it is now, and tell what was changed in the workspace. Answers
+    :class:`MemorySynced`. Wakes and makes nothing.
+    """
+
+    scope: str
+
+
 class ResolvePort(Action, frozen=True, kw_only=True, tag="port"):
     """Answers :class:`Endpoint`."""
 
@@ -320,6 +339,7 @@ SandboxAction = (
     | ApplyPlan
     | Checkpoint
     | Restore
+    | SyncMemory
     | ResolvePort
     | Probe
     | Pause
@@ -426,6 +446,14 @@ class Endpoint(Spec, frozen=True, kw_only=True):
     port: int
     tls: bool = False
     query: str = ""
+
+
+class MemorySynced(Spec, frozen=True, kw_only=True):
+    synced: bool
+    """False: it is not open, or does not have that memory."""
+    revision: int = 0
+    edits: int = 0
+    """How many changed files were told."""
 
 
 class Running(Spec, frozen=True, kw_only=True):

@@ -75,6 +75,16 @@ class LimitSpec(Spec, frozen=True, kw_only=True):
     wall_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
+class MemoryMount(Spec, frozen=True, kw_only=True):
+    """Where the files of a memory are in a workspace."""
+
+    scope: str
+    memories_dir: str = "memories"
+    sessions_dir: str = "sessions"
+    writable: bool = True
+    """What is changed there is kept."""
+
+
 class SandboxSpec(Spec, frozen=True, kw_only=True):
     """All that is needed to make the sandbox, on any node, any number of times."""
 
@@ -96,6 +106,8 @@ class SandboxSpec(Spec, frozen=True, kw_only=True):
     agent: str = ""
     idle_s: float | None = None
     """Pause after so long without an operation; None: never."""
+    memories: list[MemoryMount] = []
+    """Memories that are laid out in it whenever it is opened."""
 
 
 CheckpointPolicy = Literal["end", "turn", "never"]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw
 
+from sandstream_bus.memory_specs import MemoryPart, MemoryUse
 from sandstream_bus.sandbox_specs import SandboxUse
 from sandstream_bus.spec_base import NO_JSON as NO_JSON
 from sandstream_bus.spec_base import Spec
@@ -91,6 +92,8 @@ class RunOptions(Spec, frozen=True, kw_only=True):
     """A ``tool_error_formatter`` waits in the tool host."""
     pre_approval_guardrails: bool = False
     """Guardrails of a tool's input also run before a person is asked."""
+    memory: MemoryPart | None = None
+    """The run is a phase of somebody's memory."""
 
 
 class ChildSpec(Spec, frozen=True, kw_only=True):
@@ -143,6 +146,8 @@ class OutputSpec(Spec, frozen=True, kw_only=True):
     name: str
     schema: Raw
     strict: bool = True
+    validated: bool = True
+    """False: nobody validates it but whoever reads the run's end."""
 
 
 class ToolUseSpec(Spec, frozen=True, kw_only=True):
@@ -170,6 +175,8 @@ class AgentSpec(Spec, frozen=True, kw_only=True):
     """The model is an object in the tool host's process."""
     sandbox: SandboxUse | None = None
     """The agent works in a sandbox."""
+    memory: MemoryUse | None = None
+    """The agent remembers; needs a sandbox."""
     handoffs: list[HandoffSpec] = []
     pool: str = ""
     """The harness pool that takes its turns; empty: the run's."""

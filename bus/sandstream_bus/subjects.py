@@ -24,6 +24,11 @@
     <p>.sandbox.<sandbox>.reply.<op>      the one outcome of that
     <p>.session.<session>.log             a conversation's own log: who joined, left, added what
     <p>.session.<session>.snapshot        the same up to a sequence, to read it faster
+    <p>.memory.<scope>.state              what is known of a memory; the last one counts
+    <p>.memory.<scope>.extract            find what is worth remembering in a rollout
+    <p>.memory.<scope>.merge              consolidate what was found
+    <p>.memory.<scope>.edit               somebody changed its files in a workspace
+    <p>.memory.<scope>.event              what was done, or failed
     <p>.timer.<run>.<name>                a scheduled message (see timers.py)
     <p>.trace.<trace>.spans               spans of the user's own, told when they have ended
     <p>.trace.<run>.exported.<group>      how much of a run under way that group has exported
@@ -115,6 +120,13 @@ def session_token(session: str) -> str:
 def session_of(token: str) -> str:
     """The inverse of :func:`session_token`; a hashed id stays hashed."""
     return token if _HASHED.fullmatch(token) else text_of(token)
+
+
+def scope_token(scope: str) -> str:
+    """A memory scope as a token: any text that is not empty will do (see :func:`session_token`)."""
+    if not scope:
+        raise InvalidSubject("the name of a memory scope must not be empty")
+    return session_token(scope)
 
 
 def run_id_of_key(key: str) -> RunId:
@@ -255,6 +267,25 @@ class Subjects(msgspec.Struct, frozen=True):
     def waiting(self, run: str) -> str:
         return f"{self.prefix}.run.{run}.waiting"
 
+    def memory_state(self, scope: str) -> str:
+        return f"{self.prefix}.memory.{scope_token(scope)}.state"
+
+    def memory_states(self) -> str:
+        """The states of all memories, as a filter."""
+        return f"{self.prefix}.memory.*.state"
+
+    def memory_extract(self, scope: str) -> str:
+        return f"{self.prefix}.memory.{scope_token(scope)}.extract"
+
+    def memory_merge(self, scope: str) -> str:
+        return f"{self.prefix}.memory.{scope_token(scope)}.merge"
+
+    def memory_edit(self, scope: str) -> str:
+        return f"{self.prefix}.memory.{scope_token(scope)}.edit"
+
+    def memory_event(self, scope: str) -> str:
+        return f"{self.prefix}.memory.{scope_token(scope)}.event"
+
     def timer(self, run: str, name: str) -> str:
         return f"{self.prefix}.timer.{run}.{name}"
 
@@ -304,6 +335,13 @@ class Subjects(msgspec.Struct, frozen=True):
         if kind != "log" or f"{self.prefix}.session.{token}.log" != subject:
             raise InvalidSubject(f"{subject!r} is not the subject of a conversation's log")
         return session_of(token)
+
+    def parse_memory(self, subject: str) -> str:
+        """The token of the scope in a subject of a memory."""
+        token, _, kind = subject.removeprefix(f"{self.prefix}.memory.").partition(".")
+        if not kind or f"{self.prefix}.memory.{token}.{kind}" != subject:
+            raise InvalidSubject(f"{subject!r} is not a subject of a memory")
+        return token
 
     def parse_task(self, subject: str) -> str:
         """The agent's name in a task subject."""

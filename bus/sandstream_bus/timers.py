@@ -12,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 from sandstream_bus import headers as h
 from sandstream_bus.codec import Codec
 from sandstream_bus.connection import Connection
+from sandstream_bus.memory_messages import Message as MemoryMessage
 from sandstream_bus.messages import Message
-from sandstream_bus.subjects import RunId, Subjects
+from sandstream_bus.subjects import Subjects
 
 
 class Timers:
-    """Arms the timers of runs."""
+    """Arms the timers of runs and memories."""
 
     def __init__(self, connection: Connection, codec: Codec, subjects: Subjects) -> None:
         self._connection = connection
@@ -26,19 +27,22 @@ class Timers:
 
     async def arm(
         self,
-        run: RunId,
+        owner: str,
         name: str,
         target: str,
-        message: Message,
+        message: Message | MemoryMessage,
         *,
         delay_s: float,
         msg_id: str,
         headers: dict[str, str] | None = None,
     ) -> datetime:
-        """Have ``message`` published to ``target`` after ``delay_s``; armed once per ``msg_id``."""
+        """Have ``message`` published to ``target`` after ``delay_s``; armed once per ``msg_id``.
+
+        ``owner``: a run, or the token of a memory scope.
+        """
         due = datetime.now(UTC) + timedelta(seconds=delay_s)
         await self._connection.publish(
-            self._subjects.timer(run, name),
+            self._subjects.timer(owner, name),
             await self._codec.encode(message),
             msg_id=msg_id,
             headers={

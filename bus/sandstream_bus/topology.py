@@ -3,7 +3,8 @@
 <STEM>_LOG      tasks, run events, sandboxes, conversations, timers, traces: the one log
 <STEM>_AGENTS   registrations of deployed agents; the last of a name counts, no age limit
 <STEM>_PARKED   messages that could not be handled
-OBJ_<stem>…     the object bucket for big payloads
+<STEM>_MEMORY   the state of each memory scope; the last one counts, no age limit
+OBJ_<stem>…     the object buckets: for big payloads, and for the files of memories
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Topology:
         self.log = f"{subjects.stream_stem}_LOG"
         self.agents = f"{subjects.stream_stem}_AGENTS"
         self.parked = f"{subjects.stream_stem}_PARKED"
+        self.memory = f"{subjects.stream_stem}_MEMORY"
         self.bucket = f"{subjects.stream_stem.lower()}-objects"
+        self.memory_bucket = f"{subjects.stream_stem.lower()}-memory"
 
     def streams(self) -> list[dict[str, Any]]:
         """The configuration of each stream, as the JetStream API takes it."""
@@ -75,6 +78,7 @@ class Topology:
                 "subjects": [
                     *(f"{p}.task.*", f"{p}.run.>"),
                     *(f"{p}.sandbox.>", f"{p}.session.>", f"{p}.timer.>", f"{p}.trace.>"),
+                    *(f"{p}.memory.*.{it}" for it in ("extract", "merge", "edit", "event")),
                 ],
                 "max_bytes": self.retention.max_bytes,
                 "max_consumers": 10_000,
@@ -89,6 +93,21 @@ class Topology:
                 "name": self.agents,
                 "subjects": [f"{p}.agent.*"],
                 "max_msgs_per_subject": 1,
+            },
+            {
+                **keep,
+                "name": self.memory,
+                "subjects": [self.subjects.memory_states()],
+                "max_msgs_per_subject": 1,
+                "allow_msg_ttl": True,
+            },
+            {
+                **keep,
+                "name": f"OBJ_{self.memory_bucket}",
+                "subjects": [f"$O.{self.memory_bucket}.C.>", f"$O.{self.memory_bucket}.M.>"],
+                "discard": "new",
+                "allow_rollup_hdrs": True,
+                "allow_msg_ttl": True,
             },
             {**keep, **age, "name": self.parked, "subjects": [f"{p}.parked.>"]},
             {

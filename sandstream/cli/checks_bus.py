@@ -172,7 +172,12 @@ def _bus(connection: Connection, topology: Topology) -> Bus:
     async def connect() -> Connection:
         return connection
 
-    return Bus(connection, topology, Objects(topology.bucket, connect))
+    return Bus(
+        connection,
+        topology,
+        Objects(topology.bucket, connect),
+        Objects(topology.memory_bucket, connect),
+    )
 
 
 async def _contents(bus: Bus) -> AsyncIterator[Check]:

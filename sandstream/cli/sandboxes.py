@@ -14,6 +14,7 @@ from sandstream_bus.sandbox_messages import (
     SandboxEvent,
     SandboxIntended,
     SandboxLost,
+    SandboxMounted,
     SandboxPaused,
     SandboxReady,
     SandboxStopped,
@@ -253,6 +254,8 @@ def told(event: SandboxEvent) -> tuple[str, str, str]:
             return "checkpoint", f"{event.tree[:12]} · {amount}{why}{_took(event)}", "magenta"
         case SandboxPaused():
             return "paused", event.reason, "yellow"
+        case SandboxMounted():
+            return "memory", f"{event.memory.scope} at {event.memory.memories_dir}", "cyan"
         case SandboxStopped():
             return "stopped", event.reason, "blue"
         case SandboxLost():

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import Raw
+from sandstream_bus.memory_specs import MemoryPart, scope_of
 from sandstream_bus.messages import DoneStatus, ErrorInfo, RunDone
 
 from sandstream_actors.run_state import RunState
@@ -49,6 +50,26 @@ def failed(state: RunState, error: ErrorInfo) -> Finish:
     return _end(state, _STATUS.get(error.code, "failed"), error=error)
 
 
+def memory_part(state: RunState) -> MemoryPart | None:
+    """What the run has to do with a memory: that of the agent that it ends with counts."""
+    if state.options.memory is not None:
+        return state.options.memory
+    agent = state.agents.get(state.agent_name)
+    if agent is None or agent.memory is None or not agent.memory.generates:
+        return None
+    if agent.sandbox is None or state.started is None or state.started.parent is not None:
+        return None
+    scope = scope_of(agent.memory, state.sandbox_id(agent))
+    return MemoryPart(scope=scope, id=rollout_of(state))
+
+
+def rollout_of(state: RunState) -> str:
+    """What the run is a part of: a conversation, a session, a group; else it stands for itself."""
+    options = state.options
+    session = options.session.id if options.session is not None else ""
+    return options.conversation_id or session or options.group_id or f"run-{state.run}"
+
+
 def _end(state: RunState, status: DoneStatus, **more: object) -> Finish:
     return Finish(
         RunDone(
@@ -56,6 +77,7 @@ def _end(state: RunState, status: DoneStatus, **more: object) -> Finish:
             agent=state.agent_name,
             turns=state.turn,
             usage=state.usage,
+            memory=memory_part(state),
             **more,  # type: ignore[arg-type]
         )
     )

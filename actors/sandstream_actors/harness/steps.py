@@ -355,6 +355,8 @@ def _structured_output(state: RunState, answer: AnswerView) -> Step:
     handled = "invalid_final_output" in state.options.handled_errors
     if not answer.text and not handled:
         return _before_model(state)
+    if state.agent.output is not None and not state.agent.output.validated:
+        return completed(state, _as_json(answer.text or ""), "model")
     result = state.results.get(f"t{state.turn}-output")
     if result is None:
         return _host_call(state, "output", state.turn)

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import Literal, assert_never
 
 from sandstream_bus.sandbox_messages import (
+    MemoryMount,
     SandboxCheckpointed,
     SandboxDeleted,
     SandboxEvent,
     SandboxIntended,
     SandboxLost,
+    SandboxMounted,
     SandboxPaused,
     SandboxReady,
     SandboxSpec,
@@ -40,6 +42,8 @@ class SandboxRecord:
         self.checkpoints = 0
         self.checkpointed = False
         """A checkpoint was made in this generation."""
+        self.memories: dict[str, MemoryMount] = {}
+        """By scope, those that are laid out in it."""
         self.reason = ""
         self.ended_at = 0
         """The sequence at which the last box before this one was closed or lost: what was asked
@@ -79,12 +83,16 @@ class SandboxRecord:
         match event:
             case SandboxIntended():
                 self.spec = event.spec
+                for mount in event.spec.memories:
+                    self.memories.setdefault(mount.scope, mount)
                 self.generation = event.generation
                 self.provider = event.provider
                 self.node = event.node
                 self.key = event.key
                 self.checkpointed = False
                 self.state = "intended"
+            case SandboxMounted():
+                self.memories[event.memory.scope] = event.memory
             case SandboxReady():
                 self.node = event.node
                 self.root = event.root

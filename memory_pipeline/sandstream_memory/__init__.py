@@ -1,0 +1,1 @@
+"""What runs teach, as files: pure steps."""
