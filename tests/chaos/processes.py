@@ -1,4 +1,7 @@
-"""Processes of the system under test: each in a group of its own, ended by its own id."""
+"""Processes of the system under test: each in a group of its own, ended by its own id.
+
+They are forked from a warm interpreter (``support.warm_python``): the tests start hundreds.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,25 @@ import asyncio
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from support import warm_python
+from support.warm_server import Order
+
 PROGRAMS = Path(__file__).parent / "programs"
+GONE_WITHIN_S = 30.0
 _CRASHED = re.compile(r"^crash point \S+ at (\d+)$", re.MULTILINE)
 
 
 class Program:
     """One running program of ``programs/``."""
 
-    def __init__(self, inner: asyncio.subprocess.Process, stderr: Path) -> None:
+    def __init__(self, inner: warm_python.WarmProcess, stderr: Path) -> None:
         self._inner = inner
+        self._stdout = asyncio.StreamReader()
+        self._transport: asyncio.BaseTransport | None = None
         self.stderr = stderr
         self.killed_ns: int | None = None
 
@@ -36,17 +44,23 @@ class Program:
         changes = {"SANDSTREAM_CRASH_AT": crash_at} if crash_at else {}
         if victim is not None:
             changes["SANDSTREAM_CRASH_PID"] = str(victim)
+        order = Order(
+            str(PROGRAMS / f"{name}.py"), list(arguments), env={**env, **changes}, own_session=True
+        )
+        reads, writes = os.pipe()
         with stderr.open("wb") as errors:
-            inner = await asyncio.create_subprocess_exec(
-                sys.executable,
-                str(PROGRAMS / f"{name}.py"),
-                *arguments,
-                env={**env, **changes},
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
-        return cls(inner, stderr)
+            streams = None, writes, errors.fileno()
+            inner = await asyncio.to_thread(warm_python.start, order, *streams)
+        os.close(writes)
+        program = cls(inner, stderr)
+        await program._listen(reads)
+        return program
+
+    async def _listen(self, reads: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._stdout), os.fdopen(reads, "rb")
+        )
 
     @property
     def pid(self) -> int:
@@ -54,13 +68,12 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        return self._inner.returncode is None
+        return self._inner.poll() is None
 
     async def line(self, within_s: float = 30.0) -> str:
         """Its next line of output; empty if it ended."""
-        assert self._inner.stdout is not None
         async with asyncio.timeout(within_s):
-            return (await self._inner.stdout.readline()).decode().strip()
+            return (await self._stdout.readline()).decode().strip()
 
     async def ready(self) -> None:
         if (said := await self.line()) != "ready":
@@ -69,7 +82,9 @@ class Program:
     async def wait(self, within_s: float) -> int:
         """Its exit code, -9 if it was killed."""
         async with asyncio.timeout(within_s):
-            return await self._inner.wait()
+            while (code := self._inner.poll()) is None:
+                await asyncio.sleep(0.01)
+            return code
 
     def errors(self) -> str:
         return self.stderr.read_text()[-4000:]
@@ -84,5 +99,7 @@ class Program:
         if self.is_running:
             self.killed_ns = time.time_ns()
             os.kill(self.pid, signal.SIGKILL)
-        await self._inner.wait()
-        self._inner._transport.close()  # type: ignore[attr-defined]  # else: unclosed transport
+        await self.wait(GONE_WITHIN_S)
+        self._inner.close()
+        if self._transport is not None:
+            self._transport.close()

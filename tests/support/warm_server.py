@@ -1,0 +1,125 @@
+"""An interpreter with the libraries of others loaded, which forks programs from itself.
+
+Started by ``support.warm_python`` with one end of a socket pair. Each order says what to run; with
+it come the program's standard streams and a socket on which its pid and later its exit code are
+told. Only what others wrote is loaded beforehand: a program imports all of our code itself, with
+its own environment, as it does when it is started by a shell.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import os
+import resource
+import runpy
+import select
+import socket
+import struct
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import msgspec
+
+LIBRARIES = (
+    "aiosqlite",
+    "asyncio",
+    "nats.js",
+    "openai._base_client",
+    "opentelemetry.sdk.trace",
+    "pydantic",
+    "uvloop",
+)
+NUMBER = struct.Struct("<i")
+BIGGEST_ORDER = 128 * 1024
+
+
+class Order(msgspec.Struct, frozen=True):
+    """``python program arguments...``, or ``python -m module arguments...``."""
+
+    program: str
+    arguments: list[str]
+    env: dict[str, str]
+    is_module: bool = False
+    own_session: bool = False
+
+
+def serve(control: int) -> Order | None:
+    """Fork for each order; returns it in the fork, and None when nobody can order any more."""
+    orders = socket.socket(fileno=control)
+    events = select.poll()
+    events.register(control, select.POLLIN)
+    running: dict[int, tuple[int, int]] = {}
+    while True:
+        for ready, _ in events.poll():
+            if ready == control:
+                said, fds, _, _ = socket.recv_fds(orders, BIGGEST_ORDER, 4)
+                if not said:
+                    return None
+                if (pid := os.fork()) == 0:
+                    orders.detach()
+                    _take_over(fds[:3])
+                    return msgspec.json.decode(said, type=Order)
+                *streams, report = fds
+                for stream in streams:
+                    os.close(stream)
+                _tell(report, pid)
+                watch = os.pidfd_open(pid)
+                running[watch] = pid, report
+                events.register(watch, select.POLLIN)
+            else:
+                pid, report = running.pop(ready)
+                events.unregister(ready)
+                os.close(ready)
+                _tell(report, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                os.close(report)
+
+
+def _tell(report: int, number: int) -> None:
+    try:
+        os.write(report, NUMBER.pack(number))
+    except BrokenPipeError:
+        return  # who started it does not want to know
+
+
+def _take_over(streams: list[int]) -> None:
+    """The given streams, and nothing else of the server."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    for file in (sys.stdout, sys.stderr):
+        assert isinstance(file, io.TextIOWrapper)
+        file.reconfigure(line_buffering=os.isatty(file.fileno()) or file is sys.stderr)
+
+
+def become(order: Order) -> None:
+    """Run the program to its end, as the main module of this process."""
+    if order.own_session:
+        os.setsid()
+    os.environ.clear()
+    os.environ.update(order.env)
+    if order.env.get("PYTHONWARNINGS") == "error":
+        warnings.simplefilter("error")
+    sys.argv = [order.program, *order.arguments]
+    if order.is_module:
+        sys.path[0] = str(Path.cwd())
+        runpy.run_module(order.program, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(order.program).parent)
+        runpy.run_path(order.program, run_name="__main__")
+
+
+def main(control: int) -> None:
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    assert threading.active_count() == 1, "a fork would lose the other threads"
+    gc.freeze()
+    if order := serve(control):
+        become(order)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
