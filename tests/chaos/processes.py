@@ -45,7 +45,11 @@ class Program:
         if victim is not None:
             changes["SANDSTREAM_CRASH_PID"] = str(victim)
         order = Order(
-            str(PROGRAMS / f"{name}.py"), list(arguments), env={**env, **changes}, own_session=True
+            str(PROGRAMS / f"{name}.py"),
+            list(arguments),
+            env={**env, **changes},
+            directory=str(PROGRAMS),
+            own_session=True,
         )
         reads, writes = os.pipe()
         with stderr.open("wb") as errors:

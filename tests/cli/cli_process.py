@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from support import warm_python
+from support.warm_server import Order
+
 from sandstream.cli.main import main
 
 APP = '''
@@ -78,16 +81,22 @@ class Cli:
         )
 
     def __call__(self, *arguments: str, input: str = "", env: dict[str, str] | None = None) -> Done:
-        """A command from start to end."""
-        process = self.start(*arguments, env=env)
+        """A command from start to end, in a process of its own."""
+        order = Order(
+            "sandstream.cli",
+            list(arguments),
+            self.env | (env or {}),
+            str(Path.cwd()),
+            is_module=True,
+        )
         try:
-            out, err = process.communicate(input, timeout=DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            raise AssertionError(f"{arguments} did not end:\n{out}\n{err}") from None
-        assert "Traceback" not in err, err
-        return Done(process.returncode, out, err)
+            done = warm_python.run(order, given=input, within_s=DEADLINE_S)
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError(
+                f"{arguments} did not end:\n{late.output}\n{late.stderr}"
+            ) from None
+        assert "Traceback" not in done.stderr, done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def here(self, *arguments: str) -> Done:
         """The same in this process, which need not start first: for the many short commands."""

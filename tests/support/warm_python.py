@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import os
 import select
 import signal
@@ -16,11 +17,20 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
-import msgspec
 from support.warm_server import NUMBER, Order
 
 SERVER = Path(__file__).with_name("warm_server.py")
+LIBRARIES = (
+    "aiosqlite",
+    "nats.js",
+    "openai._base_client",
+    "opentelemetry.sdk.trace",
+    "pydantic",
+    "uvloop",
+)
 START_S = 30.0
 
 
@@ -53,30 +63,70 @@ class WarmProcess:
     def _number(self, within_s: float) -> int | None:
         if self._report.fileno() < 0:
             return None
-        ready, _, _ = select.select([self._report], [], [], within_s)
-        if not ready:
+        answers = select.poll()
+        answers.register(self._report, select.POLLIN)
+        if not answers.poll(within_s * 1000):
             return None
         (number,) = NUMBER.unpack(self._report.recv(NUMBER.size))
         return int(number)
 
 
-def start(order: Order, stdin: int | None, stdout: int, stderr: int) -> WarmProcess:
+def start(
+    order: Order,
+    stdin: int | None,
+    stdout: int,
+    stderr: int,
+    *,
+    python: str = sys.executable,
+    libraries: tuple[str, ...] = LIBRARIES,
+) -> WarmProcess:
     """Start a program with these streams, which the caller keeps and closes."""
     report, told = socket.socketpair()
     with told, Path(os.devnull).open("rb") as nothing:
         read = nothing.fileno() if stdin is None else stdin
         fds = [read, stdout, stderr, told.fileno()]
-        socket.send_fds(_server(), [msgspec.json.encode(order)], fds)
+        socket.send_fds(_server(python, libraries), [json.dumps(order).encode()], fds)
     return WarmProcess(report)
 
 
+def run(
+    order: Order,
+    *,
+    given: str = "",
+    within_s: float,
+    python: str = sys.executable,
+    libraries: tuple[str, ...] = LIBRARIES,
+) -> subprocess.CompletedProcess[str]:
+    """From start to end, like ``subprocess.run`` with its output captured."""
+    with TemporaryFile() as read, TemporaryFile() as out, TemporaryFile() as err:
+        read.write(given.encode())
+        read.seek(0)
+        streams = (it.fileno() for it in (read, out, err))
+        process = start(order, *streams, python=python, libraries=libraries)
+        try:
+            code = process.wait(within_s)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait(within_s)
+            process.close()
+        said = [_text(it) for it in (out, err)]
+    if code is None:
+        raise subprocess.TimeoutExpired([order.program, *order.arguments], within_s, *said)
+    return subprocess.CompletedProcess([order.program, *order.arguments], code, *said)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
 @functools.cache
-def _server() -> socket.socket:
+def _server(python: str, libraries: tuple[str, ...]) -> socket.socket:
     """One for all tests of this process; it ends when this process does."""
     control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         process = subprocess.Popen(
-            [sys.executable, str(SERVER), str(its.fileno())],
+            [python, str(SERVER), str(its.fileno()), *libraries],
             pass_fds=[its.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,

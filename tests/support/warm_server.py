@@ -3,7 +3,8 @@
 Started by ``support.warm_python`` with one end of a socket pair. Each order says what to run; with
 it come the program's standard streams and a socket on which its pid and later its exit code are
 told. Only what others wrote is loaded beforehand: a program imports all of our code itself, with
-its own environment, as it does when it is started by a shell.
+its own environment, as it does when it is started by a shell. This file needs nothing but the
+standard library, as it may run in another environment.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import gc
 import importlib
 import io
+import json
 import os
 import resource
 import runpy
@@ -21,28 +23,19 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
-
-LIBRARIES = (
-    "aiosqlite",
-    "asyncio",
-    "nats.js",
-    "openai._base_client",
-    "opentelemetry.sdk.trace",
-    "pydantic",
-    "uvloop",
-)
 NUMBER = struct.Struct("<i")
 BIGGEST_ORDER = 128 * 1024
 
 
-class Order(msgspec.Struct, frozen=True):
+class Order(NamedTuple):
     """``python program arguments...``, or ``python -m module arguments...``."""
 
     program: str
     arguments: list[str]
     env: dict[str, str]
+    directory: str
     is_module: bool = False
     own_session: bool = False
 
@@ -62,7 +55,7 @@ def serve(control: int) -> Order | None:
                 if (pid := os.fork()) == 0:
                     orders.detach()
                     _take_over(fds[:3])
-                    return msgspec.json.decode(said, type=Order)
+                    return Order(*json.loads(said))
                 *streams, report = fds
                 for stream in streams:
                     os.close(stream)
@@ -99,21 +92,23 @@ def become(order: Order) -> None:
     """Run the program to its end, as the main module of this process."""
     if order.own_session:
         os.setsid()
+    os.chdir(order.directory)
     os.environ.clear()
     os.environ.update(order.env)
     if order.env.get("PYTHONWARNINGS") == "error":
         warnings.simplefilter("error")
     sys.argv = [order.program, *order.arguments]
+    more = [path for path in order.env.get("PYTHONPATH", "").split(os.pathsep) if path]
+    first = order.directory if order.is_module else str(Path(order.program).parent)
+    sys.path[:1] = [first, *more]
     if order.is_module:
-        sys.path[0] = str(Path.cwd())
         runpy.run_module(order.program, run_name="__main__", alter_sys=True)
     else:
-        sys.path[0] = str(Path(order.program).parent)
         runpy.run_path(order.program, run_name="__main__")
 
 
-def main(control: int) -> None:
-    for name in LIBRARIES:
+def main(control: int, libraries: list[str]) -> None:
+    for name in libraries:
         importlib.import_module(name)
     assert threading.active_count() == 1, "a fork would lose the other threads"
     gc.freeze()
@@ -122,4 +117,4 @@ def main(control: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2:])
