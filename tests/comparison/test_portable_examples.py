@@ -14,19 +14,22 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support import warm_python
+from support.warm_server import Order
 
 from comparison.peer import peer_python
 from sandstream.testing import ScriptedModel
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the peer
 
+LIBRARIES = ("mcp", "openai.types.responses", "pydantic")
+"""What both need, of others."""
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STARTS = {
     "11_shell": 1,
@@ -108,17 +111,10 @@ def said(python: Path, program: Path, url: str, starts: int) -> list[str]:
         "TMPDIR": str(folder),
         "PYTHONPATH": str(EXAMPLES) if folder.name == "ours" else "",
     }
+    order = Order(str(program), [], environment, directory=str(folder))
     texts = []
     for _ in range(starts):
-        done = subprocess.run(
-            [str(python), str(program)],
-            env=environment,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        done = warm_python.run(order, within_s=100, python=str(python), libraries=LIBRARIES)
         assert done.returncode == 0, f"{python} {program.name}:\n{done.stdout}{done.stderr}"
         texts.append(_VARYING.sub("...", done.stdout))
     return texts
