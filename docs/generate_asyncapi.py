@@ -33,6 +33,7 @@ _RESULTS = (
     b.ToolAnswer,
     b.Checkpointed,
     b.Endpoint,
+    b.MemorySynced,
     b.Running,
 )
 """What the `result` of a reply can be."""

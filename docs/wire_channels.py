@@ -10,6 +10,7 @@ import re
 from typing import Any, NamedTuple, get_args
 
 from sandstream_bus import conversation_messages as c
+from sandstream_bus import memory_messages as y
 from sandstream_bus import messages as m
 from sandstream_bus import sandbox_messages as b
 from sandstream_bus import trace_messages as t
@@ -23,12 +24,13 @@ PARAMETERS = {
     "run": "The run's id: 1 to 128 of A-Z a-z 0-9 _ - =.",
     "pool": "A harness pool or a tool host pool.",
     "call": "The call's id within its run, such as t1-0.",
-    "name": "The timer's name within its run.",
+    "name": "The timer's name within its run, or within its memory.",
     "sandbox": "The sandbox's id.",
     "provider": "The sandbox provider, such as local.",
     "node": "The node of the provider that has the sandbox.",
     "op": "The operation's id, chosen by whoever asks.",
     "session": "The conversation's id, escaped like an agent's name; a long one is hashed.",
+    "scope": "The memory's name, escaped like a conversation's id.",
     "trace": "The trace's id: 32 hexadecimal digits, lower case.",
     "group": "A group of tracing actors, which share their work.",
     "consumer": "The durable consumer that gave up.",
@@ -59,6 +61,7 @@ def channels() -> list[Channel]:
     """
     s = _SUBJECTS
     log, agents, parked = "SANDSTREAM_LOG", "SANDSTREAM_AGENTS", "SANDSTREAM_PARKED"
+    memories = "SANDSTREAM_MEMORY"
     table = [
         Channel(
             "task",
@@ -235,6 +238,7 @@ def channels() -> list[Channel]:
                 b.SandboxReady,
                 b.SandboxCheckpointed,
                 b.SandboxPaused,
+                b.SandboxMounted,
                 b.SandboxStopped,
                 b.SandboxLost,
                 b.SandboxDeleted,
@@ -299,11 +303,63 @@ def channels() -> list[Channel]:
             log,
         ),
         Channel(
+            "memory_state",
+            s.memory_state("SCOPE").replace("SCOPE", "=scope="),
+            "All that is known of a memory; the last one counts, written under compare-and-set",
+            (y.MemoryState, y.MemoryStateObject),
+            "memory actor, sandbox actor, clients",
+            "memory actor, sandbox actor, clients",
+            memories,
+        ),
+        Channel(
+            "memory_extract",
+            s.memory_extract("SCOPE").replace("SCOPE", "=scope="),
+            "Find what is worth remembering in a rollout",
+            (y.ExtractRequested, m.Claim),
+            "memory actor, timer",
+            "memory actor",
+            log,
+        ),
+        Channel(
+            "memory_merge",
+            s.memory_merge("SCOPE").replace("SCOPE", "=scope="),
+            "Consolidate what was found",
+            (y.MergeRequested, m.Claim),
+            "anybody, memory actor, timer",
+            "memory actor",
+            log,
+            open_to_all=True,
+        ),
+        Channel(
+            "memory_edit",
+            s.memory_edit("SCOPE").replace("SCOPE", "=scope="),
+            "Files of a memory were changed in a workspace",
+            (y.EditRequested, m.Claim),
+            "sandbox actor",
+            "memory actor",
+            log,
+        ),
+        Channel(
+            "memory_event",
+            s.memory_event("SCOPE").replace("SCOPE", "=scope="),
+            "What became of a memory, or why a step of it failed",
+            (y.MemoryChanged, y.MemoryFailed, m.Claim),
+            "memory actor, clients",
+            "people, observers",
+            log,
+        ),
+        Channel(
             "timer",
             s.timer("=run=", "=name="),
             "A scheduled message; the server publishes its body to its target when due",
-            (m.TurnRequested, m.ApprovalDecided, m.CancelRequested),
-            "harness",
+            (
+                m.TurnRequested,
+                m.ApprovalDecided,
+                m.CancelRequested,
+                y.ExtractRequested,
+                y.MergeRequested,
+            ),
+            "harness, memory actor",
             "the server",
             log,
         ),

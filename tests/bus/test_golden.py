@@ -12,9 +12,17 @@ from typing import get_args
 
 import msgspec
 import pytest
-from sandstream_bus import conversation_messages, messages, sandbox_messages, trace_messages
+from sandstream_bus import (
+    conversation_messages,
+    memory_messages,
+    messages,
+    sandbox_messages,
+    trace_messages,
+)
 from sandstream_bus.conversation_messages import ConversationEvent
 from sandstream_bus.conversation_messages import Message as ConversationMessage
+from sandstream_bus.memory_messages import MemoryEvent
+from sandstream_bus.memory_messages import Message as MemoryMessage
 from sandstream_bus.messages import (
     ChildInput,
     HandedOff,
@@ -44,10 +52,11 @@ UNTAGGED: dict[str, type[msgspec.Struct]] = {
     "live.event": LiveEvent,
     "live.output": LiveOutput,
 }
-BASES = (Message, SandboxMessage, ConversationMessage, TraceMessage)
+MODULES = (messages, sandbox_messages, conversation_messages, trace_messages, memory_messages)
+BASES = (Message, SandboxMessage, ConversationMessage, TraceMessage, MemoryMessage)
 TAGGED: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind
-    for module in (messages, sandbox_messages, conversation_messages, trace_messages)
+    for module in MODULES
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, BASES) and kind not in BASES
 }
@@ -80,7 +89,7 @@ def test_unknown_fields_are_ignored(path: Path) -> None:
         agents = document["graph"]["agents"]
         newer["graph"]["agents"] = {k: v | {"zz_future": []} for k, v in agents.items()}
     for name in ("usage", "error", "options"):
-        if name in document:
+        if isinstance(document.get(name), dict):
             newer[name] = document[name] | {"zz_future": None}
     message = msgspec.json.decode(json.dumps(newer).encode(), type=kind)
     assert json.loads(msgspec.json.encode(message)) == document
@@ -114,6 +123,15 @@ def test_every_event_of_a_trace_is_decoded_through_the_union() -> None:
     for path in GOLDEN:
         if kind_of(path) in union:
             decoded = msgspec.json.decode(path.read_bytes(), type=TraceEvent)  # type: ignore[arg-type]
+            assert type(decoded) is kind_of(path)
+    assert union <= {kind_of(path) for path in GOLDEN}
+
+
+def test_every_event_of_a_memory_is_decoded_through_the_union() -> None:
+    union = set(get_args(MemoryEvent))
+    for path in GOLDEN:
+        if kind_of(path) in union:
+            decoded = msgspec.json.decode(path.read_bytes(), type=MemoryEvent)  # type: ignore[arg-type]
             assert type(decoded) is kind_of(path)
     assert union <= {kind_of(path) for path in GOLDEN}
 

@@ -15,6 +15,7 @@ import yaml
 from doc_blocks import read_page
 from sandstream_bus import (
     conversation_messages,
+    memory_messages,
     messages,
     sandbox_messages,
     subjects,
@@ -30,7 +31,7 @@ EXAMPLES = [
     for block in read_page(path, path.read_text()).blocks
     if block.lang == "json" and "message" in block.marks
 ]
-MODULES = (messages, sandbox_messages, conversation_messages, trace_messages)
+MODULES = (messages, sandbox_messages, conversation_messages, trace_messages, memory_messages)
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("*.json"))
 
 

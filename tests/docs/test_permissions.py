@@ -19,8 +19,10 @@ from sandstream.testing import ScriptedModel, text
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(
-    r"^\| (submit|follow|cancel|approve|send|trace|be an actor) \| (.+) \|$", re.MULTILINE
+    r"^\| (submit|follow|cancel|approve|send|trace|consolidate|be an actor) \| (.+) \|$",
+    re.MULTILINE,
 )
+USERS = ("submit", "follow", "cancel", "approve", "send", "trace", "consolidate")
 pytestmark = pytest.mark.timeout(90)
 
 
@@ -85,8 +87,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_each_role_can_do_its_part_and_no_more(url: str) -> None:
-    roles = {"submit", "follow", "cancel", "approve", "send", "trace", "be an actor"}
-    assert set(_roles()) == roles
+    assert set(_roles()) == {*USERS, "be an actor"}
     asyncio.run(_try_all(url))
 
 
@@ -99,9 +100,8 @@ async def _try_all(url: str) -> None:
     async def connect(user: str) -> nats.NATS:
         return await nats.connect(f"nats://{user}:pw@{url}", error_cb=remember)
 
-    users = ("submit", "follow", "cancel", "approve", "send", "trace")
-    everybody = [await connect(user) for user in users]
-    submitter, follower, canceller, approver, sender, tracer = everybody
+    everybody = [await connect(user) for user in USERS]
+    submitter, follower, canceller, approver, sender, tracer, consolidator = everybody
     try:
         done = await follower.subscribe("sandstream.live.r-1.done")
         await follower.flush()
@@ -123,6 +123,8 @@ async def _try_all(url: str) -> None:
         await sender.publish("sandstream.run.r-1.input", b'{"type":"input.staged","input":"x"}')
         spans = {"type": "spans.reported", "trace_id": "a" * 32, "spans": []}
         await tracer.publish(f"sandstream.trace.{'a' * 32}.spans", json.dumps(spans).encode())
+        merge = b'{"type":"memory.merge","reason":"asked"}'
+        await consolidator.publish("sandstream.memory.alice.merge", merge)
         for connection in everybody:
             await connection.flush()
         assert refused == []
@@ -132,9 +134,10 @@ async def _try_all(url: str) -> None:
         await approver.publish("sandstream.run.r-1.cancel", b"{}")
         await sender.publish("sandstream.run.r-1.approval.decided", b"{}")
         await tracer.publish("sandstream.trace.r-1.exported.main", b'{"type":"spans.exported"}')
+        await consolidator.publish("sandstream.memory.alice.state", b"{}")
         for connection in everybody:
             await connection.flush()
-        assert len(refused) == 6
+        assert len(refused) == len(USERS)
         assert all("permissions violation" in each for each in refused)
     finally:
         for connection in everybody:
