@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeAlias
 
+from sandstream_actors.sandbox.tools.definitions import APPLY_PATCH
 from sandstream_actors.sandbox.tools.patch_errors import PatchError
 from sandstream_actors.sandbox.tools.patch_parse import parse_patch
 
@@ -20,58 +21,6 @@ ApplyPatchApprovalFunction: TypeAlias = Callable[
     [RunContextWrapper[Any], ApplyPatchOperation, str], bool | Awaitable[bool]
 ]
 """``(context, operation, call id)`` -> whether a person has to approve this operation."""
-
-PATCH_GRAMMAR = r"""
-start: "*** Begin Patch" LF file_change+ "*** End Patch" LF?
-
-file_change: addition | deletion | update
-addition: "*** Add File: " path LF new_line+
-deletion: "*** Delete File: " path LF
-update: "*** Update File: " path LF move? hunk_line+ end_of_file?
-
-move: "*** Move to: " path LF
-new_line: "+" /(.*)/ LF
-hunk_line: place | change
-place: ("@@" | "@@ " /(.+)/) LF
-change: (" " | "+" | "-") /(.*)/ LF
-end_of_file: "*** End of File" LF
-path: /(.+)/
-
-%import common.LF
-""".strip()
-
-PATCH_DESCRIPTION = """
-Change files of the workspace. The input is a patch in the language below, as plain text and not
-as JSON. All of a patch is applied, or, if any part does not fit, none of it.
-
-*** Begin Patch
-*** Add File: docs/hello.txt
-+Each line of a new file starts with a plus sign.
-*** Update File: src/app.py
-*** Move to: src/main.py
-@@ def greet():
-     name = "you"
--    print("Hi")
-+    print("Hello,", name)
-     return name
-*** Delete File: old.txt
-*** End Patch
-
-- Each file has a header: `*** Add File: <path>`, `*** Update File: <path>` or
-  `*** Delete File: <path>`. Paths are relative, never absolute.
-- `*** Move to: <path>` right after an update header renames the file. Nothing follows a delete
-  header.
-- An update has one or more hunks, each introduced by `@@`. The lines of a hunk start with a space
-  (stays as it is), `-` (goes) or `+` (comes).
-- Give about three unchanged lines before and after each change, so that its place can be found.
-  Do not repeat lines between changes that are close together.
-- If that is not enough to find the place, put the line of the class or function after the `@@`.
-  Several such lines may follow each other, from the outside to the inside:
-  `@@ class Door` and then `@@     def open(self):`.
-- `*** End of File` after the last line of a hunk ties it to the end of the file.
-- Adding a file that exists is refused. To replace a whole file, delete it and add it again, in the
-  same patch.
-""".strip()
 
 
 class SandboxApplyPatchEditor:
@@ -135,8 +84,8 @@ class SandboxApplyPatchTool(CustomTool):
         )
         super().__init__(
             name="apply_patch",
-            description=PATCH_DESCRIPTION,
-            format={"type": "grammar", "syntax": "lark", "definition": PATCH_GRAMMAR},
+            description=APPLY_PATCH["description"],
+            format=dict(APPLY_PATCH["format"]),
             on_invoke_tool=self._invoke,
             on_approval=on_approval,
         )

@@ -6,6 +6,7 @@ describe them. Called in the user's own process, they ask the session to do the 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -38,6 +39,8 @@ class SessionTool(FunctionTool):
     args_model: ClassVar[Any]
     """The pydantic model of its arguments; each subclass narrows it to its own."""
     tool_description: ClassVar[str]
+    tool_parameters: ClassVar[dict[str, Any] | None] = None
+    """The schema of its arguments; None: that of ``args_model``."""
     session: ToolSession = field(init=False, repr=False, compare=False)
     user: str | User | None = field(default=None, init=False, repr=False, compare=False)
     workspace_scope: SandboxWorkspaceScope = field(init=False, repr=False, compare=False)
@@ -56,7 +59,8 @@ class SessionTool(FunctionTool):
         super().__init__(
             name=self.tool_name,
             description=self.tool_description,
-            params_json_schema=self.args_model.model_json_schema(),
+            params_json_schema=copy.deepcopy(self.tool_parameters)
+            or self.args_model.model_json_schema(),
             on_invoke_tool=self._invoke,
             strict_json_schema=False,
             needs_approval=needs_approval,

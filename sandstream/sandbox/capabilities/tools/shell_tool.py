@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
+from sandstream_actors.sandbox.tools.definitions import EXEC_COMMAND, WRITE_STDIN
 
 from sandstream.sandbox.capabilities.tools.session_tools import (
     SessionTool,
@@ -13,37 +14,26 @@ from sandstream.sandbox.capabilities.tools.session_tools import (
     ToolSession,
 )
 
-_YIELD_TIME = "Milliseconds to wait for the command before an answer comes anyway."
-_MAX_OUTPUT = "The most tokens of output to return; the middle of a longer output is left out."
-
 
 class ExecCommandArgs(BaseModel):
-    cmd: str = Field(description="The command, as a line for the shell.", min_length=1)
-    workdir: str | None = Field(
-        default=None, description="Directory to run it in. Without it: the working directory."
-    )
-    shell: str | None = Field(
-        default=None, description="The shell program to use instead of the default one."
-    )
-    login: bool = Field(default=True, description="Whether the shell is a login shell.")
-    tty: bool = Field(
-        default=False,
-        description=(
-            "Whether to give the command a terminal. Needed for programs that ask questions and "
-            "for writing to the command later."
-        ),
-    )
-    yield_time_ms: int = Field(default=10_000, ge=0, description=_YIELD_TIME)
-    max_output_tokens: int | None = Field(default=None, ge=1, description=_MAX_OUTPUT)
+    """The arguments of ``exec_command``; what a model is told of them is in its definition."""
+
+    cmd: str = Field(min_length=1)
+    workdir: str | None = None
+    shell: str | None = None
+    login: bool = True
+    tty: bool = False
+    yield_time_ms: int = Field(default=10_000, ge=0)
+    max_output_tokens: int | None = Field(default=None, ge=1)
 
 
 class WriteStdinArgs(BaseModel):
-    session_id: int = Field(description="The session ID of a command that is still running.")
-    chars: str = Field(
-        default="", description="What to write to it. Nothing: only ask for new output."
-    )
-    yield_time_ms: int = Field(default=250, ge=0, description=_YIELD_TIME)
-    max_output_tokens: int | None = Field(default=None, ge=1, description=_MAX_OUTPUT)
+    """The arguments of ``write_stdin``."""
+
+    session_id: int
+    chars: str = ""
+    yield_time_ms: int = Field(default=250, ge=0)
+    max_output_tokens: int | None = Field(default=None, ge=1)
 
 
 @dataclass(init=False)
@@ -53,10 +43,8 @@ class ExecCommandTool(SessionTool):
     tool_name: ClassVar[str] = "exec_command"
     sandbox_tool: ClassVar[str] = "exec_command"
     args_model: ClassVar[type[ExecCommandArgs]] = ExecCommandArgs
-    tool_description: ClassVar[str] = (
-        "Run a shell command in the sandbox. Returns its output; a command that is still running "
-        "gets a session ID by which `write_stdin` reaches it."
-    )
+    tool_description: ClassVar[str] = EXEC_COMMAND["description"]
+    tool_parameters: ClassVar[dict[str, Any] | None] = EXEC_COMMAND["parameters"]
 
     async def run(self, args: ExecCommandArgs) -> Any:
         """Make a call from code."""
@@ -70,9 +58,8 @@ class WriteStdinTool(SessionTool):
     tool_name: ClassVar[str] = "write_stdin"
     sandbox_tool: ClassVar[str] = "write_stdin"
     args_model: ClassVar[type[WriteStdinArgs]] = WriteStdinArgs
-    tool_description: ClassVar[str] = (
-        "Write to a command that `exec_command` left running, or ask for its new output."
-    )
+    tool_description: ClassVar[str] = WRITE_STDIN["description"]
+    tool_parameters: ClassVar[dict[str, Any] | None] = WRITE_STDIN["parameters"]
 
     def __init__(self, *, session: ToolSession, needs_approval: ToolApproval = False) -> None:
         super().__init__(session=session, needs_approval=needs_approval)
