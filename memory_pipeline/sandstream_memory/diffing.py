@@ -1,0 +1,49 @@
+"""What a change of a memory was, for people, and taking it back."""
+
+from __future__ import annotations
+
+import difflib
+
+from sandstream_memory.layout import Files, is_editable
+from sandstream_memory.merging import merge_files
+
+_MAX_DIFFED_BYTES = 1024 * 1024
+
+
+def unified(before: Files, after: Files) -> str:
+    """A unified diff of all files that differ; empty if none does."""
+    parts = []
+    for path in sorted({*before, *after}):
+        old, new = before.get(path), after.get(path)
+        if old != new:
+            parts.append(_file_diff(path, old, new))
+    return "".join(parts)
+
+
+def _file_diff(path: str, old: bytes | None, new: bytes | None) -> str:
+    labels = (
+        "/dev/null" if old is None else f"a/{path}",
+        "/dev/null" if new is None else f"b/{path}",
+    )
+    sizes = f"{len(old or b'')} -> {len(new or b'')} bytes"
+    if max(len(old or b""), len(new or b"")) > _MAX_DIFFED_BYTES:
+        return f"--- {labels[0]}\n+++ {labels[1]}\n(too big for a diff: {sizes})\n"
+    try:
+        texts = (old or b"").decode(), (new or b"").decode()
+    except UnicodeDecodeError:
+        return f"--- {labels[0]}\n+++ {labels[1]}\n(no text: {sizes})\n"
+    lines = difflib.unified_diff(texts[0].split("\n"), texts[1].split("\n"), *labels, lineterm="")
+    found = "\n".join(lines)
+    return f"{found}\n" if found else f"--- {labels[0]}\n+++ {labels[1]}\n"
+
+
+def reverted(before: Files, after: Files, head: Files) -> Files:
+    """``head`` without the change from ``before`` to ``after``; what came later stays."""
+    result = merge_files(after, before, head)
+    for path in sorted({*before, *after, *head}):
+        if is_editable(path):
+            continue
+        data = before.get(path) if head.get(path) == after.get(path) else head.get(path)
+        if data is not None:
+            result[path] = data
+    return dict(sorted(result.items()))

@@ -1,0 +1,133 @@
+"""The handbook as blocks, and the rollouts that a piece of text names as its sources.
+
+A block begins with a heading of the first level. A rollout is named by one of its files (its
+summary, raw memory or recording), or, in a line that says ``Sources:`` or ``Runs:``, by its name or
+a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+import msgspec
+from sandstream_bus.memory_messages import Rollout
+
+from sandstream_memory.layout import raw_path, rollout_path
+from sandstream_memory.selection import summary_of
+
+_HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
+_CODE_FENCE = re.compile(r"\s{0,3}(```|~~~)")
+_FILE = re.compile(r"(?:[\w-]+/)*[A-Za-z0-9][A-Za-z0-9._-]*\.(?:md|jsonl)(?![A-Za-z0-9_])")
+_SOURCES_LINE = re.compile(r"\W*(?:sources?|runs?|rollouts?|rollout[_ ](?:ids?|names?))\W*:", re.I)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OF_ROLLOUTS = ("rollout_summaries", "raw_memories", "sessions")
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A heading and what is below it, or what stands before the first heading."""
+
+    level: int
+    """0: there is no heading."""
+    title: str
+    lines: list[str]
+    """With the heading."""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines).strip()
+
+    @property
+    def body(self) -> list[str]:
+        return self.lines[1:] if self.level else self.lines
+
+
+def sections(lines: list[str], level: int) -> list[Section]:
+    """The parts that headings of this level (or above) begin; deeper ones stay inside."""
+    parts: list[Section] = []
+    current = Section(0, "", [])
+    for line, heading in _with_headings(lines):
+        if heading is not None and len(heading[1]) <= level:
+            if current.lines:
+                parts.append(current)
+            current = Section(len(heading[1]), heading[2].strip(), [])
+        current.lines.append(line)
+    return [*parts, current] if current.lines else parts
+
+
+def blocks(text: str) -> list[Section]:
+    """The blocks that are not blank."""
+    return [each for each in sections(text.split("\n"), 1) if each.text]
+
+
+def demoted(lines: list[str]) -> list[str]:
+    """All headings one level deeper."""
+    return [
+        f"#{line}" if heading is not None and len(heading[1]) < 6 else line
+        for line, heading in _with_headings(lines)
+    ]
+
+
+def _with_headings(lines: Iterable[str]) -> Iterator[tuple[str, re.Match[str] | None]]:
+    fence = ""
+    for line in lines:
+        mark = _CODE_FENCE.match(line)
+        if mark and fence in ("", mark[1]):
+            fence = "" if fence else mark[1]
+        yield line, None if fence or mark else _HEADING.fullmatch(line.rstrip())
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+class Sources:
+    """Finds the rollouts that a text names."""
+
+    def __init__(self, rollouts: Collection[Rollout]) -> None:
+        self._files: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        for rollout in rollouts:
+            for path in (summary_of(rollout), raw_path(rollout.name), rollout_path(rollout.name)):
+                self._files["/".join(path.split("/")[-2:])] = rollout.id
+            self._files[summary_of(rollout).rpartition("/")[2]] = rollout.id
+            self._files[rollout_path(rollout.name).rpartition("/")[2]] = rollout.id
+            for name in (rollout.name, *rollout.runs):
+                self._names[name] = rollout.id
+        self._files.pop("", None)
+        self._longest_first = sorted(
+            ((each.name, each.id) for each in rollouts), key=lambda pair: -len(pair[0])
+        )
+
+    def of(self, text: str) -> set[str]:
+        """The ids of those that it names."""
+        found = {each for path in cited_files(text) if (each := self.of_file(path))}
+        for line in text.split("\n"):
+            if _SOURCES_LINE.match(line):
+                names = _NAME.findall(line)
+                found |= {self._names[name] for name in names if name in self._names}
+        return found
+
+    def of_file(self, path: str) -> str:
+        """Whose file it is, also under a slug that it had before; empty: of none of these."""
+        parts = path.split("/")
+        known = self._files.get("/".join(parts[-2:])) or self._files.get(parts[-1])
+        if known or not is_rollout_file(path):
+            return known or ""
+        if len(parts) > 1 and parts[-2] != "rollout_summaries":
+            return ""
+        for name, rollout in self._longest_first:
+            if parts[-1].startswith(f"{name}_"):
+                return rollout
+        return ""
+
+
+def cited_files(text: str) -> list[str]:
+    return _FILE.findall(text)
+
+
+def is_rollout_file(path: str) -> bool:
+    """Does it look like a file of some rollout, known or not?"""
+    parts = path.split("/")
+    if len(parts) > 1:
+        return parts[-2] in _OF_ROLLOUTS
+    return path.endswith(".jsonl") or ("_" in path and path != "memory_summary.md")

@@ -1,0 +1,20 @@
+"""What an agent is told of its memory: the digest itself, and how to find more."""
+
+from __future__ import annotations
+
+from sandstream_memory.prompts import prompt
+from sandstream_memory.rendering import truncated
+
+PROMPT_VERSION = "reading_v1"
+MAX_SUMMARY_TOKENS = 15_000
+
+
+def memory_section(summary: str, *, memories_dir: str, live_update: bool) -> str | None:
+    """A part of the agent's instructions; None: there is nothing to be told."""
+    summary = summary.strip()
+    if not summary:
+        return None
+    updating = prompt("reading_live_v1" if live_update else "reading_only_v1")
+    text = prompt(PROMPT_VERSION).replace("{updating}", updating)
+    text = text.replace("{memories_dir}", memories_dir.rstrip("/"))
+    return text.replace("{summary}", truncated(summary, MAX_SUMMARY_TOKENS))

@@ -1,0 +1,177 @@
+"""The file of a rollout: one JSON line for each run that was part of it.
+
+Files come from workspaces and from earlier versions, so a line that cannot be read is passed over,
+and is not written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from sandstream_memory.bounding import Scrub
+from sandstream_memory.segments import (
+    TERMINAL_STATES,
+    Terminal,
+    cleaned_items,
+    cleaned_value,
+    fitted,
+)
+
+MAX_SEGMENT_BYTES = 1024 * 1024
+"""A line; what is longer is cut in the middle."""
+_MAX_OMITTED_RUNS = 2000
+
+__all__ = [
+    "MAX_SEGMENT_BYTES",
+    "TERMINAL_STATES",
+    "Terminal",
+    "appended",
+    "lines_of",
+    "runs_in",
+    "segment_line",
+    "terminals",
+    "without_runs",
+]
+
+
+def segment_line(
+    *,
+    rollout_id: str,
+    run: str,
+    updated_at: str,
+    input: str | Sequence[Any],
+    items: Sequence[Any],
+    interruptions: Sequence[Any],
+    terminal: Terminal,
+    final_output: Any,
+    scrub: Scrub,
+) -> bytes:
+    """What is kept of one run. ``input`` and ``items`` are JSON objects, decoded or not."""
+    if isinstance(input, str):
+        input = [{"role": "user", "content": input}]
+    segment: dict[str, Any] = {
+        "updated_at": updated_at,
+        "rollout_id": rollout_id,
+        "run": run,
+        "input": cleaned_items(input, scrub),
+        "generated_items": cleaned_items(items, scrub),
+    }
+    if interruptions:
+        segment["interruptions"] = [cleaned_value(each, scrub) for each in interruptions]
+    segment["terminal_metadata"] = cleaned_value(terminal.as_metadata(), scrub)
+    if final_output is not None:
+        segment["final_output"] = cleaned_value(final_output, scrub)
+    return fitted(segment, MAX_SEGMENT_BYTES)
+
+
+def appended(existing: bytes, line: bytes, *, max_bytes: int) -> bytes:
+    """The file with the line at its end, unless the line's run is in it.
+
+    A file of more than ``max_bytes`` keeps its first segment, which says what it is about, and as
+    many of the last ones as there is room for; a line in between names the runs that went.
+    """
+    new = msgspec.json.decode(line)
+    segments = _segments(existing)
+    if new.get("run") in _runs(segments):
+        return b"".join(fitted(each, max_bytes) for each in segments)
+    return _bounded([*segments, new], max_bytes)
+
+
+def _bounded(segments: list[dict[str, Any]], max_bytes: int) -> bytes:
+    lines = [_encoded(each) for each in segments]
+    if sum(map(len, lines)) <= max_bytes:
+        return b"".join(lines)
+    last = fitted(segments[-1], max(max_bytes // 2, 1))
+    first = fitted(segments[0], max_bytes // 4) if len(segments) > 1 else b""
+    room = max_bytes - len(first) - len(last)
+    kept: list[bytes] = []
+    middle = segments[1:-1]
+    while middle:
+        line = _encoded(middle[-1])
+        notice = _notice(middle)
+        if len(line) + len(notice) > room - sum(map(len, kept)):
+            kept.append(notice)
+            break
+        kept.append(line)
+        middle.pop()
+    whole = first + b"".join(reversed(kept)) + last
+    return whole if len(whole) <= max_bytes else last if len(last) <= max_bytes else b""
+
+
+def _notice(omitted: Iterable[dict[str, Any]]) -> bytes:
+    runs: list[str] = []
+    count = 0
+    for each in omitted:
+        runs += _runs([each])
+        count += each["omitted_segments"] if _is_notice(each) else 1
+    return _encoded({"omitted_segments": count, "omitted_runs": runs[-_MAX_OMITTED_RUNS:]})
+
+
+def without_runs(existing: bytes, runs: Collection[str]) -> bytes:
+    """The file without the segments of these runs."""
+    gone = set(runs)
+    kept: list[bytes] = []
+    for segment in _segments(existing):
+        if _is_notice(segment):
+            left = [run for run in segment["omitted_runs"] if run not in gone]
+            segment = segment | {"omitted_runs": left}
+        elif segment.get("run") in gone:
+            continue
+        kept.append(_encoded(segment))
+    if all(_is_notice(msgspec.json.decode(line)) for line in kept):
+        return b""
+    return b"".join(kept)
+
+
+def runs_in(existing: bytes) -> list[str]:
+    """The runs of the file, oldest first, with those whose segments were left out."""
+    return _runs(_segments(existing))
+
+
+def terminals(existing: bytes) -> list[Terminal]:
+    """How the runs of the file ended, oldest first."""
+    return [
+        Terminal.from_metadata(segment.get("terminal_metadata"))
+        for segment in _segments(existing)
+        if not _is_notice(segment)
+    ]
+
+
+def lines_of(existing: bytes) -> list[bytes]:
+    """The readable lines, without their ends."""
+    return [_encoded(segment).rstrip(b"\n") for segment in _segments(existing)]
+
+
+def _segments(existing: bytes) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for line in existing.split(b"\n"):
+        try:
+            segment = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(segment, dict):
+            found.append(segment)
+    return found
+
+
+def _runs(segments: Iterable[dict[str, Any]]) -> list[str]:
+    runs: list[str] = []
+    for segment in segments:
+        if _is_notice(segment):
+            runs += [run for run in segment["omitted_runs"] if isinstance(run, str)]
+        elif isinstance(segment.get("run"), str):
+            runs.append(segment["run"])
+    return runs
+
+
+def _is_notice(segment: dict[str, Any]) -> bool:
+    return isinstance(segment.get("omitted_runs"), list) and isinstance(
+        segment.get("omitted_segments"), int
+    )
+
+
+def _encoded(segment: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(segment) + b"\n"
