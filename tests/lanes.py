@@ -19,10 +19,29 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent
-LONG = ("chaos", "contract", "comparison", "cli", "providers", "sandstream", "docs")
-"""They begin first."""
-BY_FILE = ("chaos", "comparison")
+SPLIT = ("chaos", "comparison")
 """Each of their files is a group."""
+NESTED = ("cli", "contract", "docs", "providers", "sandstream")
+"""Each directory in them is a group of its own."""
+FIRST = (
+    "cli",
+    "sandstream",
+    "contract",
+    "docs",
+    "chaos/test_matrix.py",
+    "actors",
+    "comparison/test_same_program.py",
+    "chaos/test_composition_matrix.py",
+    "bus",
+    "comparison/test_same_composition.py",
+    "examples",
+    "chaos/test_sandbox_matrix.py",
+    "sandstream/mcp",
+    "chaos/test_storm.py",
+    "chaos/test_sandbox_kills.py",
+    "comparison/test_portable_examples.py",
+)
+"""The longest, in the order in which they begin: no lane is left with a long one at the end."""
 NO_TESTS = 5
 """The exit code of pytest when it found none."""
 
@@ -35,30 +54,29 @@ class Outcome(NamedTuple):
 
 def groups() -> list[Path]:
     """All tests, each in one group; long ones first."""
-    long: list[Path] = []
-    for name in LONG:
-        files = sorted((ROOT / name).rglob("test_*.py"), key=lambda it: -it.stat().st_size)
-        long += files if name in BY_FILE else _folders(files)
-    rest = [
-        it
-        for it in sorted(ROOT.iterdir())
-        if it.name not in LONG and (it.is_dir() or it.name.startswith("test_"))
-    ]
-    return long + [it for it in rest if it.is_file() or any(it.rglob("test_*.py"))]
+    found: list[Path] = []
+    for top in sorted(ROOT.iterdir()):
+        files = [top] if top.name.startswith("test_") else sorted(top.rglob("test_*.py"))
+        if top.name in SPLIT:
+            found += files
+        elif top.name in NESTED:
+            found += dict.fromkeys(file.parent for file in files)
+        elif files:
+            found.append(top)
+    return sorted(found, key=_turn)
 
 
-def _folders(files: list[Path]) -> list[Path]:
-    """The directories of the files; one inside another is a group of its own."""
-    return list(dict.fromkeys(file.parent for file in files))
+def _turn(group: Path) -> int:
+    name = group.relative_to(ROOT).as_posix()
+    return FIRST.index(name) if name in FIRST else len(FIRST)
 
 
 def _only_own(group: Path) -> list[str]:
     """What to leave out: directories that are groups themselves."""
-    if group.is_file():
+    if group.is_file() or group.relative_to(ROOT).parts[0] not in NESTED:
         return []
     inner = {it.parent for it in group.rglob("test_*.py")} - {group}
-    split = any(group.is_relative_to(ROOT / name) for name in LONG)
-    return [f"--ignore={it}" for it in sorted(inner)] if split else []
+    return [f"--ignore={it}" for it in sorted(inner)]
 
 
 async def _run(group: Path, junit: Path | None, more: list[str]) -> Outcome:
