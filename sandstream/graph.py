@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
+from sandstream_bus.memory_specs import MemoryUse, PhaseModel
 from sandstream_bus.sandbox_messages import SandboxUse
 from sandstream_bus.specs import (
     NO_JSON,
@@ -86,6 +87,7 @@ class Workplaces:
 
     working: dict[str, Agent[Any]] = field(default_factory=dict)
     uses: dict[str, SandboxUse] = field(default_factory=dict)
+    memories: dict[str, MemoryUse] = field(default_factory=dict)
 
 
 def compile_graph(
@@ -165,6 +167,7 @@ def _compile_agent(
         dynamic=not static or callable(prompt),
         hosted_model=hosted,
         sandbox=sandbox,
+        memory=places.memories.get(key),
         handoffs=[_handoff_spec(circle, it, points) for it in handoffs],
         lists_tools=bool(agent.mcp_servers),
         guards=sorted(kinds),  # type: ignore[arg-type]
@@ -261,9 +264,22 @@ def hosted_by(graph: GraphSpec, pool: str) -> GraphSpec:
 
 def _moved(agents: Mapping[str, AgentSpec], pool: str) -> dict[str, AgentSpec]:
     return {
-        name: agent if agent.remote else msgspec.structs.replace(agent, host=pool)
+        name: agent
+        if agent.remote
+        else msgspec.structs.replace(agent, host=pool, memory=_moved_memory(agent.memory, pool))
         for name, agent in agents.items()
     }
+
+
+def _moved_memory(use: MemoryUse | None, pool: str) -> MemoryUse | None:
+    if use is None:
+        return None
+    one, two = (_moved_phase(phase, pool) for phase in (use.phase_one, use.phase_two))
+    return msgspec.structs.replace(use, phase_one=one, phase_two=two)
+
+
+def _moved_phase(phase: PhaseModel, pool: str) -> PhaseModel:
+    return msgspec.structs.replace(phase, host=pool) if phase.hosted else phase
 
 
 def settings_of(agent: Agent[Any], config: RunConfig) -> ModelSettings:

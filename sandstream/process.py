@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -24,6 +25,7 @@ from sandstream_bus.subjects import RunId
 from sandstream.connect import OpenBus, open_bus
 from sandstream.hosted_models import HostedModels
 from sandstream.hosting.hosted_run import Host, HostedRun
+from sandstream.hosting.memory_phases import KeptModels, hosted_phase, phase_models, phase_of
 from sandstream.hosting.user_code import UserCode
 from sandstream.ids import new_pool
 from sandstream.models.defaults import DefaultModels
@@ -34,10 +36,13 @@ from sandstream.tracing.setup import reporter_here
 if TYPE_CHECKING:
     from sandstream_actors.sandbox.actor import SandboxActor
 
+    from sandstream.memory_host import EmbeddedMemory
     from sandstream.sandbox.session.link import BusLink
 
 logger = logging.getLogger(__name__)
 
+ISOLATION = "SANDSTREAM_LOCAL_ISOLATION"
+"""The variable that says how this machine's sandboxes are isolated, unless a client does."""
 POOL_IDLE_S = 600.0
 """A dead process's consumers are deleted after this; its runs may be moved to another one."""
 
@@ -57,6 +62,9 @@ class Process:
         """Child runs, with the run at the top of their tree."""
         self._actors: tuple[Harness, ToolHost] | None = None
         self._sandboxes: dict[str, asyncio.Future[SandboxActor]] = {}
+        self._memory: EmbeddedMemory | None = None
+        self._kept_models = KeptModels()
+        """Of runs whose memories are made after their callers have left."""
         self._hosted_models = HostedModels(self.bus)
         self._user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._lifetime: AsyncIterator[None] | None = None
@@ -126,6 +134,8 @@ class Process:
         self._closed = True
         for task in self._background:
             task.cancel()
+        if self._memory is not None:
+            await self._memory.stop()
         if self._actors is not None:
             await asyncio.gather(*(actor.stop(0.0) for actor in self._actors))
         for starting in self._sandboxes.values():
@@ -155,6 +165,20 @@ class Process:
             if actor.node == own:
                 await actor.adopt(other, start_sequence=start_sequence)
 
+    @property
+    def memory(self) -> EmbeddedMemory:
+        """Sees to it that somebody works on memories, once it is asked to."""
+        if self._memory is None:
+            from sandstream.memory_host import EmbeddedMemory
+
+            self._memory = EmbeddedMemory(self.bus, self._models, self._memory_place)
+        return self._memory
+
+    async def _memory_place(self) -> tuple[str, str]:
+        """Consolidations work in sandboxes of this process, isolated as its others are."""
+        isolation = next(iter(self._sandboxes), None) or os.environ.get(ISOLATION) or "required"
+        return "local", await (await self.local_sandboxes(isolation)).node()
+
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for; it ends with the process."""
         task = asyncio.ensure_future(work)
@@ -166,8 +190,12 @@ class Process:
     def add_run(self, run: RunId, hosted: HostedRun) -> None:
         hosted.host = Host(self.bus, self._find_run)
         self._runs.setdefault(run, []).append(hosted)
+        uses = [it.memory_use for it in hosted.bound.values() if it.memory_use is not None]
+        if any(use.generates or use.live_update for use in uses):
+            self.memory.want()
 
     def remove_run(self, run: RunId, hosted: HostedRun) -> None:
+        self._kept_models.keep(run, hosted.bound)
         left = [it for it in self._runs.pop(run, ()) if it is not hosted]
         if left:
             self._runs[run] = left
@@ -205,6 +233,11 @@ class Process:
         if known is not None:
             return known[1]
         state = await states.load(run)
+        phase = phase_of(state)
+        if phase is not None:
+            origin = self.hosted(RunId(phase.origin))
+            models = phase_models(origin.bound) if origin else self._kept_models.get(phase.origin)
+            return hosted_phase(state, phase, models)
         parent = state.started.parent if state.started else None
         if parent is None or not self._runs.get(RunId(parent.root)):
             # its caller has gone, but may call again with the run's key

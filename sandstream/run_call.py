@@ -319,6 +319,8 @@ class RunCall:
             if bound.is_owned and await bound.was_used():
                 await bound.finish()
                 result.sandbox_states[key] = bound.session.state
+                if bound.waits_for_memory and view.done.memory is not None:
+                    await bound.remembered(result)
         if not self._plan.has_child_sandboxes or self._process is None:
             return
         for child in await self._process.children_of(self.run_id):

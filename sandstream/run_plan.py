@@ -47,6 +47,9 @@ class RunPlan:
         self._child_bound = {
             key: bound_agents(circle, "", self._bind) for key, circle in self.found.children.items()
         }
+        for bound in (self.bound, *self._child_bound.values()):
+            if bound:
+                _check_memories(bound)
         self._compiled = self._compile()  # checks all, before any effect
 
     @property
@@ -134,8 +137,16 @@ def hosted_child(parent: HostedRun, link: ParentLink, run: str, bind: Binder) ->
 
 def _places(bound: dict[str, BoundAgent]) -> Workplaces:
     return Workplaces(
-        {key: it.working for key, it in bound.items()}, {key: SandboxUse() for key in bound}
+        {key: it.working for key, it in bound.items()},
+        {key: SandboxUse() for key in bound},
+        {key: it.memory_use for key, it in bound.items() if it.memory_use is not None},
     )
+
+
+def _check_memories(bound: dict[str, BoundAgent]) -> None:
+    from sandstream.sandbox.memory_conflicts import check_memories
+
+    check_memories(bound.values())
 
 
 def _for_each_run(use: SandboxUse) -> SandboxUse:

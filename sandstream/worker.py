@@ -24,6 +24,7 @@ from sandstream.agent import Agent
 from sandstream.exceptions import UserError
 from sandstream.hosted_models import HostedModels
 from sandstream.hosting.hosted_run import Host, HostedRun
+from sandstream.hosting.memory_phases import hosted_phase, phase_models, phase_of
 from sandstream.hosting.user_code import UserCode
 from sandstream.reach import Circle, Reach
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
@@ -157,6 +158,10 @@ class AgentWorker:
         if hosted is None:
             state = await states.load(run)
             assert state.started is not None
+            phase = phase_of(state)
+            if phase is not None:
+                origin = await self._find_run(RunId(phase.origin), states)
+                return hosted_phase(state, phase, phase_models(origin.bound))
             hosted = await self._host_run(run, state.started, states)
             self._runs[run] = hosted
             while len(self._runs) > _KEPT_RUNS:

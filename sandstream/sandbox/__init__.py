@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sandstream.sandbox.capabilities import Capability as Capability
+    from sandstream.sandbox.config import MemoryGenerateConfig as MemoryGenerateConfig
+    from sandstream.sandbox.config import MemoryLayoutConfig as MemoryLayoutConfig
+    from sandstream.sandbox.config import MemoryReadConfig as MemoryReadConfig
+    from sandstream.sandbox.config import MemoryWriteConfig as MemoryWriteConfig
     from sandstream.sandbox.config import SandboxArchiveLimits as SandboxArchiveLimits
     from sandstream.sandbox.config import SandboxConcurrencyLimits as SandboxConcurrencyLimits
     from sandstream.sandbox.config import SandboxRunConfig as SandboxRunConfig
@@ -46,12 +50,19 @@ if TYPE_CHECKING:
     from sandstream.sandbox.types import Group as Group
     from sandstream.sandbox.types import Permissions as Permissions
     from sandstream.sandbox.types import User as User
+    from sandstream.sandbox.wait_for_memory import MemoryGivenUpError as MemoryGivenUpError
+    from sandstream.sandbox.wait_for_memory import MemoryStatus as MemoryStatus
+    from sandstream.sandbox.wait_for_memory import wait_for_memory as wait_for_memory
     from sandstream.sandbox.workspace_paths import SandboxPathGrant as SandboxPathGrant
     from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope as SandboxWorkspaceScope
 
 _MODULES = {
     "sandstream.sandbox.capabilities": ("Capability",),
     "sandstream.sandbox.config": (
+        "MemoryGenerateConfig",
+        "MemoryLayoutConfig",
+        "MemoryReadConfig",
+        "MemoryWriteConfig",
         "SandboxArchiveLimits",
         "SandboxConcurrencyLimits",
         "SandboxRunConfig",
@@ -97,6 +108,11 @@ _MODULES = {
         "Group",
         "Permissions",
         "User",
+    ),
+    "sandstream.sandbox.wait_for_memory": (
+        "MemoryGivenUpError",
+        "MemoryStatus",
+        "wait_for_memory",
     ),
     "sandstream.sandbox.workspace_paths": (
         "SandboxPathGrant",

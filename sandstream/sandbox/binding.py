@@ -10,7 +10,7 @@ import inspect
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.sandbox_messages import SandboxUse
@@ -21,7 +21,7 @@ from sandstream.exceptions import UserError
 from sandstream.models.default_models import get_default_model
 from sandstream.run_config import RunConfig
 from sandstream.run_context import RunContextWrapper
-from sandstream.sandbox.capabilities import Capability
+from sandstream.sandbox.capabilities import Capability, Memory
 from sandstream.sandbox.config import SandboxRunConfig
 from sandstream.sandbox.entries import Mount
 from sandstream.sandbox.instructions import get_default_sandbox_instructions
@@ -35,6 +35,9 @@ from sandstream.sandbox.session.sandbox_session import SandboxSession
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
 from sandstream.sandbox.types import User
 from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope
+
+if TYPE_CHECKING:
+    from sandstream.result import RunResultBase
 
 CLOSE_PATIENCE_S = 10.0
 _LOOK_S = 0.05
@@ -57,7 +60,15 @@ class BoundAgent:
         self._config = sandbox
         self._capabilities = [capability.clone() for capability in agent.capabilities]
         _check_requirements(self._capabilities)
+        self.memory = _memory_of(agent, self._capabilities)
         self.is_owned = sandbox.session is None
+        self.memory_use = (
+            self.memory.use(owned=self.is_owned, has_provider=config.model_provider is not None)
+            if self.memory is not None
+            else None
+        )
+        """How the run is remembered; None: it is not."""
+        self.model_provider = config.model_provider
         self.session = self._session(sandbox, run, link)
         self.session.archive_limits = sandbox.archive_limits
         self.session.concurrency_limits = sandbox.concurrency_limits
@@ -127,6 +138,7 @@ class BoundAgent:
                 await session.start()
             await self._add_entries()
             await self._check_cwd(cwd)
+            session.waits_for_memory = session.waits_for_memory or self.waits_for_memory
             return SandboxUse(
                 spec=await session.spec(with_plan=False),
                 id=session.sandbox_id,
@@ -228,6 +240,11 @@ class BoundAgent:
                 return record
             await asyncio.sleep(_LOOK_S)
 
+    @property
+    def waits_for_memory(self) -> bool:
+        generate = self.memory.generate if self.memory is not None else None
+        return generate is not None and generate.wait_for_memory
+
     async def was_used(self) -> bool:
         """Did the agent have a turn in this run, or was the session there before?"""
         return (await self.session.remote.record()).state != "unknown"
@@ -239,6 +256,12 @@ class BoundAgent:
             self.session.state.snapshot_fingerprint = record.tree
             self.session.state.workspace_root_ready = True
             await self.session.export_snapshot()
+
+    async def remembered(self, result: RunResultBase) -> None:
+        """Wait for the memory of the run that just ended."""
+        from sandstream.sandbox.session.closing import wait_quietly
+
+        await wait_quietly(result)
 
     # --- the agent -----------------------------------------------------------------------------
 
@@ -317,6 +340,13 @@ def _check_requirements(capabilities: Sequence[Capability]) -> None:
             raise UserError(
                 f"{type(capability).__name__} requires missing capabilities: {', '.join(missing)}"
             )
+
+
+def _memory_of(agent: SandboxAgent[Any], capabilities: Sequence[Capability]) -> Memory | None:
+    found = [it for it in capabilities if isinstance(it, Memory)]
+    if len(found) > 1:
+        raise UserError(f"agent {agent.name!r} has {len(found)} Memory capabilities: give it one")
+    return found[0] if found else None
 
 
 def _user(value: User | str | None) -> User | None:

@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 from pydantic import TypeAdapter
 
 from sandstream.sandbox.manifest import Manifest, coerce_manifest
+from sandstream.sandbox.memory_config import (
+    MemoryGenerateConfig,
+    MemoryLayoutConfig,
+    MemoryReadConfig,
+    MemoryWriteConfig,
+)
 from sandstream.sandbox.snapshot import SnapshotBase, SnapshotSpec, SnapshotSpecUnion
 from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope, normalize_sandbox_cwd
 
 __all__ = [
     "DEFAULT_PYTHON_SANDBOX_IMAGE",
     "CheckpointWhen",
+    "MemoryGenerateConfig",
+    "MemoryLayoutConfig",
+    "MemoryReadConfig",
+    "MemoryWriteConfig",
     "SandboxArchiveLimits",
     "SandboxConcurrencyLimits",
     "SandboxRunConfig",

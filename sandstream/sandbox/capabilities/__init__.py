@@ -11,7 +11,13 @@ from sandstream.sandbox.capabilities.compaction import (
     DynamicCompactionPolicy,
     StaticCompactionPolicy,
 )
-from sandstream.sandbox.capabilities.filesystem import Filesystem, FilesystemToolSet
+from sandstream.sandbox.capabilities.filesystem import (
+    ApplyPatch,
+    Filesystem,
+    FilesystemToolSet,
+    Vision,
+)
+from sandstream.sandbox.capabilities.memory import Memory
 from sandstream.sandbox.capabilities.shell import Shell, ShellToolSet
 from sandstream.sandbox.capabilities.skills import (
     LazySkillSource,
@@ -22,6 +28,7 @@ from sandstream.sandbox.capabilities.skills import (
 )
 
 __all__ = [
+    "ApplyPatch",
     "Capabilities",
     "Capability",
     "Compaction",
@@ -32,10 +39,12 @@ __all__ = [
     "FilesystemToolSet",
     "LazySkillSource",
     "LocalDirLazySkillSource",
+    "Memory",
     "Shell",
     "ShellToolSet",
     "Skill",
     "SkillMetadata",
     "Skills",
     "StaticCompactionPolicy",
+    "Vision",
 ]

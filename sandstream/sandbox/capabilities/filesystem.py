@@ -48,3 +48,19 @@ class Filesystem(Capability):
         if self.configure_tools is not None:
             self.configure_tools(toolset)
         return [toolset.view_image, toolset.apply_patch]
+
+
+class ApplyPatch(Filesystem):
+    """An older name: :class:`Filesystem` without pictures."""
+
+    def tools(self) -> list[Any]:
+        return super().tools()[1:]
+
+
+class Vision(Filesystem):
+    """An older name: :class:`Filesystem` for pictures only."""
+
+    type: Literal["vision"] = "vision"  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def tools(self) -> list[Any]:
+        return super().tools()[:1]

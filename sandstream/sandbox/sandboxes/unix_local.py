@@ -12,7 +12,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.sandbox_messages import LimitSpec
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream.process import Process
+from sandstream.process import ISOLATION, Process
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.plan import check_manifest
 from sandstream.sandbox.session.dependencies import Dependencies
@@ -27,7 +27,6 @@ from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
 from sandstream.sandbox.session.settings import SandboxSettings
 
 Isolation = Literal["required", "none"]
-_ISOLATION = "SANDSTREAM_LOCAL_ISOLATION"
 
 UnixLocalSandboxSession = SandboxSession
 
@@ -56,7 +55,7 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
 
     They are isolated: own processes, own files, no network, no view of the host's home and
     environment. Where that cannot be had, starting one fails and says why;
-    ``isolation="none"`` (or ``SANDSTREAM_LOCAL_ISOLATION=none``) does without.
+    ``isolation="none"`` (or ``SANDSTREAM_LOCALISOLATION=none``) does without.
     """
 
     backend_id = "unix_local"
@@ -76,7 +75,7 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
             raise ValueError("host_environment_allowlist requires inherit_host_environment=False")
         if isinstance(host_environment_allowlist, str):
             raise TypeError("host_environment_allowlist must be a collection of variable names")
-        chosen = isolation or os.environ.get(_ISOLATION) or "required"
+        chosen = isolation or os.environ.get(ISOLATION) or "required"
         if chosen not in ("required", "none"):
             raise ValueError(f"isolation must be 'required' or 'none'; it is {chosen!r}")
         self._link = _LocalLink(chosen)

@@ -40,6 +40,7 @@ from sandstream.sandbox.errors import (
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.plan import custom_entries, plan_of
 from sandstream.sandbox.session.base_sandbox_session import ShellPrefix, shell_argv
+from sandstream.sandbox.session.closing import session_closed
 from sandstream.sandbox.session.dependencies import Dependencies
 from sandstream.sandbox.session.link import Remote, SandboxLink
 from sandstream.sandbox.session.manager import Instrumentation, SessionEvents
@@ -77,6 +78,8 @@ class SandboxSession(WorkspaceSession):
         self._events = SessionEvents(instrumentation, state.session_id)
         self._events.bind_session(self)
         self._is_open = False
+        self.waits_for_memory = False
+        """Closing it ends when what its runs taught is in its memory."""
 
     @property
     def sandbox_id(self) -> str:
@@ -211,6 +214,8 @@ class SandboxSession(WorkspaceSession):
                 saved = await self.remote.ask(close, Checkpointed)
                 self._saved(saved.tree)
             self._is_open = False
+            if record.memories:
+                await session_closed(self, record)
 
     async def delete(self) -> None:
         """Remove the sandbox for good. Snapshots stay."""

@@ -61,7 +61,7 @@ class BoxSession:
 
     async def read(self, path: Path, user: object = None) -> io.BytesIO:
         try:
-            return io.BytesIO(await self.box.read(str(path), self.rule))
+            return io.BytesIO(await self.box.read(str(self.root / path), self.rule))
         except NotFound as error:
             raise WorkspaceReadNotFoundError(path=path) from error
 

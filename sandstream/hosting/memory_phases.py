@@ -1,0 +1,173 @@
+"""The models of a memory's phases, where they are objects of the user's: their runs ask for them in
+the process of the run that is remembered, also after that run's caller has got its result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sandstream_actors.run_state import RunState
+from sandstream_bus.memory_specs import MemoryPart, scope_of
+from sandstream_bus.specs import AgentSpec, OutputSpec, ToolSpec
+
+from sandstream.agent import Agent, Tool
+from sandstream.agent_output import AgentOutputSchemaBase
+from sandstream.custom_tool import CustomTool
+from sandstream.exceptions import UserError
+from sandstream.hosting.hosted_run import HostedRun
+from sandstream.model_settings import ModelSettings
+from sandstream.models.interface import Model, ModelProvider
+from sandstream.run_config import RunConfig
+from sandstream.run_context import RunContextWrapper
+from sandstream.tool import FunctionTool
+
+if TYPE_CHECKING:
+    from sandstream.sandbox.binding import BoundAgent
+    from sandstream.sandbox.memory_config import MemoryGenerateConfig
+
+_KEPT_RUNS = 4096
+
+
+@dataclass(frozen=True)
+class PhaseModels:
+    """Who does the phases of a memory."""
+
+    config: MemoryGenerateConfig
+    provider: ModelProvider | None
+
+    def of(self, step: str) -> tuple[str | Model, ModelSettings]:
+        one = step == "extract"
+        model = self.config.phase_one_model if one else self.config.phase_two_model
+        settings = (
+            self.config.phase_one_model_settings if one else self.config.phase_two_model_settings
+        )
+        return model, settings or ModelSettings()
+
+
+ByScope = Mapping[str, PhaseModels]
+
+
+def phase_models(bound: Mapping[str, BoundAgent]) -> dict[str, PhaseModels]:
+    """The models of the memories of a run's agents that must be asked here, by scope."""
+    found: dict[str, PhaseModels] = {}
+    for agent in bound.values():
+        use, memory = agent.memory_use, agent.memory
+        if use is None or memory is None or memory.generate is None:
+            continue
+        if use.phase_one.hosted or use.phase_two.hosted:
+            scope = scope_of(use, agent.session.sandbox_id)
+            found[scope] = PhaseModels(memory.generate, agent.model_provider)
+    return found
+
+
+class KeptModels:
+    """What is left of runs for the sake of their memories: the models, nothing else."""
+
+    def __init__(self) -> None:
+        self._by_run: OrderedDict[str, ByScope] = OrderedDict()
+
+    def keep(self, run: str, bound: Mapping[str, BoundAgent]) -> None:
+        models = phase_models(bound)
+        if not models:
+            return
+        self._by_run[run] = models
+        self._by_run.move_to_end(run)
+        while len(self._by_run) > _KEPT_RUNS:
+            self._by_run.popitem(last=False)
+
+    def get(self, run: str) -> ByScope:
+        return self._by_run.get(run, {})
+
+
+def phase_of(state: RunState) -> MemoryPart | None:
+    """Which phase of a memory a run is, if it is one."""
+    part = state.options.memory
+    return part if part is not None and part.step != "rollout" else None
+
+
+def hosted_phase(state: RunState, part: MemoryPart, models: ByScope) -> HostedRun:
+    """The objects of a phase's run. Its tools are the sandbox's: nobody calls them here."""
+    found = models.get(part.scope)
+    agents: dict[str, Agent[Any]] = {}
+    for key, spec in state.agents.items():
+        model, settings = found.of(part.step) if found else (_Gone(part), ModelSettings())
+        agents[key] = Agent(
+            name=spec.name,
+            instructions=spec.instructions,
+            model=model,
+            model_settings=settings,
+            tools=[_tool(tool) for tool in spec.tools],
+            output_type=_output(spec),
+        )
+    config = RunConfig(model_provider=found.provider if found else None)
+    return HostedRun(agents, RunContextWrapper(context=None), config, options=state.options)
+
+
+def _tool(spec: ToolSpec) -> Tool:
+    definition = msgspec.json.decode(spec.definition)
+    if definition.get("type") == "custom":
+        return CustomTool(
+            name=spec.name,
+            description=definition.get("description", ""),
+            on_invoke_tool=_elsewhere,
+            format=definition.get("format"),
+        )
+    return FunctionTool(
+        name=spec.name,
+        description=definition.get("description", ""),
+        params_json_schema=definition.get("parameters", {}),
+        on_invoke_tool=_elsewhere,
+        strict_json_schema=definition.get("strict", False),
+    )
+
+
+async def _elsewhere(*_: Any) -> str:
+    raise UserError("the tools of a memory's phase are those of its sandbox")
+
+
+def _output(spec: AgentSpec) -> AgentOutputSchemaBase | None:
+    return _Output(spec.output) if spec.output is not None else None
+
+
+class _Output(AgentOutputSchemaBase):
+    """A form that crossed the bus."""
+
+    def __init__(self, spec: OutputSpec) -> None:
+        self._spec = spec
+
+    def is_plain_text(self) -> bool:
+        return False
+
+    def name(self) -> str:
+        return self._spec.name
+
+    def json_schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = msgspec.json.decode(self._spec.schema)
+        return schema
+
+    def is_strict_json_schema(self) -> bool:
+        return self._spec.strict
+
+    def validate_json(self, json_str: str) -> Any:
+        return msgspec.json.decode(json_str)
+
+
+class _Gone(Model):
+    """Stands for a model that is here no more."""
+
+    def __init__(self, part: MemoryPart) -> None:
+        self._error = UserError(
+            f"the models of memory {part.scope!r} came with run {part.origin}, which this process "
+            "has forgotten; the next run with that memory brings them again"
+        )
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._error
+
+    async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        raise self._error
+        yield

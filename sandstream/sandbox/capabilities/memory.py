@@ -1,0 +1,185 @@
+"""Remembering: what earlier runs taught is in the agent's instructions, and its runs teach later
+ones.
+
+The files are in the workspace; what they hold is kept by the memory actor, in a scope: that of the
+workspace, or a named one which any workspace can have.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from sandstream_bus.memory_specs import MemoryUse, PhaseModel, is_workspace_scope
+
+from sandstream.model_settings import ModelSettings
+from sandstream.models.interface import Model
+from sandstream.sandbox.capabilities.capability import Capability
+from sandstream.sandbox.errors import WorkspaceArchiveReadError, WorkspaceReadNotFoundError
+from sandstream.sandbox.memory_config import (
+    MemoryGenerateConfig,
+    MemoryLayoutConfig,
+    MemoryReadConfig,
+)
+
+if TYPE_CHECKING:
+    from sandstream.sandbox.manifest import Manifest
+
+logger = logging.getLogger(__name__)
+
+
+class Memory(Capability):
+    """Lets an agent learn from its runs.
+
+    Reading needs ``Shell``, and ``Filesystem`` too if the agent may correct what it reads.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["memory"] = "memory"
+    layout: MemoryLayoutConfig = Field(default_factory=MemoryLayoutConfig)
+    read: MemoryReadConfig | None = Field(default_factory=MemoryReadConfig)
+    """None: nothing of it is in the instructions."""
+    generate: MemoryGenerateConfig | None = Field(default_factory=MemoryGenerateConfig)
+    """None: runs are not remembered. Its older name is ``write``."""
+    scope: str | None = None
+    """The name of a memory that outlives workspaces and may be in many, such as a user's; any text.
+    None: the memory belongs to the workspace.
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            layout: MemoryLayoutConfig | dict[str, Any] = ...,
+            read: MemoryReadConfig | dict[str, Any] | None = ...,
+            generate: MemoryGenerateConfig | dict[str, Any] | None = ...,
+            scope: str | None = None,
+            write: MemoryGenerateConfig | dict[str, Any] | None = ...,
+        ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_names(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "write" not in given:
+            return given
+        if "generate" in given:
+            raise ValueError("write is an older name of generate: give one of them")
+        named = dict(given)
+        named["generate"] = named.pop("write")
+        return named
+
+    @model_validator(mode="after")
+    def _check(self) -> Memory:
+        from sandstream_memory.layout import check_layout
+
+        if self.read is None and self.generate is None:
+            raise ValueError("a Memory that neither reads nor generates does nothing: set one")
+        check_layout(self.layout.memories_dir, self.layout.sessions_dir)
+        if self.scope is not None:
+            _check_scope(self.scope)
+        return self
+
+    @property
+    def write(self) -> MemoryGenerateConfig | None:
+        """The older name of ``generate``."""
+        return self.generate
+
+    def clone(self) -> Memory:
+        """A copy for one run. The configuration is shared: it may hold model objects."""
+        return self.model_copy(update={"session": None})
+
+    def required_capability_types(self) -> set[str]:
+        if self.read is None:
+            return set()
+        return {"shell", "filesystem"} if self.read.live_update else {"shell"}
+
+    def has_static_instructions(self) -> bool:
+        return self.read is None
+
+    async def instructions(self, manifest: Manifest) -> str | None:
+        """What is remembered, as the workspace has it now."""
+        from sandstream_memory.layout import SUMMARY_FILE
+        from sandstream_memory.reading import memory_section
+
+        if self.read is None:
+            return None
+        if self.session is None:
+            raise ValueError("Memory has no session yet: bind(session) comes before instructions()")
+        directory = PurePosixPath(self.layout.memories_dir)
+        try:
+            file = await self.session.read(
+                directory / PurePosixPath(SUMMARY_FILE).name, user=self.run_as
+            )
+        except WorkspaceReadNotFoundError:
+            return None
+        except WorkspaceArchiveReadError as error:  # a directory, say: no reason to fail the run
+            logger.warning("the memory cannot be read: %s", error)
+            return None
+        with file:
+            summary = file.read().decode("utf-8", "replace")
+        shown = self.layout.memories_dir
+        if self.workspace_scope.cwd is not None:
+            shown = self.workspace_scope.model_resource_path(
+                workspace_root=manifest.root, workspace_relative_path=directory
+            ).as_posix()
+        return memory_section(summary, memories_dir=shown, live_update=self.read.live_update)
+
+    def use(self, *, owned: bool, has_provider: bool) -> MemoryUse:
+        """How runs of the agent are remembered, as data.
+
+        ``owned``: the sandbox is the run's; ``has_provider``: so are the models, whatever their
+        names.
+        """
+        generate = self.generate or MemoryGenerateConfig()
+        return MemoryUse(
+            scope=self.scope or "",
+            memories_dir=_normal(self.layout.memories_dir),
+            sessions_dir=_normal(self.layout.sessions_dir),
+            reads=self.read is not None,
+            live_update=self.read is not None and self.read.live_update,
+            generates=self.generate is not None,
+            max_raw_memories=generate.max_raw_memories_for_consolidation,
+            batch_size=generate.batch_size,
+            eager=owned and generate.batch_size is None,
+            quiet_s=float(generate.quiet_seconds),
+            max_bytes=generate.max_bytes,
+            extra_prompt=generate.extra_prompt or "",
+            phase_one=_phase(
+                generate.phase_one_model, generate.phase_one_model_settings, has_provider
+            ),
+            phase_two=_phase(
+                generate.phase_two_model, generate.phase_two_model_settings, has_provider
+            ),
+            phase_two_max_turns=generate.phase_two_max_turns,
+        )
+
+
+def _phase(model: str | Model, settings: ModelSettings | None, has_provider: bool) -> PhaseModel:
+    has_policy = settings is not None and settings.retry is not None and settings.retry.policy
+    name = model if isinstance(model, str) else getattr(model, "model", "")
+    return PhaseModel(
+        model=name if isinstance(name, str) else "",
+        settings=settings.to_wire() if settings is not None else {},
+        hosted=isinstance(model, Model) or has_provider or bool(has_policy),
+    )
+
+
+def _normal(directory: str) -> str:
+    return PurePosixPath(directory).as_posix()
+
+
+def _check_scope(scope: str) -> None:
+    if not scope:
+        raise ValueError("Memory(scope='') has no name: leave the scope out, or name one")
+    if is_workspace_scope(scope):
+        raise ValueError(
+            f"Memory(scope={scope!r}): names that begin with 'sandbox:' are those of workspaces"
+        )
+    try:
+        scope.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"Memory(scope={scope!r}): a name cannot have a lone surrogate") from None

@@ -1,0 +1,58 @@
+"""Memories of agents that work in one workspace: they are the same, or have nothing in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from sandstream_bus.memory_specs import MemoryUse
+
+from sandstream.exceptions import UserError
+
+if TYPE_CHECKING:
+    from sandstream.sandbox.binding import BoundAgent
+
+
+def check_memories(bound: Iterable[BoundAgent]) -> None:
+    """Raise :class:`UserError` if two agents would write each other's memory."""
+    remembering = [it for it in bound if it.memory_use is not None]
+    for first, second in combinations(remembering, 2):
+        if first.session.sandbox_id != second.session.sandbox_id:
+            continue
+        problem = _problem(first, second)
+        if problem:
+            names = f"{first.public.name!r} and {second.public.name!r}"
+            raise UserError(f"the memories of agents {names} are in one workspace and {problem}")
+
+
+def _problem(first: BoundAgent, second: BoundAgent) -> str:
+    one, two = first.memory_use, second.memory_use
+    assert one is not None
+    assert two is not None
+    if _directories(one) != _directories(two):
+        shared = _shared(one, two)
+        if not shared:
+            return ""
+        return f"share {shared!r} but not both directories: give them layouts apart, or the same"
+    if one.scope != two.scope:
+        return "have one layout, but two scopes: give each scope a layout of its own"
+    configs = [it.memory.generate for it in (first, second) if it.memory and it.memory.generate]
+    if len(configs) > 1 and configs[0] != configs[1]:
+        return "have one layout, but generate differently: use one MemoryGenerateConfig for both"
+    return ""
+
+
+def _directories(use: MemoryUse) -> tuple[str, str]:
+    return use.memories_dir, use.sessions_dir
+
+
+def _shared(one: MemoryUse, two: MemoryUse) -> str:
+    """A directory of one that is, or is inside, one of the other's."""
+    for left in _directories(one):
+        for right in _directories(two):
+            a, b = PurePosixPath(left), PurePosixPath(right)
+            if a == b or a in b.parents or b in a.parents:
+                return max(left, right, key=len)
+    return ""
