@@ -60,6 +60,8 @@ class RunSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The conversation that it continues."""
     approvals: int = 0
     """How many calls wait for a person, those of runs below included."""
+    memory: str = ""
+    """The memory whose extraction or consolidation it is."""
 
     @property
     def is_over(self) -> bool:
@@ -114,6 +116,8 @@ def _add_links(summary: RunSummary, started: RunStarted | None) -> None:
         summary.root = started.parent.root
     if started.options.session is not None:
         summary.session = started.options.session.id
+    if started.options.memory is not None:
+        summary.memory = started.options.memory.scope
 
 
 def _of_done(run: RunId, done: RunDone, started: RunStarted | None, pool: str) -> RunSummary:

@@ -10,16 +10,18 @@ _KINDS = {
     "harness": "takes the model turns of a pool's runs",
     "sandbox": "makes and keeps the sandboxes of this machine, and runs commands in them",
     "tracing": "reads the log, keeps traces and sums of all runs, and exports them",
+    "memory": "learns from runs that have ended, for agents with a memory",
 }
 _ONLY = {
-    "pool": "harness",
-    "provider": "sandbox",
-    "isolation": "sandbox",
-    "group": "tracing",
-    "store": "tracing",
-    "content": "tracing",
-    "redact": "tracing",
-    "only_new": "tracing",
+    "pool": ("harness",),
+    "provider": ("sandbox", "memory"),
+    "node": ("memory",),
+    "isolation": ("sandbox",),
+    "group": ("tracing",),
+    "store": ("tracing",),
+    "content": ("tracing",),
+    "redact": ("tracing",),
+    "only_new": ("tracing",),
 }
 _NOTE = "tool hosts are started by `sandstream worker app.py`"
 
@@ -32,15 +34,18 @@ def main(arguments: argparse.Namespace) -> int:
             Exit.USAGE,
             f"there is no actor {arguments.kind!r}; the kinds are: {', '.join(_KINDS)} ({_NOTE})",
         )
-    for flag, kind in _ONLY.items():
-        if getattr(arguments, flag) is not None and kind != arguments.kind:
-            raise CliError(
-                Exit.USAGE, f"--{flag.replace('_', '-')} is for `sandstream actor {kind}`"
-            )
+    for flag, kinds in _ONLY.items():
+        if getattr(arguments, flag) is not None and arguments.kind not in kinds:
+            commands = " and ".join(f"`sandstream actor {kind}`" for kind in kinds)
+            raise CliError(Exit.USAGE, f"--{flag.replace('_', '-')} is for {commands}")
     if arguments.kind == "tracing":
         from sandstream.cli.tracing_actor import serve_traces
 
         return serve_traces(arguments)
+    if arguments.kind == "memory":
+        from sandstream.cli.memory_actor import serve_memories
+
+        return serve_memories(arguments)
     from sandstream.cli.session import run_async
 
     serve = _serve_sandboxes if arguments.kind == "sandbox" else _serve_harness

@@ -18,6 +18,7 @@ from sandstream_bus.subjects import Subjects
 from sandstream_bus.topology import Topology
 
 from sandstream.cli.checks import Check, ok, problem, warning
+from sandstream.cli.checks_memory import check_memory
 from sandstream.cli.checks_tracing import check_tracing
 from sandstream.cli.render import size
 from sandstream.settings import Settings
@@ -97,7 +98,7 @@ async def _jetstream(connection: Connection, settings: Settings) -> AsyncIterato
     topology = Topology(Subjects(settings.prefix), settings.retention)
     missing = [
         name
-        for name in (topology.log, topology.agents, topology.parked)
+        for name in (topology.log, topology.agents, topology.parked, topology.memory)
         if "error" in (await _api(connection, f"STREAM.INFO.{name}") or {"error": ""})
     ]
     if missing:
@@ -107,7 +108,8 @@ async def _jetstream(connection: Connection, settings: Settings) -> AsyncIterato
             "they are made on first use: sandstream up",
         )
         return
-    yield ok("streams", f"{topology.log}, {topology.agents}, {topology.parked}")
+    named = f"{topology.log}, {topology.agents}, {topology.parked}, {topology.memory}"
+    yield ok("streams", named)
     answer = await _api(connection, f"CONSUMER.LIST.{topology.log}") or {}
     consumers: list[dict[str, Any]] = answer.get("consumers") or []
     yield _harnesses(consumers)
@@ -115,6 +117,7 @@ async def _jetstream(connection: Connection, settings: Settings) -> AsyncIterato
     bus = _bus(connection, topology)
     async for check in check_tracing(bus, settings, consumers):
         yield check
+    yield await check_memory(bus, consumers)
     async for check in _contents(bus):
         yield check
 

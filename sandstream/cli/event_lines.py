@@ -216,6 +216,8 @@ class EventLines:
         text = f"{event.graph.start} on {agent.model}" if agent else event.graph.start
         if event.parent is not None:
             text += f" · run {run}"
+        if (part := event.options.memory) is not None:
+            text += f" · memory of {part.scope}"
         lines = [Line("start", text, "bold")]
         for raw in event.input[-1:]:
             lines.append(Line("user", item_text(msgspec.json.decode(raw)), "blue"))

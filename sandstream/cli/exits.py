@@ -22,7 +22,7 @@ MEANINGS = {
     Exit.OK: "ok",
     Exit.FAILED: "the run failed or did not complete; somebody else had decided; doctor: a problem",
     Exit.USAGE: "bad usage or bad input",
-    Exit.NOT_FOUND: "no such run, call, agent, conversation, sandbox, file or parked message",
+    Exit.NOT_FOUND: "no such run, call, agent, conversation, sandbox, memory, file, parked message",
     Exit.UNREACHABLE: "the bus cannot be reached",
     Exit.TIMEOUT: "timeout",
     Exit.WAITING: "the run waits for a person, and there is nobody to ask here",

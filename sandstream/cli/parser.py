@@ -7,6 +7,7 @@ from typing import Any
 
 from sandstream.cli.exits import MEANINGS
 from sandstream.cli.grammar import Help, add_globals, command, port, positive, seconds, whole
+from sandstream.cli.parser_memory import add_memory
 from sandstream.cli.parser_people import add_people
 from sandstream.cli.parser_sandboxes import add_sandboxes
 from sandstream.cli.parser_stats import add_stats
@@ -57,6 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_looking(commands)
     add_stats(commands)
     add_sandboxes(commands)
+    add_memory(commands)
     _add_care(commands)
     return parser
 
@@ -68,8 +70,8 @@ def _add_services(commands: Any) -> None:
     up = command(
         commands,
         "up",
-        "start a bus, a harness, sandboxes, tracing and the agents of your files on this machine",
-        "  sandstream up                      a bus, a harness, actors for sandboxes and tracing\n"
+        "start a bus, a harness, actors for sandboxes, tracing and memory, and your agents, here",
+        "  sandstream up                      a bus, a harness, and the other actors\n"
         "  sandstream up app.py --replicas 4  serves app.py, four harness processes\n"
         "  NATS_URL=nats://host:4222 sandstream up app.py",
         module="up",
@@ -82,6 +84,7 @@ def _add_services(commands: Any) -> None:
     )
     up.add_argument("--no-sandbox", action="store_true", help="start no actor for sandboxes")
     up.add_argument("--no-tracing", action="store_true", help="start no tracing actor")
+    up.add_argument("--no-memory", action="store_true", help="start no memory actor")
     actor = command(
         commands,
         "actor",
@@ -90,11 +93,14 @@ def _add_services(commands: Any) -> None:
         "  sandstream actor harness --concurrency 64\n"
         "  sandstream actor sandbox                    the sandboxes of this machine\n"
         "  sandstream actor tracing                    traces of all runs; exported where\n"
-        "                                              OTEL_EXPORTER_OTLP_ENDPOINT says",
+        "                                              OTEL_EXPORTER_OTLP_ENDPOINT says\n"
+        "  sandstream actor memory                     what agents remember of their runs",
         module="actor",
         json="one line on stdout when it is ready",
     )
-    actor.add_argument("kind", nargs="?", help="harness, sandbox, tracing; without: list them")
+    actor.add_argument(
+        "kind", nargs="?", help="harness, sandbox, tracing, memory; without: list them"
+    )
     actor.add_argument("--pool", help="harness: the pool whose turns it takes (main)")
     actor.add_argument(
         "--concurrency",
@@ -103,7 +109,11 @@ def _add_services(commands: Any) -> None:
         metavar="N",
         help="turns or operations at once (256)",
     )
-    actor.add_argument("--provider", help="sandbox: what makes the sandboxes (local)")
+    actor.add_argument(
+        "--provider",
+        help="sandbox, memory: what makes the sandboxes that it serves, or uses (local)",
+    )
+    actor.add_argument("--node", help="memory: where its sandboxes are (any node of the provider)")
     actor.add_argument(
         "--isolation",
         choices=["required", "none"],

@@ -48,6 +48,8 @@ class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Whose traces are made."""
     tracing: dict[str, str] = {}
     """Where traces are kept and exported, and what is in them."""
+    memory: dict[str, str] = {}
+    """Where what agents remember is worked on."""
 
 
 @contextlib.asynccontextmanager
@@ -171,6 +173,7 @@ def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> No
         *ready.sandboxes.items(),
         ("group", ready.group or ""),
         *ready.tracing.items(),
+        *ready.memory.items(),
     ]
     facts = [(name, value) for name, value in facts if value]
     width = max(len(name) for name, _ in facts) + 2

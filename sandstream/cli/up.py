@@ -1,4 +1,4 @@
-"""``sandstream up``: the bus, harness replicas, tracing and the agents of files, until Ctrl-C."""
+"""``sandstream up``: the bus, all actors and the agents of files, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
         hints = [
             f'submit:  sandstream submit {shlex.quote(example)} "hello" --wait',
             "follow:  sandstream watch",
-            "look:    sandstream show RUN, sandstream stats",
+            "look:    sandstream show RUN, sandstream stats, sandstream memory",
         ]
         if not names:
             hints.insert(0, "serve:   sandstream worker app.py")
@@ -77,6 +77,8 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
         )
         if not arguments.no_tracing:  # a reader of the log: nobody has to wait for it
             await stack.enter_async_context(Replicas(1, "tracing"))
+        if not arguments.no_memory:  # it works on what has ended
+            await stack.enter_async_context(Replicas(1, "memory"))
         await stopped.wait()
         say("stopping (once more: at once)")
     return Exit.OK

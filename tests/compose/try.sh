@@ -75,7 +75,7 @@ expect "closed" cli submit support "Are you open on Sunday?" --key sunday --wait
 expect "leaves tomorrow" cli submit support "Where is order 17?" --wait --timeout 60
 
 if compose exec -T worker sh -c 'command -v bwrap' >/dev/null; then
-  step "a sandbox actor, and a command in one of its sandboxes"
+  step "a sandbox actor, a memory actor, and a command in one of the sandboxes"
   compose --profile sandbox up --detach --wait --no-recreate --scale harness=3 >/dev/null 2>&1 || fail "sandbox"
   expect "isolated, uid 1000" probe
 else

@@ -1,0 +1,58 @@
+"""What ``doctor`` says about memories: what is to be done, who does it, what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sandstream_bus.bus import Bus
+from sandstream_bus.parking import ParkedEntry
+from sandstream_bus.subjects import session_of
+
+from sandstream.cli.checks import Check, ok, warning
+from sandstream.cli.event_texts import numbered
+from sandstream.cli.memory_finding import all_memories, summary_of
+from sandstream.cli.render import one_line, shorten
+
+_CONSUMER = "memory"
+_MOST_NAMED = 3
+_LONGEST_NAME = 40
+
+
+async def check_memory(bus: Bus, consumers: list[dict[str, Any]]) -> Check:
+    consumer = next((it for it in consumers if it.get("name") == _CONSUMER), {})
+    is_served = bool(consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0))
+    states = await all_memories(bus)
+    waiting = [it.scope for it in states if summary_of(it).is_pending]
+    parked = [it for it in await bus.parking.list() if it.parked.consumer == _CONSUMER]
+    live = "an actor is live" if is_served else "no actor is live"
+    if waiting and not is_served:
+        return warning(
+            "memory",
+            f"{live}; there is work on {_named(waiting)}",
+            "start one: `sandstream actor memory`",
+        )
+    if parked:
+        scopes = list(dict.fromkeys(_scope_of(bus, it) for it in parked))
+        return warning(
+            "memory",
+            f"{live}; {numbered(len(parked), 'message')} parked, of {_named(scopes)}",
+            f"look: sandstream parked show {parked[0].id}; then redrive",
+        )
+    text = f"{numbered(len(states), 'scope')}, " if states else ""
+    pending = f"work on {_named(waiting)}" if waiting else "nothing waits"
+    return ok("memory", f"{live}; {text}{pending}")
+
+
+def _scope_of(bus: Bus, entry: ParkedEntry) -> str:
+    """The memory that a parked message is about; of a run's end: the run."""
+    subject = entry.parked.subject
+    if subject.startswith(f"{bus.subjects.prefix}.memory."):
+        return session_of(bus.subjects.parse_memory(subject))
+    return subject
+
+
+def _named(scopes: Sequence[str]) -> str:
+    names = [shorten(one_line(it), _LONGEST_NAME) for it in scopes[:_MOST_NAMED]]
+    more = f" and {len(scopes) - _MOST_NAMED} more" if len(scopes) > _MOST_NAMED else ""
+    return ", ".join(names) + more

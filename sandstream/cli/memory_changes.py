@@ -1,0 +1,135 @@
+"""``sandstream memory undo`` and ``rm``: changes of a memory that a person makes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+from sandstream_actors.memory import changes
+from sandstream_bus.memory_messages import MemoryState
+
+from sandstream.cli.deciding import decider
+from sandstream.cli.event_texts import numbered
+from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.memory_diff import change_text
+from sandstream.cli.memory_finding import (
+    memory_named,
+    revision_named,
+    rollout_named,
+    run_named,
+    short_path,
+    summary_of,
+)
+from sandstream.cli.render import one_line, out, size
+from sandstream.cli.session import connected, put_json, say
+
+_MARKS = (("added", "A", "green"), ("changed", "M", "yellow"), ("removed", "D", "red"))
+
+
+class Changed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What ``--json`` prints of a change."""
+
+    scope: str
+    revision: int
+    added: list[str] = []
+    changed: list[str] = []
+    removed: list[str] = []
+    runs: list[str] = []
+    """Those that were forgotten."""
+
+
+# --- undo -----------------------------------------------------------------------------------------
+
+
+async def undo(arguments: argparse.Namespace) -> int:
+    by = decider(arguments.by)
+    async with connected() as client:
+        before = await memory_named(client, arguments.scope)
+        undone = revision_named(before, arguments.revision)
+        after = await changes.undo(client.bus, before.scope, undone.number, by=by)
+    told = _changed(before, after)
+    _tell(told, as_json=arguments.json)
+    say(f"undone: {change_text(undone)}")
+    if after.revision == before.revision:
+        say("nothing had to be changed for that")
+    else:
+        say(f"that is revision {after.revision}, which can be undone like any other")
+    return Exit.OK
+
+
+# --- rm -------------------------------------------------------------------------------------------
+
+
+async def remove(arguments: argparse.Namespace) -> int:
+    by = decider(arguments.by)
+    async with connected() as client:
+        before = await memory_named(client, arguments.scope)
+        name = one_line(before.scope)
+        if arguments.run is None and arguments.rollout is None:
+            _confirm(arguments, f"forget all of memory {name} ({_amount(before)})? for good")
+            await changes.delete_scope(client.bus, before.scope)
+            told = Changed(
+                scope=before.scope,
+                revision=before.revision,
+                removed=sorted(before.tree),
+                runs=[run for it in before.rollouts.values() for run in it.runs],
+            )
+            if arguments.json:
+                put_json(told)
+            say(f"forgotten: memory {name} ({_amount(before)})")
+            return Exit.OK
+        if arguments.run is not None:
+            what, runs = f"run {arguments.run}", [arguments.run]
+            run_named(before, arguments.run)
+        else:
+            rollout = rollout_named(before, arguments.rollout)
+            what, runs = f"rollout {one_line(rollout.id)}", list(rollout.runs)
+        derived = "and what was derived from it"
+        _confirm(arguments, f"forget {what} of memory {name}, {derived}? for good")
+        after = await changes.remove(client.bus, before.scope, runs, by=by)
+    _tell(_changed(before, after, runs), as_json=arguments.json)
+    say(f"forgotten: {what} of memory {name}, {derived}")
+    return Exit.OK
+
+
+def _amount(state: MemoryState) -> str:
+    summary = summary_of(state)
+    rollouts, files = numbered(summary.rollouts, "rollout"), numbered(summary.files, "file")
+    return f"{rollouts}, {files}, {size(summary.size_bytes)}"
+
+
+def _confirm(arguments: argparse.Namespace, question: str) -> None:
+    if arguments.yes:
+        return
+    if not sys.stdin.isatty():
+        raise CliError(Exit.USAGE, "there is nobody to ask here: say --yes to forget it")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CliError(Exit.FAILED, "nothing was forgotten")
+
+
+# --- what changed ---------------------------------------------------------------------------------
+
+
+def _changed(before: MemoryState, after: MemoryState, runs: list[str] | None = None) -> Changed:
+    old, new = before.tree, after.tree
+    return Changed(
+        scope=after.scope,
+        revision=after.revision,
+        added=sorted(new.keys() - old.keys()),
+        changed=sorted(it for it in new.keys() & old.keys() if new[it] != old[it]),
+        removed=sorted(old.keys() - new.keys()),
+        runs=runs or [],
+    )
+
+
+def _tell(changed: Changed, *, as_json: bool) -> None:
+    if as_json:
+        put_json(changed)
+        return
+    screen = out()
+    for name, mark, style in _MARKS:
+        for path in getattr(changed, name):
+            screen.line(screen.paint(f"{mark} {one_line(short_path(path))}", style))

@@ -1,0 +1,126 @@
+"""``sandstream memory merge``: have what was found consolidated now, and wait for it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import uuid
+
+from sandstream_actors.memory.standing import CANCELLED
+from sandstream_bus.bus import Bus
+from sandstream_bus.direct import direct_get_many
+from sandstream_bus.memory_messages import MemoryChanged, MemoryFailed, MemoryState, MergeRequested
+
+from sandstream.cli.event_texts import numbered
+from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.memory import pending_text
+from sandstream.cli.memory_finding import memory_named, summary_of
+from sandstream.cli.render import one_line
+from sandstream.cli.session import connected, put_json, say
+from sandstream.client import Client
+
+_CONSUMER = "memory"
+_LOOK_EVERY_S = 0.25
+
+
+async def merge(arguments: argparse.Namespace) -> int:
+    if arguments.timeout is not None and not arguments.wait:
+        raise CliError(Exit.USAGE, "--timeout is for --wait")
+    async with connected() as client:
+        state = await memory_named(client, arguments.scope)
+        before = summary_of(state)
+        if not before.is_pending:
+            given_up = f"; {pending_text(before)}: `sandstream parked` tells more"
+            more = given_up if before.given_up else ""
+            say(f"memory {one_line(state.scope)}: nothing is left to consolidate{more}")
+        else:
+            state = await _merge(client, state, arguments)
+    if arguments.json:
+        put_json(summary_of(state))
+    return Exit.OK
+
+
+async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespace) -> MemoryState:
+    bus = client.bus
+    sequence = await bus.memories.send(
+        bus.subjects.memory_merge(state.scope),
+        MergeRequested(reason="asked"),
+        msg_id=f"memory-asked:{uuid.uuid4().hex}",
+    )
+    say(f"asked: {one_line(state.scope)} has {pending_text(summary_of(state))}")
+    if not await bus.presence.is_served(_CONSUMER):
+        say("no memory actor is live: it waits for one; start it: sandstream actor memory")
+    if not arguments.wait:
+        return state
+    try:
+        async with asyncio.timeout(arguments.timeout):
+            return await Waiting(bus, state.scope, sequence).wait()
+    except TimeoutError:
+        raise CliError(
+            Exit.TIMEOUT, f"not done after {arguments.timeout:g} s; it goes on without us"
+        ) from None
+
+
+class Waiting:
+    """Looks at a memory until nothing of it is pending, and tells what happens meanwhile."""
+
+    def __init__(self, bus: Bus, scope: str, after: int) -> None:
+        self._bus = bus
+        self._scope = scope
+        self._after = after
+        """The last message of the log that was seen."""
+        self._merging = ""
+
+    async def wait(self) -> MemoryState:
+        while True:
+            state = (await self._bus.memories.read(self._scope)).state
+            await self._tell_events()
+            self._tell_run(state)
+            if not summary_of(state).is_pending:
+                return state
+            if state.merge_problem.startswith(CANCELLED) and state.merging is None:
+                raise CliError(
+                    Exit.FAILED, f"the consolidation was {one_line(state.merge_problem)}"
+                )
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _tell_run(self, state: MemoryState) -> None:
+        run = state.merging.run if state.merging is not None else ""
+        if run and run != self._merging:
+            say(f"consolidates: sandstream watch {run}")
+        self._merging = run
+
+    async def _tell_events(self) -> None:
+        bus = self._bus
+        subject = bus.subjects.memory_event(self._scope)
+        for stored in await direct_get_many(
+            bus.connection, bus.topology.log, subject, after=self._after
+        ):
+            self._after = stored.sequence
+            event = await bus.codec.memory_event(stored.data)
+            if isinstance(event, MemoryChanged):
+                say(changed_text(event))
+            elif isinstance(event, MemoryFailed):
+                if event.is_final and event.step == "merge":
+                    raise CliError(Exit.FAILED, failed_text(event))
+                say(failed_text(event))
+
+
+def changed_text(event: MemoryChanged) -> str:
+    """What was done, in one line."""
+    of = f" of {numbered(len(event.runs), 'run')}" if event.runs else ""
+    match event.kind:
+        case "extracted":
+            found = "nothing worth keeping" if event.empty else "extracted"
+            return one_line(f"rollout {event.rollout}: {found}")
+        case "noted":
+            return one_line(f"rollout {event.rollout}: noted{of}")
+        case _:
+            return f"revision {event.revision}: {event.kind}{of}"
+
+
+def failed_text(event: MemoryFailed) -> str:
+    """What failed, in one line."""
+    what = f"extraction of rollout {event.rollout}" if event.step == "extract" else event.step
+    goes_on = "given up; see `sandstream parked`" if event.is_final else "is tried again"
+    return one_line(f"{what} failed (try {event.attempt}): {event.error}; {goes_on}")

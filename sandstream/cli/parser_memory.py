@@ -1,0 +1,132 @@
+"""The grammar of ``memory``, which has actions of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandstream.cli.grammar import add_flag, command, positive, seconds
+
+
+def add_memory(commands: Any) -> None:
+    """The command with all its actions."""
+    memory = command(
+        commands,
+        "memory",
+        "what agents remember: list, read, compare, undo, forget, consolidate",
+        "  sandstream memory\n"
+        "  sandstream memory show user-42\n"
+        "  sandstream memory diff user-42\n"
+        "  sandstream memory undo user-42\n"
+        "  sandstream memory rm user-42 --run RUN --yes",
+        module="memory",
+        json="JSON lines, or one object",
+    )
+    add_flag(memory, "-a", "--all", help="also those of workspaces")
+    actions = memory.add_subparsers(dest="action", metavar="action", title="actions (ls)")
+    _add_looking(actions)
+    _add_changing(actions)
+
+
+def _add_looking(actions: Any) -> None:
+    listed = _action(
+        actions,
+        "ls",
+        "list memories, what changed last first",
+        "  sandstream memory ls --all --json | jq -r .scope",
+        json="JSON lines",
+    )
+    add_flag(listed, "-a", "--all", help="also those of workspaces", is_inner=True)
+    shown = _action(
+        actions,
+        "show",
+        "show a memory: what it says, where that comes from, or one of its files",
+        "  sandstream memory show user-42\n"
+        "  sandstream memory show user-42 MEMORY.md\n"
+        "  sandstream memory show user-42 raw_memories      the files there\n"
+        "  sandstream memory show user-42 --raw > memory_summary.md",
+        json="one object: the memory and its text, or the file",
+    )
+    _add_scope(shown)
+    shown.add_argument(
+        "path", nargs="?", default="", metavar="PATH", help="a file of it, or a directory"
+    )
+    add_flag(shown, "-a", "--all", help="leave no rollout and no file out", is_inner=True)
+    shown.add_argument(
+        "--raw", action="store_true", help="only the file (memory_summary.md), as it is"
+    )
+    compared = _action(
+        actions,
+        "diff",
+        "how a change of a memory changed its files",
+        "  sandstream memory diff user-42           the last change\n"
+        "  sandstream memory diff user-42 7\n"
+        "  sandstream memory diff user-42 --list    all that are kept",
+        json="one object: the change and its diff; with --list JSON lines",
+    )
+    _add_scope(compared)
+    _add_revision(compared, "the last change")
+    compared.add_argument("--list", action="store_true", help="only which changes there are")
+
+
+def _add_changing(actions: Any) -> None:
+    undone = _action(
+        actions,
+        "undo",
+        "take a change of a memory back; that is a change, too",
+        "  sandstream memory undo user-42\n  sandstream memory undo user-42 7",
+        json="one object: the new change, and which files it changed",
+    )
+    _add_scope(undone)
+    _add_revision(undone, "the last change")
+    _add_name(undone)
+    removed = _action(
+        actions,
+        "rm",
+        "forget a memory, or what came from a run or a rollout and all that was derived from it",
+        "  sandstream memory rm user-42\n"
+        "  sandstream memory rm user-42 --run RUN\n"
+        "  sandstream memory rm user-42 --rollout ID --yes",
+        json="one object: what was forgotten",
+    )
+    _add_scope(removed)
+    part = removed.add_mutually_exclusive_group()
+    part.add_argument("--run", metavar="RUN", help="only what came from this run")
+    part.add_argument("--rollout", metavar="ID", help="only what came from this rollout")
+    removed.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    _add_name(removed)
+    merged = _action(
+        actions,
+        "merge",
+        "consolidate now what was found in runs since the last time",
+        "  sandstream memory merge user-42\n  sandstream memory merge user-42 --wait --timeout 300",
+        json="one object: the memory",
+    )
+    _add_scope(merged)
+    merged.add_argument("--wait", action="store_true", help="until it is done, or has failed")
+    merged.add_argument("--timeout", type=seconds, metavar="S", help="with --wait: at most S s")
+
+
+def _add_scope(parser: Any) -> None:
+    parser.add_argument(
+        "scope", metavar="SCOPE", help="its name; of a workspace also the sandbox or the run"
+    )
+
+
+def _add_revision(parser: Any, default: str) -> None:
+    parser.add_argument(
+        "revision",
+        nargs="?",
+        type=positive,
+        metavar="REVISION",
+        help=f"as `memory diff SCOPE --list` shows it ({default})",
+    )
+
+
+def _add_name(parser: Any) -> None:
+    parser.add_argument(
+        "--as", dest="by", metavar="NAME", help="who does it, for the history (your login name)"
+    )
+
+
+def _action(actions: Any, name: str, summary: str, examples: str, *, json: str) -> Any:
+    return command(actions, name, summary, examples, module="memory", json=json, is_inner=True)
