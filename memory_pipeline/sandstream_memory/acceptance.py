@@ -56,6 +56,7 @@ def accept(
     """The memory after the merge, from the files of its workspace before and after."""
     notes: list[str] = []
     result = {path: data for path, data in before.items() if not is_editable(path)}
+    result.pop(MARKER_FILE, None)
     _note_what_is_not_taken(before, after, notes)
     result |= _others(before, after, scrub, notes)
     has_to_say = bool(selection.selected)

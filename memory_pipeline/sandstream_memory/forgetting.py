@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from sandstream_bus.memory_messages import Rollout
 
 from sandstream_memory.bounding import encoded
-from sandstream_memory.handbook import Sources, cited_files, is_rollout_file, sections
+from sandstream_memory.handbook import Sources, cited_files, sections
 from sandstream_memory.layout import (
     MEMORY_FILE,
     RAW_FILE,
@@ -31,6 +31,7 @@ from sandstream_memory.selection import (
 )
 
 _DEEPEST = 6
+_OF_ROLLOUTS = (SESSIONS, RAW_MEMORIES, SUMMARIES)
 _PATH_HEADER = re.compile(rb"^rollout_path: (\S+)$", re.M)
 
 
@@ -41,7 +42,8 @@ def without_rollouts(files: Files, rollouts: Collection[Rollout]) -> Files:
     other rollouts support too stays, without naming these.
     """
     left = _without_own_files(files, rollouts)
-    sources = Sources(rollouts)
+    others = [path for path in left if path.startswith(_OF_ROLLOUTS)]
+    sources = Sources(rollouts, others)
     if (data := left.get(MEMORY_FILE)) is not None:
         left[MEMORY_FILE] = _pruned(data, sources, 1)
     if (data := left.get(SUMMARY_FILE)) is not None:
@@ -108,8 +110,7 @@ def _names_only_these(text: str, sources: Sources) -> bool:
 
 
 def _names_others(text: str, sources: Sources) -> bool:
-    cited = cited_files(text)
-    return any(is_rollout_file(path) and not sources.of_file(path) for path in cited)
+    return any(sources.is_of_others(path) for path in cited_files(text))
 
 
 def _without_lines(lines: list[str], sources: Sources) -> list[str]:
@@ -165,16 +166,16 @@ def _least_needed_first(files: Files, state_rollouts: Mapping[str, Rollout]) -> 
     """
     by_age = sorted(state_rollouts.values(), key=age_key)
     known = {path for each in by_age for path in _paths(each)}
-    generated = (SESSIONS, RAW_MEMORIES, SUMMARIES)
-    orphans = [path for path in sorted(files) if path.startswith(generated) and path not in known]
+    orphans = [path for path in sorted(files) if path.startswith(_OF_ROLLOUTS)]
+    orphans = [path for path in orphans if path not in known]
     selected = {str(item.get("rollout_id")) for item in selected_items(files)}
     beyond = [each for each in by_age if each.id not in selected and each.is_merged]
-    pending = [each for each in by_age if each.extracted < len(each.runs)]
+    pending = {each.id for each in by_age if each.extracted < len(each.runs)}
     order = [
         *orphans,
-        *(rollout_path(each.name) for each in by_age if each not in pending),
+        *(rollout_path(each.name) for each in by_age if each.id not in pending),
         *(path for each in beyond for path in _paths(each)[1:]),
-        *(rollout_path(each.name) for each in pending),
+        *(rollout_path(each.name) for each in by_age if each.id in pending),
         RAW_FILE,
         *(path for each in by_age if each.is_merged for path in _paths(each)[1:]),
         *(path for each in by_age if not each.is_merged for path in _paths(each)[1:]),

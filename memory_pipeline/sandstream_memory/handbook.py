@@ -18,7 +18,7 @@ from sandstream_memory.selection import summary_of
 
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _CODE_FENCE = re.compile(r"\s{0,3}(```|~~~)")
-_FILE = re.compile(r"(?:[\w-]+/)*[A-Za-z0-9][A-Za-z0-9._-]*\.(?:md|jsonl)(?![A-Za-z0-9_])")
+_TOKEN = re.compile(r"[\w./-]+")
 _SOURCES_LINE = re.compile(r"\W*(?:sources?|runs?|rollouts?|rollout[_ ](?:ids?|names?))\W*:", re.I)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OF_ROLLOUTS = ("rollout_summaries", "raw_memories", "sessions")
@@ -81,14 +81,16 @@ def _with_headings(lines: Iterable[str]) -> Iterator[tuple[str, re.Match[str] | 
 
 
 class Sources:
-    """Finds the rollouts that a text names."""
+    """Finds the rollouts that a text names, and the files of others."""
 
-    def __init__(self, rollouts: Collection[Rollout]) -> None:
+    def __init__(self, rollouts: Collection[Rollout], others: Collection[str] = ()) -> None:
+        self._others = {_short(path) for path in others}
+        self._others |= {path.rpartition("/")[2] for path in self._others}
         self._files: dict[str, str] = {}
         self._names: dict[str, str] = {}
         for rollout in rollouts:
             for path in (summary_of(rollout), raw_path(rollout.name), rollout_path(rollout.name)):
-                self._files["/".join(path.split("/")[-2:])] = rollout.id
+                self._files[_short(path)] = rollout.id
             self._files[summary_of(rollout).rpartition("/")[2]] = rollout.id
             self._files[rollout_path(rollout.name).rpartition("/")[2]] = rollout.id
             for name in (rollout.name, *rollout.runs):
@@ -103,31 +105,35 @@ class Sources:
         found = {each for path in cited_files(text) if (each := self.of_file(path))}
         for line in text.split("\n"):
             if _SOURCES_LINE.match(line):
-                names = _NAME.findall(line)
+                names = [name.rstrip(".") for name in _NAME.findall(line)]
                 found |= {self._names[name] for name in names if name in self._names}
         return found
 
     def of_file(self, path: str) -> str:
         """Whose file it is, also under a slug that it had before; empty: of none of these."""
-        parts = path.split("/")
-        known = self._files.get("/".join(parts[-2:])) or self._files.get(parts[-1])
-        if known or not is_rollout_file(path):
-            return known or ""
-        if len(parts) > 1 and parts[-2] != "rollout_summaries":
+        if known := self._files.get(_short(path)):
+            return known
+        folder, _, file = _short(path).rpartition("/")
+        if folder != "rollout_summaries" or self.is_of_others(path):
             return ""
-        for name, rollout in self._longest_first:
-            if parts[-1].startswith(f"{name}_"):
-                return rollout
-        return ""
+        owners = (each for name, each in self._longest_first if file.startswith(f"{name}_"))
+        return next(owners, "")
+
+    def is_of_others(self, path: str) -> bool:
+        return _short(path) in self._others and _short(path) not in self._files
 
 
 def cited_files(text: str) -> list[str]:
-    return _FILE.findall(text)
+    """The words of a text that are names of such files as rollouts have."""
+    words = (word.rstrip(".") for word in _TOKEN.findall(text))
+    return [word for word in words if word.endswith((".md", ".jsonl"))]
 
 
 def is_rollout_file(path: str) -> bool:
-    """Does it look like a file of some rollout, known or not?"""
-    parts = path.split("/")
-    if len(parts) > 1:
-        return parts[-2] in _OF_ROLLOUTS
-    return path.endswith(".jsonl") or ("_" in path and path != "memory_summary.md")
+    """Is it, by its folder, a file of some rollout, known or not?"""
+    return _short(path).rpartition("/")[0] in _OF_ROLLOUTS
+
+
+def _short(path: str) -> str:
+    """The last folder and the file: texts name the folders before it, or not."""
+    return "/".join(path.split("/")[-2:])

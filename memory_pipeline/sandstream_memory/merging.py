@@ -13,6 +13,8 @@ from difflib import SequenceMatcher
 
 from sandstream_memory.layout import Files, is_editable
 
+_Place = tuple[list[str], list[str]]
+"""What both sides added before a line."""
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
 
 
@@ -26,10 +28,13 @@ def merge_text(base: str, ours: str, theirs: str) -> str:
     our_lines, their_lines = ours.split("\n"), theirs.split("\n")
     our_side, their_side = _Side(lines, our_lines), _Side(lines, their_lines)
     merged: list[str] = []
-    for gap in range(len(lines) + 1):
-        merged += _both(our_side.added[gap], their_side.added[gap])
-        if gap < len(lines) and our_side.is_kept[gap] and their_side.is_kept[gap]:
-            merged.append(lines[gap])
+    region: list[_Place] = []
+    for at in range(len(lines) + 1):
+        region.append((our_side.added[at], their_side.added[at]))
+        if at == len(lines) or (our_side.is_kept[at] and their_side.is_kept[at]):
+            merged += _both(region)
+            merged += lines[at : at + 1]
+            region = []
     counted = Counter(merged)
     if counted == Counter(our_lines):
         return ours
@@ -56,23 +61,43 @@ def _edits(base: list[str], changed: list[str]) -> Iterable[tuple[str, int, int,
     return SequenceMatcher(None, base, changed).get_opcodes()
 
 
-def _both(ours: list[str], theirs: list[str]) -> list[str]:
-    """What both added at one place: ours, and then what of theirs is not the same."""
-    if not ours or not theirs or ours == theirs:
-        return ours or theirs
-    return [*ours, *_new_in(theirs, ours)]
-
-
-def _new_in(theirs: list[str], ours: list[str]) -> list[str]:
+def _both(region: list[_Place]) -> list[str]:
+    """What both added between two lines that both kept: ours, and what of theirs is new."""
+    ours = [line for place in region for line in place[0]]
+    theirs = [line for place in region for line in place[1]]
     if _is_subsequence(theirs, ours):
-        return []
+        return ours
+    if _is_subsequence(ours, theirs):
+        return theirs
     items = {line for line in ours if _LIST_ITEM.match(line)}
-    return [line for line in theirs if line not in items]
+    merged: list[str] = []
+    for our_part, their_part in region:
+        merged += our_part
+        for paragraph in _paragraphs(their_part):
+            if not _is_run(paragraph, ours):
+                merged += [line for line in paragraph if line not in items]
+    return merged
 
 
 def _is_subsequence(part: list[str], whole: list[str]) -> bool:
     rest = iter(whole)
     return all(line in rest for line in part)
+
+
+def _paragraphs(lines: list[str]) -> list[list[str]]:
+    """Split behind blank lines."""
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        parts[-1].append(line)
+        if not line.strip():
+            parts.append([])
+    return [part for part in parts if part]
+
+
+def _is_run(part: list[str], whole: list[str]) -> bool:
+    """Are these lines, one after the other, in the others?"""
+    starts = range(len(whole) - len(part) + 1)
+    return any(whole[at] == part[0] and whole[at : at + len(part)] == part for at in starts)
 
 
 # --- files ----------------------------------------------------------------------------------------

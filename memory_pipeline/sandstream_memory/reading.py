@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+
+from sandstream_memory.bounding import encoded
 from sandstream_memory.prompts import prompt
 from sandstream_memory.rendering import truncated
 
@@ -17,4 +20,6 @@ def memory_section(summary: str, *, memories_dir: str, live_update: bool) -> str
     updating = prompt("reading_live_v1" if live_update else "reading_only_v1")
     text = prompt(PROMPT_VERSION).replace("{updating}", updating)
     text = text.replace("{memories_dir}", memories_dir.rstrip("/"))
-    return text.replace("{summary}", truncated(summary, MAX_SUMMARY_TOKENS))
+    digest = truncated(summary, MAX_SUMMARY_TOKENS)
+    fence = f"DIGEST-{hashlib.sha256(encoded(digest)).hexdigest()[:32]}"
+    return text.replace("{fence}", fence).replace("{summary}", digest)

@@ -16,6 +16,7 @@ from sandstream_memory.segments import (
     TERMINAL_STATES,
     Terminal,
     cleaned_items,
+    cleaned_output,
     cleaned_value,
     fitted,
 )
@@ -63,7 +64,7 @@ def segment_line(
         segment["interruptions"] = [cleaned_value(each, scrub) for each in interruptions]
     segment["terminal_metadata"] = cleaned_value(terminal.as_metadata(), scrub)
     if final_output is not None:
-        segment["final_output"] = cleaned_value(final_output, scrub)
+        segment["final_output"] = cleaned_output(final_output, scrub)
     return fitted(segment, MAX_SEGMENT_BYTES)
 
 
@@ -76,7 +77,7 @@ def appended(existing: bytes, line: bytes, *, max_bytes: int) -> bytes:
     new = msgspec.json.decode(line)
     segments = _segments(existing)
     if new.get("run") in _runs(segments):
-        return b"".join(fitted(each, max_bytes) for each in segments)
+        return existing
     return _bounded([*segments, new], max_bytes)
 
 
@@ -87,16 +88,14 @@ def _bounded(segments: list[dict[str, Any]], max_bytes: int) -> bytes:
     last = fitted(segments[-1], max(max_bytes // 2, 1))
     first = fitted(segments[0], max_bytes // 4) if len(segments) > 1 else b""
     room = max_bytes - len(first) - len(last)
+    room -= len(_notice(segments[1:-1]))
     kept: list[bytes] = []
-    middle = segments[1:-1]
-    while middle:
-        line = _encoded(middle[-1])
-        notice = _notice(middle)
-        if len(line) + len(notice) > room - sum(map(len, kept)):
-            kept.append(notice)
+    for line in reversed(lines[1:-1]):
+        room -= len(line)
+        if room < 0:
+            kept.append(_notice(segments[1 : len(segments) - 1 - len(kept)]))
             break
         kept.append(line)
-        middle.pop()
     whole = first + b"".join(reversed(kept)) + last
     return whole if len(whole) <= max_bytes else last if len(last) <= max_bytes else b""
 

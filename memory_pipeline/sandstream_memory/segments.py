@@ -50,6 +50,7 @@ _MAX_ITEM = 256 * 1024
 _MAX_DEPTH = 32
 _LONGEST_NAMED_SECRET = 4096
 _TIGHTER = (16 * 1024, 4096, 1024, 256)
+_LISTS = ("generated_items", "input", "interruptions")
 _OMITTED = "omitted"
 
 
@@ -120,6 +121,13 @@ def cleaned_value(value: Any, scrub: Scrub) -> Any:
     return _cleaned(_plain(value), scrub, 0)
 
 
+def cleaned_output(value: Any, scrub: Scrub) -> Any:
+    """The same for one that must be of the size of an item."""
+    cleaned = cleaned_value(value, scrub)
+    text = msgspec.json.encode(cleaned).decode()
+    return cleaned if len(text) <= _MAX_ITEM else shortened(text, _MAX_STRING)
+
+
 def _cleaned(value: Any, scrub: Scrub, depth: int) -> Any:
     if isinstance(value, str):
         return _storable(clean(value, scrub, _MAX_STRING))
@@ -179,7 +187,7 @@ def fitted(segment: dict[str, Any], max_bytes: int) -> bytes:
         segment = _with_shorter_texts(segment, limit)
         line = _line(segment)
     while len(line) > max_bytes:
-        lists = [key for key in ("generated_items", "input") if len(_list(segment, key)) > 2]
+        lists = [key for key in _LISTS if len(_list(segment, key)) > 2]
         if not lists:
             break
         longest = max(lists, key=lambda key: len(segment[key]))

@@ -31,8 +31,9 @@ MAX_SUPERSEDED_BYTES = 64 * 1024
 _INTRODUCTION = (
     "Entries that a merge left out although their sources still count. The blocks above are newer."
 )
-_DROPPED_BY = "Left out by the merge of: "
+_DROPPED_BY = "Left out by the merge of runs "
 _MAX_SOURCES_NAMED = 20
+_MAX_RUNS_NAMED = 20
 
 
 def completed_handbook(
@@ -50,15 +51,14 @@ def completed_handbook(
     notes: list[str] = []
     texts = _with_sources(new_blocks, old_blocks, sources, selection, rollouts, notes)
     body = "\n\n".join(texts)
-    lost = [each for each in old_blocks if _is_lost(each, body, sources, selection)]
+    kept_by = _Keeper(body, sources, selection)
+    lost = [each for each in old_blocks if kept_by.must_keep(each)]
     fresh = [_as_entry(each, selection, rollouts) for each in lost]
     notes += [f"kept as superseded: {_title(each)}" for each in lost]
-    kept = {each.text: each for each in new_entries}
-    for entry in old_entries:
-        if entry.text not in kept and _is_lost(entry, body, sources, selection):
-            kept[entry.text] = entry
+    left = [each.text for each in new_entries if not kept_by.is_forgotten(each)]
+    left += [each.text for each in old_entries if kept_by.must_keep(each)]
     room = min(MAX_SUPERSEDED_BYTES, max_bytes - len(encoded(body)) - 1024)
-    entries = _fitting([*fresh, *kept], room, notes)
+    entries = _fitting(list(dict.fromkeys([*fresh, *left])), room, notes)
     if entries:
         body = "\n\n".join([body, f"# {SUPERSEDED}\n\n{_INTRODUCTION}", *entries])
     return f"{body.strip()}\n" if body.strip() else "", notes
@@ -82,27 +82,38 @@ def _title(block: Section) -> str:
 # --- what a merge lost ----------------------------------------------------------------------------
 
 
-def _is_lost(old: Section, body: str, sources: Sources, selection: Selection) -> bool:
-    if old.text in body:
-        return False
-    named = sources.of(old.text)
-    if named:
-        return bool(named & set(selection.selected) - sources.of(body))
-    if any(_is_of_unknown(line, sources) for line in old.lines):
-        return False
-    new_lines = {line.strip() for line in body.split("\n")}
-    said = [line.strip() for line in old.body if line.strip() and not line.startswith(_DROPPED_BY)]
-    return bool(said) and not any(line in new_lines for line in said)
+class _Keeper:
+    """Decides what of the old handbook must stay beside the new one."""
 
+    def __init__(self, body: str, sources: Sources, selection: Selection) -> None:
+        self._body = body
+        self._lines = {line.strip() for line in body.split("\n")}
+        self._sources = sources
+        self._selected = set(selection.selected)
+        self._unnamed = self._selected - sources.of(body)
 
-def _is_of_unknown(line: str, sources: Sources) -> bool:
-    """It names a rollout that does not exist any more."""
-    return any(is_rollout_file(path) and not sources.of_file(path) for path in cited_files(line))
+    def must_keep(self, old: Section) -> bool:
+        if old.text in self._body:
+            return False
+        named = self._sources.of(old.text)
+        if named:
+            return bool(named & self._unnamed)
+        if any(is_rollout_file(path) for path in cited_files(old.text)):
+            return False  # its sources do not exist any more
+        said = [line.strip() for line in old.body if not line.startswith(_DROPPED_BY)]
+        return any(said) and not any(line in self._lines for line in said if line)
+
+    def is_forgotten(self, entry: Section) -> bool:
+        """Nothing that is selected supports it any more."""
+        named = self._sources.of(entry.text)
+        return bool(named) and not named & self._selected
 
 
 def _as_entry(block: Section, selection: Selection, rollouts: Mapping[str, Rollout]) -> str:
     lines = demoted(block.lines) if block.level else [f"## {_title(block)}", *block.lines]
-    reason = _DROPPED_BY + _named(_newest(selection), rollouts)
+    runs = [run for each in _newest(selection) if each in rollouts for run in rollouts[each].runs]
+    more = f" and {len(runs) - _MAX_RUNS_NAMED} more" if len(runs) > _MAX_RUNS_NAMED else ""
+    reason = f"{_DROPPED_BY}{', '.join(runs[:_MAX_RUNS_NAMED])}{more}."
     return "\n".join([lines[0], "", reason, *lines[1:]]).strip()
 
 
