@@ -9,6 +9,7 @@ The client's own retries are off. `openai` is imported at the first call.
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import inspect
 import ssl
@@ -182,6 +183,7 @@ class _Openai:
     azure: type[Any]
 
     @classmethod
+    @functools.cache  # certificates of authorities: more than 50 ms, in which nothing else happens
     def load(cls) -> _Openai:
         openai = importlib.import_module("openai")
         base: Any = importlib.import_module("openai._base_client")
