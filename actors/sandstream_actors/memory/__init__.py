@@ -1,0 +1,1 @@
+"""The memory actor: finished runs become memories (see actor.py)."""

@@ -1,0 +1,159 @@
+"""The result of a consolidation: read from its workspace, checked, and made the scope's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+from sandstream_bus.errors import ObjectMissing
+from sandstream_bus.memory_messages import MemoryState, Merge, Rollout, Tree
+from sandstream_memory.layout import (
+    MEMORIES,
+    RAW_FILE,
+    SELECTION_FILE,
+    Files,
+    is_editable,
+    raw_path,
+    rollout_path,
+)
+from sandstream_memory.merging import merge_files
+from sandstream_memory.phase_two import MergeRefused, accept, workspace_files
+from sandstream_memory.selection import (
+    Selection,
+    age_key,
+    raw_memories_file,
+    selection_file,
+    summary_of,
+)
+from sandstream_workspaces.errors import NoSuchPath, WorkspaceDamaged
+
+from sandstream_actors.memory.files import editable, load, now, revised, with_files, within_bounds
+from sandstream_actors.memory.means import Means
+from sandstream_actors.memory.standing import is_pending, selected_by, selection_of
+from sandstream_actors.sandbox.record import SandboxRecord
+
+MAX_FILES: Final = 10_000
+_KEPT_PER_SELECTED: Final = 4
+"""So many times the rollouts of a selection are kept in all; older ones go with their files."""
+
+
+class Refused(Exception):
+    """The result cannot be taken over."""
+
+
+async def result_of(means: Means, state: MemoryState, merge: Merge) -> Files:
+    """What the consolidation has made of the files that can be edited."""
+    record = SandboxRecord.of(merge.sandbox, await means.bus.sandboxes.read(merge.sandbox))
+    if not record.tree:
+        raise Refused(f"its workspace {merge.sandbox} is gone: {record.reason or record.state}")
+    base = await load(
+        means.bus, state.scope, await means.bus.memories.get_tree(state.scope, merge.base)
+    )
+    selection = selected_by(state, merge)
+    before = workspace_files(base, selection, state.rollouts, "")
+    after = await _snapshot(means, record.tree, state.use.max_bytes)
+    for path in (SELECTION_FILE, RAW_FILE):  # ours, and made anew
+        if path in after:
+            after[path] = before[path]
+    try:
+        accepted = await asyncio.to_thread(
+            accept,
+            before,
+            after,
+            selection=selection,
+            rollouts=state.rollouts,
+            scrub=means.scrub,
+            max_bytes=state.use.max_bytes,
+        )
+    except MergeRefused as error:
+        raise Refused(f"its result was refused: {error}") from error
+    return {path: data for path, data in accepted.files.items() if is_editable(path)}
+
+
+async def _snapshot(means: Means, tree: str, max_bytes: int) -> Files:
+    """The regular files below the memory's directory; links and whatever else are left out."""
+    try:
+        found = [it for it in await means.store.entries(tree) if it.kind == "file"]
+        found = [it for it in found if it.path.startswith(MEMORIES) and it.path.isprintable()]
+        size = sum(it.size for it in found)
+        if len(found) > MAX_FILES or size > 2 * max_bytes:
+            raise Refused(f"its workspace holds {len(found)} files of {size} bytes: too much")
+        return {
+            it.path: b"".join([part async for part in means.store.read_file(tree, it.path)])
+            for it in found
+        }
+    except (WorkspaceDamaged, NoSuchPath, ObjectMissing) as error:
+        raise Refused(f"its workspace cannot be read: {error}") from error
+
+
+async def accepted_state(
+    means: Means, state: MemoryState, merge: Merge, result: Files
+) -> MemoryState:
+    """The state after the merge, with what others have changed meanwhile."""
+    bus, scope = means.bus, state.scope
+    base_tree = await bus.memories.get_tree(scope, merge.base)
+    base = await load(bus, scope, editable(base_tree))
+    head = await load(bus, scope, editable(state.tree))
+    merged = await asyncio.to_thread(merge_files, base, head, result)
+    new_runs = [
+        run
+        for id in merge.selected
+        if id in state.rollouts and not state.rollouts[id].is_merged
+        for run in state.rollouts[id].runs
+    ]
+    rollouts = {
+        id: msgspec.structs.replace(it, is_merged=True)
+        if id in merge.selected and _is_same(it, base_tree, state.tree)
+        else it
+        for id, it in state.rollouts.items()
+    }
+    selected = [id for id in merge.selected if id in rollouts]
+    selection = Selection(selected=selected)
+    raw = await load(bus, scope, state.tree, [raw_path(rollouts[id].name) for id in selected])
+    changes: dict[str, bytes | None] = dict.fromkeys(head.keys() - merged.keys())
+    changes |= {path: data for path, data in merged.items() if head.get(path) != data}
+    changes[SELECTION_FILE] = selection_file(selection, rollouts, now())
+    changes[RAW_FILE] = raw_memories_file(raw, selection, rollouts)
+    tree = await with_files(bus, scope, state.tree, changes)
+    state = msgspec.structs.replace(
+        state,
+        rollouts=rollouts,
+        selected=selected,
+        merging=None,
+        merges=merge.number,
+        merge_attempt=0,
+        merge_problem="",
+    )
+    state, tree = _without_oldest(state, tree)
+    tree = await within_bounds(bus, state, tree)
+    return await revised(bus, state, tree, "merge", by=merge.run, runs=new_runs, note=merge.reason)
+
+
+def _is_same(rollout: Rollout, base: Tree, head: Tree) -> bool:
+    """Is its memory the one that the consolidation has read?"""
+    path = raw_path(rollout.name)
+    return path in base and base[path] == head.get(path)
+
+
+def _without_oldest(state: MemoryState, tree: Tree) -> tuple[MemoryState, Tree]:
+    """Of very many rollouts the oldest go, once they are consolidated and long forgotten."""
+    limit = state.use.max_raw_memories * _KEPT_PER_SELECTED
+    by_age = sorted(state.rollouts.values(), key=age_key)
+    kept = {*state.selected, *selection_of(state).selected}
+    gone = [
+        it
+        for it in by_age[: max(len(by_age) - limit, 0)]
+        if it.id not in kept and not is_pending(it) and not it.extracting
+    ]
+    if not gone:
+        return state, tree
+    ids = {it.id for it in gone}
+    paths = {
+        path for it in gone for path in (rollout_path(it.name), raw_path(it.name), summary_of(it))
+    }
+    rollouts = {id: it for id, it in state.rollouts.items() if id not in ids}
+    return (
+        msgspec.structs.replace(state, rollouts=rollouts),
+        {path: ref for path, ref in tree.items() if path not in paths},
+    )

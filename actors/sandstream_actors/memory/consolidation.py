@@ -1,0 +1,273 @@
+"""Phase 2: what was extracted becomes part of the handbook.
+
+One consolidation of a scope at a time, because the state that names it is written under
+compare-and-set. It works on a copy in a sandbox of its own; what it made of it is checked and
+merged with what others have changed meanwhile, and replaces the memory's files at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import msgspec
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.memory_messages import (
+    ExtractRequested,
+    MemoryChanged,
+    MemoryFailed,
+    MemoryState,
+    Merge,
+    MergeRequested,
+    Rollout,
+    Tree,
+)
+from sandstream_bus.memory_specs import MemoryPart
+from sandstream_bus.messages import RunDone
+from sandstream_bus.subjects import sandbox_of
+from sandstream_memory.phase_two import AGENT_NAME, workspace_files
+
+from sandstream_actors.memory.acceptance import Refused, accepted_state, result_of
+from sandstream_actors.memory.files import change, load, now
+from sandstream_actors.memory.means import Means
+from sandstream_actors.memory.phases import GivenUp, condition_of, phase_run, problem_of
+from sandstream_actors.memory.standing import (
+    CANCELLED,
+    has_given_up,
+    is_extracting,
+    is_pending,
+    selected_by,
+    selection_of,
+    unmerged,
+)
+from sandstream_actors.memory.starting import HostGone, start_consolidation
+from sandstream_actors.memory.telling import (
+    ask_extraction,
+    ask_later,
+    ask_merge,
+    cancel_run,
+    go_on,
+    sync_workspaces,
+    tell,
+)
+
+logger = logging.getLogger(__name__)
+
+_INSISTING: Final = frozenset({"asked", "closed", "removed"})
+"""Reasons that are remembered until it can be done."""
+_BY_ITSELF: Final = frozenset({"batch", "eager", "quiet"})
+"""Reasons that come again with the next extraction."""
+
+
+class Consolidations:
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._bus = means.bus
+
+    # --- beginning -----------------------------------------------------------------------------
+
+    async def begin(
+        self, scope: str, request: MergeRequested, sequence: int, *, is_redriven: bool
+    ) -> None:
+        """Start a consolidation, if there is anything to consolidate and nothing under way."""
+        run = phase_run("merge", scope, sequence)
+        attempt = 1 if is_redriven else request.attempt
+        if attempt > self._means.attempts:
+            state = (await self._bus.memories.read(scope)).state
+            raise GivenUp(
+                f"consolidation failed {self._means.attempts} times, at last: {state.merge_problem}"
+            )
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            new = await self._begun(state, request, run, attempt)
+            return None if new == state else new
+
+        state = await change(self._bus, scope, decide)
+        if request.reason in _INSISTING:
+            await self._extract_first(state, cause=f"merge:{sequence}")
+        await self._launch(state, run)
+
+    async def _begun(
+        self, state: MemoryState, request: MergeRequested, run: str, attempt: int
+    ) -> MemoryState:
+        reason = request.reason
+        insists = reason in _INSISTING
+        if insists:
+            state = _without_cancelled(state)
+        if state.merging is not None:
+            is_ours = state.merging.run == run
+            return state if is_ours or not insists else _replace(state, wanted=reason)
+        if is_extracting(state) and reason != "batch":
+            return _replace(state, wanted=reason) if insists else state
+        is_retry = attempt > 1
+        if is_retry and state.merge_attempt != attempt - 1:
+            return state  # somebody else has done it, or gave up
+        if reason in _BY_ITSELF and state.merge_attempt:
+            return state  # its retry comes
+        selection = selection_of(state)
+        if not selection.removed and not unmerged(state, selection):
+            return _replace(state, wanted="", merge_attempt=0, merge_problem="")
+        merge = Merge(
+            number=state.merges + 1,
+            run=run,
+            sandbox=sandbox_of(run, AGENT_NAME),
+            base=await self._bus.memories.put_tree(state.scope, _copied(state)),
+            selected=selection.selected,
+            removed=selection.removed,
+            attempt=attempt,
+            reason=reason,
+        )
+        return _replace(state, merging=merge, wanted="")
+
+    async def _extract_first(self, state: MemoryState, *, cause: str) -> None:
+        """Whoever asks wants all of it: also what somebody had stopped."""
+        for rollout in state.rollouts.values():
+            if is_pending(rollout) and not rollout.extracting and not rollout.attempt:
+                request = ExtractRequested(rollout=rollout.id, runs=len(rollout.runs))
+                await ask_extraction(self._bus, state.scope, request, cause=cause)
+
+    async def watch(self, scope: str, request: MergeRequested, sequence: int) -> None:
+        """Look whether a run is still worked on; if not, another one takes its place."""
+        run = phase_run("merge", scope, sequence)
+        state = (await self._bus.memories.read(scope)).state
+        merge = state.merging
+        if merge is None or merge.run not in (request.watches, run):
+            return
+        if merge.run != run:
+            condition = await condition_of(self._bus, request.watches)
+            if condition.done is not None:  # its end may not say what it was
+                part = MemoryPart(
+                    scope=scope, step="merge", id=str(merge.number), attempt=merge.attempt
+                )
+                await self.finish(part, request.watches, condition.done)
+                return
+            if condition.is_ == "alive":
+                await self._watch_again(scope, request, cause=f"watch:{sequence}")
+                return
+            await cancel_run(self._bus, request.watches, "nobody works on it: it begins elsewhere")
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            if state.merging is None or state.merging.run != request.watches:
+                return None
+            sandbox = sandbox_of(run, AGENT_NAME)
+            return _replace(state, merging=_replace(state.merging, run=run, sandbox=sandbox))
+
+        await self._launch(await change(self._bus, scope, decide), run)
+
+    async def _launch(self, state: MemoryState, run: str) -> None:
+        merge = state.merging
+        if merge is None or merge.run != run:
+            return
+        selection = selected_by(state, merge)
+        tree = await self._bus.memories.get_tree(state.scope, merge.base)
+        files = workspace_files(
+            await load(self._bus, state.scope, tree), selection, state.rollouts, now()
+        )
+        try:
+            await start_consolidation(self._means, state, merge, selection, files)
+        except HostGone as error:
+            await self._fail(state.scope, run, merge.attempt, str(error))
+            return
+        watched = MergeRequested(reason=merge.reason, attempt=merge.attempt, watches=run)
+        await self._watch_again(state.scope, watched, cause=run)
+
+    async def _watch_again(self, scope: str, request: MergeRequested, *, cause: str) -> None:
+        await ask_later(
+            self._bus,
+            scope,
+            f"watch-{request.watches}",
+            request,
+            cause=cause,
+            delay_s=self._means.watch_s,
+        )
+
+    # --- ending --------------------------------------------------------------------------------
+
+    async def finish(self, part: MemoryPart, run: str, done: RunDone) -> None:
+        """A consolidation's run has ended."""
+        problem = problem_of(done)
+        state = (await self._bus.memories.read(part.scope)).state
+        merge = state.merging
+        if merge is not None and merge.run == run and not problem:
+            try:
+                result = await result_of(self._means, state, merge)
+            except Refused as error:
+                problem = str(error)
+            else:
+
+                async def decide(state: MemoryState) -> MemoryState | None:
+                    if state.merging is None or state.merging.run != run:
+                        return None
+                    return await accepted_state(self._means, state, state.merging, result)
+
+                crashpoint("memory.before_merged")
+                state = await change(self._bus, part.scope, decide)
+                crashpoint("memory.after_merged")
+        if problem:
+            await self._fail(part.scope, run, part.attempt, problem)
+            return
+        await self._announce(state, run)
+
+    async def _announce(self, state: MemoryState, run: str) -> None:
+        """What follows from a consolidation that is in the history."""
+        revision = next((it for it in state.history if it.by == run), None)
+        if revision is None:
+            return  # not accepted: somebody removed or replaced it
+        changed = MemoryChanged(revision=revision.number, kind="merge", runs=revision.runs)
+        await tell(self._bus, state.scope, changed, cause=run)
+        await sync_workspaces(self._bus, state)
+        await go_on(self._bus, state, cause=run)
+
+    async def _fail(self, scope: str, run: str, attempt: int, problem: str) -> None:
+        """Try again later, unless that was the last time or somebody stopped it."""
+        is_last = attempt >= self._means.attempts
+        is_final = is_last or problem.startswith(CANCELLED)
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            if state.merging is None or state.merging.run != run:
+                return None
+            left = 0 if is_final else attempt
+            return _replace(state, merging=None, merge_attempt=left, merge_problem=problem)
+
+        state = await change(self._bus, scope, decide)
+        crashpoint("memory.after_failed")
+        if state.merging is not None or state.merge_problem != problem:
+            return
+        failed = MemoryFailed(
+            step="merge", attempt=attempt, error=problem, run=run, is_final=is_final
+        )
+        await tell(self._bus, scope, failed, cause=run)
+        if is_last:
+            await ask_merge(self._bus, scope, "retry", cause=run, attempt=attempt + 1)
+        elif not is_final:
+            again = MergeRequested(reason="retry", attempt=attempt + 1)
+            delay_s = self._means.backoff_s[attempt - 1]
+            await ask_later(self._bus, scope, "merge", again, cause=run, delay_s=delay_s)
+
+    async def give_up(self, scope: str, request: MergeRequested, sequence: int, why: str) -> None:
+        """The request was parked: nothing of it is under way any more."""
+        run = phase_run("merge", scope, sequence)
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            if state.merging is None or state.merging.run != run:
+                return None
+            return _replace(state, merging=None, merge_attempt=0, merge_problem=why)
+
+        await change(self._bus, scope, decide)
+
+
+def _copied(state: MemoryState) -> Tree:
+    """What a consolidation gets to see of the memory: all but the recordings."""
+    return {path: ref for path, ref in state.tree.items() if not path.startswith("sessions/")}
+
+
+def _without_cancelled(state: MemoryState) -> MemoryState:
+    """What somebody had stopped may begin again."""
+    rollouts: dict[str, Rollout] = {}
+    for id, it in state.rollouts.items():
+        was_stopped = has_given_up(it) and it.problem.startswith(CANCELLED)
+        rollouts[id] = msgspec.structs.replace(it, problem="") if was_stopped else it
+    return _replace(state, rollouts=rollouts)
+
+
+_replace = msgspec.structs.replace

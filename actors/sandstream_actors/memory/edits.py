@@ -1,0 +1,115 @@
+"""What an agent, or a person, changed in the files of a memory in some workspace."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.memory_messages import (
+    EditRequested,
+    FileEdit,
+    MemoryChanged,
+    MemoryFailed,
+    MemoryState,
+)
+from sandstream_memory.layout import Files, is_editable
+from sandstream_memory.merging import merge_files
+
+from sandstream_actors.memory.files import change, editable, load, revised, tree_at, with_files
+from sandstream_actors.memory.means import Means
+from sandstream_actors.memory.noting import with_workspace
+from sandstream_actors.memory.telling import sync_workspaces, tell
+
+MAX_EDIT_BYTES: Final = 1024 * 1024
+"""Of one file."""
+
+
+class _Refused(Exception):
+    """The edit cannot be taken over."""
+
+
+async def edit(means: Means, scope: str, request: EditRequested, sequence: int) -> None:
+    """Merge the edit into the memory as it is now; the same edit again changes nothing."""
+    note = f"message {sequence}"
+    notes: list[str] = []
+
+    async def decide(state: MemoryState) -> MemoryState | None:
+        notes.clear()
+        return await _edited(means, state, request, note, notes)
+
+    crashpoint("memory.before_edit")
+    try:
+        state = await change(means.bus, scope, decide)
+    except _Refused as error:
+        notes = [str(error)]
+        state = (await means.bus.memories.read(scope)).state
+    crashpoint("memory.after_edit")
+    for number, problem in enumerate(notes):
+        failed = MemoryFailed(step="edit", attempt=1, error=problem, run=request.run, is_final=True)
+        await tell(means.bus, scope, failed, cause=f"edit:{sequence}:{number}")
+    revision = next((it for it in state.history if it.kind == "edit" and it.note == note), None)
+    if revision is not None:
+        changed = MemoryChanged(revision=revision.number, kind="edit", runs=revision.runs)
+        await tell(means.bus, scope, changed, cause=f"edit:{sequence}")
+        await sync_workspaces(means.bus, state, but=[request.sandbox])
+
+
+async def _edited(
+    means: Means, state: MemoryState, request: EditRequested, note: str, notes: list[str]
+) -> MemoryState | None:
+    if any(it.kind == "remove" and it.number > request.base for it in state.history):
+        raise _Refused(
+            f"the edit from {request.sandbox} was made on revision {request.base}, of which parts "
+            "were removed since; it would bring them back"
+        )
+    bus = means.bus
+    base = await load(bus, state.scope, await tree_at(bus, state, request.base))
+    head = await load(bus, state.scope, editable(state.tree))
+    theirs = _applied(means, base, request.edits, notes)
+    merged = await asyncio.to_thread(merge_files, base, head, theirs)
+    if merged == head:
+        return None
+    if sum(map(len, merged.values())) > state.use.max_bytes:
+        raise _Refused(
+            f"the edit from {request.sandbox} would make the memory bigger than its "
+            f"{state.use.max_bytes} bytes"
+        )
+    changes: dict[str, bytes | None] = dict.fromkeys(head.keys() - merged.keys())
+    changes |= {path: data for path, data in merged.items() if head.get(path) != data}
+    tree = await with_files(bus, state.scope, state.tree, changes)
+    state = msgspec.structs.replace(
+        state, sandboxes=with_workspace(state.sandboxes, request.sandbox)
+    )
+    by = request.run or request.sandbox
+    runs = [request.run] if request.run else []
+    return await revised(bus, state, tree, "edit", by=by, runs=runs, note=note)
+
+
+def _applied(means: Means, base: Files, edits: list[FileEdit], notes: list[str]) -> Files:
+    """The base with the edits that can be taken."""
+    files = dict(base)
+    for it in edits:
+        problem = _problem(it)
+        if problem:
+            notes.append(f"{it.path[:200]!r}: {problem}")
+        elif it.data is None:
+            files.pop(it.path, None)
+        else:
+            files[it.path] = means.scrub(it.data.decode()).encode()
+    return files
+
+
+def _problem(edit: FileEdit) -> str:
+    if not is_editable(edit.path):
+        return "it is no file of a memory that can be edited"
+    if edit.data is None:
+        return ""
+    if len(edit.data) > MAX_EDIT_BYTES:
+        return f"it has {len(edit.data)} bytes; at most {MAX_EDIT_BYTES} are kept"
+    try:
+        edit.data.decode()
+    except UnicodeDecodeError:
+        return "it is not UTF-8 text"
+    return ""

@@ -1,0 +1,264 @@
+"""Phase 1: from a rollout's transcript what is worth remembering.
+
+One extraction of a rollout at a time; what its runs add meanwhile is extracted afterwards. The
+request that starts one names, by its place in the log, the run that does it, so that a request
+that is delivered again finds its own run.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.memory_messages import (
+    ExtractRequested,
+    MemoryChanged,
+    MemoryFailed,
+    MemoryState,
+    Rollout,
+)
+from sandstream_bus.memory_specs import MemoryPart
+from sandstream_bus.messages import RunDone
+from sandstream_memory.layout import raw_path, rollout_path
+from sandstream_memory.phase_one import (
+    Extraction,
+    InvalidExtraction,
+    parse_output,
+    raw_memory_file,
+    summary_file,
+)
+
+from sandstream_actors.memory.files import change, load_one, with_files, within_bounds
+from sandstream_actors.memory.means import Means
+from sandstream_actors.memory.phases import GivenUp, condition_of, phase_run, problem_of
+from sandstream_actors.memory.standing import CANCELLED
+from sandstream_actors.memory.starting import HostGone, start_extraction
+from sandstream_actors.memory.telling import (
+    ask_extraction,
+    ask_later,
+    cancel_run,
+    digest_of,
+    go_on,
+    tell,
+)
+
+GONE = "its transcript is gone from the store"
+
+
+class Extractions:
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._bus = means.bus
+
+    # --- beginning -----------------------------------------------------------------------------
+
+    async def begin(
+        self, scope: str, request: ExtractRequested, sequence: int, *, is_redriven: bool
+    ) -> None:
+        """Start what is asked for, unless it was done, or something else is under way."""
+        run = phase_run("extract", scope, sequence)
+        attempt = 1 if is_redriven else request.attempt
+        if attempt > self._means.attempts:
+            state = (await self._bus.memories.read(scope)).state
+            rollout = state.rollouts.get(request.rollout)
+            if rollout is not None and rollout.problem:
+                raise GivenUp(
+                    f"extraction of {request.rollout!r} failed {self._means.attempts} times, at "
+                    f"last: {rollout.problem}"
+                )
+            return
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            rollout = state.rollouts.get(request.rollout)
+            if rollout is None or rollout.extracted >= request.runs or rollout.extracting:
+                return None
+            return _with(state, rollout, extracting=run, attempt=attempt)
+
+        await self._launch(await change(self._bus, scope, decide), request.rollout, run)
+
+    async def watch(self, scope: str, request: ExtractRequested, sequence: int) -> None:
+        """Look whether a run is still worked on; if not, another one takes its place."""
+        run = phase_run("extract", scope, sequence)
+        state = (await self._bus.memories.read(scope)).state
+        rollout = state.rollouts.get(request.rollout)
+        if rollout is None or rollout.extracting not in (request.watches, run):
+            return
+        if rollout.extracting != run:
+            condition = await condition_of(self._bus, request.watches)
+            if condition.done is not None:  # its end may not say what it was
+                part = MemoryPart(
+                    scope=scope,
+                    step="extract",
+                    id=rollout.id,
+                    attempt=request.attempt,
+                    origin=rollout.runs[min(request.runs, len(rollout.runs)) - 1],
+                )
+                await self.finish(part, request.watches, condition.done)
+                return
+            if condition.is_ == "alive":
+                await self._watch_again(scope, request, cause=f"watch:{sequence}")
+                return
+            await cancel_run(self._bus, request.watches, "nobody works on it: it begins elsewhere")
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            rollout = state.rollouts.get(request.rollout)
+            if rollout is None or rollout.extracting != request.watches:
+                return None
+            return _with(state, rollout, extracting=run)
+
+        await self._launch(await change(self._bus, scope, decide), request.rollout, run)
+
+    async def _launch(self, state: MemoryState, id: str, run: str) -> None:
+        rollout = state.rollouts.get(id)
+        if rollout is None or rollout.extracting != run:
+            return
+        path = rollout_path(rollout.name)
+        transcript = await load_one(self._bus, state.scope, state.tree, path)
+        try:
+            if not transcript:
+                raise HostGone(GONE)
+            await start_extraction(self._means, state, rollout, transcript)
+        except HostGone as error:
+            await self._fail(state.scope, id, run, rollout.attempt, str(error))
+            return
+        watched = ExtractRequested(
+            rollout=id, runs=len(rollout.runs), attempt=rollout.attempt, watches=run
+        )
+        await self._watch_again(state.scope, watched, cause=run)
+
+    async def _watch_again(self, scope: str, request: ExtractRequested, *, cause: str) -> None:
+        await ask_later(
+            self._bus,
+            scope,
+            f"watch-{request.watches}",
+            request,
+            cause=cause,
+            delay_s=self._means.watch_s,
+        )
+
+    # --- ending --------------------------------------------------------------------------------
+
+    async def finish(self, part: MemoryPart, run: str, done: RunDone) -> None:
+        """An extraction's run has ended."""
+        problem = problem_of(done)
+        if problem:
+            await self._fail(part.scope, part.id, run, part.attempt, problem)
+            return
+        try:
+            found = parse_output(bytes(done.output))
+        except InvalidExtraction as error:
+            await self._fail(part.scope, part.id, run, part.attempt, f"invalid output: {error}")
+            return
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            rollout = state.rollouts.get(part.id)
+            if rollout is None or rollout.extracting != run or part.origin not in rollout.runs:
+                return None
+            return await self._accepted(state, rollout, part.origin, found)
+
+        crashpoint("memory.before_extracted")
+        state = await change(self._bus, part.scope, decide)
+        crashpoint("memory.after_extracted")
+        rollout = state.rollouts.get(part.id)
+        if rollout is None or rollout.extracting or part.origin not in rollout.runs:
+            return  # somebody removed it, or goes on with it
+        seen = rollout.runs[: rollout.runs.index(part.origin) + 1]
+        changed = MemoryChanged(
+            revision=state.revision,
+            kind="extracted",
+            runs=seen,
+            rollout=part.id,
+            empty=found is None,
+        )
+        await tell(self._bus, part.scope, changed, cause=run)
+        if rollout.extracted < len(rollout.runs):
+            more = ExtractRequested(rollout=part.id, runs=len(rollout.runs))
+            await ask_extraction(self._bus, part.scope, more, cause=run)
+        await go_on(self._bus, state, cause=run)
+
+    async def _accepted(
+        self, state: MemoryState, rollout: Rollout, origin: str, found: Extraction | None
+    ) -> MemoryState:
+        """The state with what was found; the no-op gate leaves an earlier memory as it was."""
+        seen = rollout.runs.index(origin) + 1
+        changes = {"extracted": seen, "extracting": "", "attempt": 0, "problem": ""}
+        if found is None:
+            return _with(state, rollout, **changes, empty=not rollout.slug)
+        scrub = self._means.scrub
+        new = msgspec.structs.replace(
+            rollout,
+            **changes,
+            empty=False,
+            slug=found.slug,
+            summary_file=f"rollout_summaries/{rollout.name}_{found.slug}.md",
+            is_merged=False,
+        )
+        files: dict[str, bytes | None] = {}
+        if rollout.summary_file:
+            files[f"memories/{rollout.summary_file}"] = None  # of another slug, perhaps
+        read = msgspec.structs.replace(new, runs=new.runs[:seen])  # the runs that it came from
+        files[raw_path(new.name)] = raw_memory_file(found, read, scrub)
+        files[f"memories/{new.summary_file}"] = summary_file(found, read, scrub)
+        tree = await with_files(self._bus, state.scope, state.tree, files)
+        state = msgspec.structs.replace(
+            state,
+            revision=state.revision + 1,
+            rollouts={**state.rollouts, new.id: new},
+            merge_problem=state.merge_problem if state.merge_attempt else "",
+        )
+        return msgspec.structs.replace(state, tree=await within_bounds(self._bus, state, tree))
+
+    async def _fail(self, scope: str, id: str, run: str, attempt: int, problem: str) -> None:
+        """Try again later, unless that was the last time or somebody stopped it."""
+        is_last = attempt >= self._means.attempts or problem == GONE
+        is_final = is_last or problem.startswith(CANCELLED)
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            rollout = state.rollouts.get(id)
+            if rollout is None or rollout.extracting != run:
+                return None
+            left = 0 if is_final else attempt
+            return _with(state, rollout, extracting="", attempt=left, problem=problem)
+
+        state = await change(self._bus, scope, decide)
+        crashpoint("memory.after_failed")
+        rollout = state.rollouts.get(id)
+        if rollout is None or rollout.extracting or rollout.problem != problem:
+            return
+        failed = MemoryFailed(
+            step="extract",
+            attempt=attempt,
+            error=problem,
+            run=run,
+            rollout=id,
+            is_final=is_final,
+        )
+        await tell(self._bus, scope, failed, cause=run)
+        again = ExtractRequested(rollout=id, runs=len(rollout.runs), attempt=attempt + 1)
+        if is_last:
+            again = msgspec.structs.replace(again, attempt=self._means.attempts + 1)
+            await ask_extraction(self._bus, scope, again, cause=f"{run}:last")
+        elif not is_final:
+            delay_s = self._means.backoff_s[attempt - 1]
+            name = f"extract-{digest_of(id)}"
+            await ask_later(self._bus, scope, name, again, cause=run, delay_s=delay_s)
+        if is_final:
+            await go_on(self._bus, state, cause=run)  # others need not wait for it
+
+    async def give_up(self, scope: str, request: ExtractRequested, sequence: int, why: str) -> None:
+        """The request was parked: nothing of it is under way any more."""
+        run = phase_run("extract", scope, sequence)
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            rollout = state.rollouts.get(request.rollout)
+            if rollout is None or rollout.extracting not in ("", run):
+                return None
+            if rollout.extracted >= len(rollout.runs) or (rollout.problem and not rollout.attempt):
+                return None
+            return _with(state, rollout, extracting="", attempt=0, problem=rollout.problem or why)
+
+        await change(self._bus, scope, decide)
+
+
+def _with(state: MemoryState, rollout: Rollout, **changes: object) -> MemoryState:
+    new = msgspec.structs.replace(rollout, **changes)
+    return msgspec.structs.replace(state, rollouts={**state.rollouts, rollout.id: new})

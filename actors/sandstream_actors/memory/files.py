@@ -1,0 +1,187 @@
+"""The files of a scope: read, written, kept in its history, and removed when nothing names them.
+
+The trees of the history hold what can be edited, nothing else: transcripts and what was extracted
+from them are replaced and removed with their rollouts, and no undo brings them back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from sandstream_bus.bus import Bus
+from sandstream_bus.errors import ObjectMissing
+from sandstream_bus.memories import Decide
+from sandstream_bus.memory_messages import MemoryState, Revision, RevisionKind, Tree
+from sandstream_memory.forgetting import bounded
+from sandstream_memory.layout import Files, is_editable
+
+logger = logging.getLogger(__name__)
+
+KEPT_REVISIONS: Final = 50
+_AT_ONCE: Final = 16
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# --- reading and writing --------------------------------------------------------------------------
+
+
+async def load(bus: Bus, scope: str, tree: Tree, paths: Iterable[str] | None = None) -> Files:
+    """Files of the tree; one whose object is gone is left out, as if it had been deleted."""
+    wanted = [path for path in (tree if paths is None else paths) if path in tree]
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(path: str) -> bytes | None:
+        async with gate:
+            try:
+                return await bus.memories.get(scope, tree[path])
+            except ObjectMissing:
+                extra = {"scope": scope, "path": path, "digest": tree[path].digest}
+                logger.warning("a file of a memory is gone from the store", extra=extra)
+                return None
+
+    found = await asyncio.gather(*map(read, wanted))
+    return {path: data for path, data in zip(wanted, found, strict=True) if data is not None}
+
+
+async def load_one(bus: Bus, scope: str, tree: Tree, path: str) -> bytes:
+    """One file; empty if there is none."""
+    return (await load(bus, scope, tree, [path])).get(path, b"")
+
+
+async def with_files(bus: Bus, scope: str, tree: Tree, changes: Mapping[str, bytes | None]) -> Tree:
+    """The tree with these files stored (None: removed)."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def put(path: str, data: bytes) -> None:
+        async with gate:
+            new[path] = await bus.memories.put(scope, data)
+
+    new = {path: ref for path, ref in tree.items() if path not in changes}
+    await asyncio.gather(*(put(path, data) for path, data in changes.items() if data is not None))
+    return dict(sorted(new.items()))
+
+
+def editable(tree: Tree) -> Tree:
+    return {path: ref for path, ref in tree.items() if is_editable(path)}
+
+
+async def within_bounds(bus: Bus, state: MemoryState, tree: Tree) -> Tree:
+    """The tree with the least important files left out, if all are too big together."""
+    if sum(ref.size for ref in tree.values()) <= state.use.max_bytes:
+        return tree
+    files = await load(bus, state.scope, tree)
+    kept, dropped = bounded(files, state.rollouts, state.use.max_bytes)
+    logger.info("a memory reached its bound", extra={"scope": state.scope, "dropped": dropped})
+    changes: dict[str, bytes | None] = dict.fromkeys(tree.keys() - kept.keys())
+    changes |= {path: data for path, data in kept.items() if files[path] != data}
+    return await with_files(bus, state.scope, tree, changes)
+
+
+# --- the history ----------------------------------------------------------------------------------
+
+
+async def revised(
+    bus: Bus,
+    state: MemoryState,
+    tree: Tree,
+    kind: RevisionKind,
+    *,
+    by: str,
+    runs: Sequence[str] = (),
+    note: str = "",
+) -> MemoryState:
+    """The state with this tree, and with the change in its history."""
+    revision = Revision(
+        number=state.revision + 1,
+        kind=kind,
+        at=now(),
+        before=await bus.memories.put_tree(state.scope, editable(state.tree)),
+        after=await bus.memories.put_tree(state.scope, editable(tree)),
+        runs=list(runs),
+        by=by,
+        note=note,
+    )
+    return msgspec.structs.replace(
+        state,
+        revision=revision.number,
+        tree=tree,
+        history=[*state.history, revision][-KEPT_REVISIONS:],
+    )
+
+
+async def tree_at(bus: Bus, state: MemoryState, revision: int) -> Tree:
+    """What could be edited in that revision; the oldest one that is known, if it is too old."""
+    later = [it for it in state.history if it.number > revision]
+    if not later:
+        return editable(state.tree)
+    return await bus.memories.get_tree(state.scope, later[0].before)
+
+
+# --- changing a state -----------------------------------------------------------------------------
+
+
+async def change(bus: Bus, scope: str, decide: Decide) -> MemoryState:
+    """Replace the scope's state; objects that nothing names any more are removed afterwards."""
+    outdated: list[MemoryState] = []
+
+    async def remembering(state: MemoryState) -> MemoryState | None:
+        outdated.append(state)
+        new = await decide(state)
+        if new is not None:
+            outdated.append(new)
+        return new
+
+    new = await bus.memories.change(scope, remembering)
+    old = [it for it in outdated if it is not new]
+    if old:
+        await _clean(bus, old, new)
+    return new
+
+
+async def _clean(bus: Bus, old: Sequence[MemoryState], new: MemoryState) -> None:
+    """Remove what only states had that are history, or never came to be.
+
+    Most changes replace a file that is made by the pipeline, which no tree of the history holds:
+    those need not be read then.
+    """
+    refs = [it for state in old for it in state.tree.items()]
+    named = {ref.digest for ref in new.tree.values()}
+    edited = {ref.digest for path, ref in refs if is_editable(path)} - named
+    made = {ref.digest for path, ref in refs if not is_editable(path)} - named
+    kept_trees = _trees(new)
+    gone_trees = {digest for state in old for digest in _trees(state)} - kept_trees
+    gone = edited | made | (await _inside(bus, new.scope, gone_trees) - named)
+    if gone:
+        looked_at = kept_trees if edited or gone_trees else _whole_trees(new)
+        gone -= await _inside(bus, new.scope, looked_at)
+    await bus.memories.forget(new.scope, gone | gone_trees)
+
+
+def _whole_trees(state: MemoryState) -> set[str]:
+    """Those that hold what the pipeline made, too."""
+    found = {state.merging.base} if state.merging is not None else set()
+    return (found | ({state.parent.tree} if state.parent is not None else set())) - {""}
+
+
+def _trees(state: MemoryState) -> set[str]:
+    found = {digest for it in state.history for digest in (it.before, it.after)}
+    return (found | _whole_trees(state)) - {""}
+
+
+async def _inside(bus: Bus, scope: str, trees: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for digest in trees:
+        try:
+            tree = await bus.memories.get_tree(scope, digest)
+        except ObjectMissing:  # removed by somebody who died before all of it was
+            continue
+        found |= {ref.digest for ref in tree.values()}
+    return found

@@ -1,0 +1,70 @@
+"""What a scope's state says about what is under way and what is wanted. Pure."""
+
+from __future__ import annotations
+
+from sandstream_bus.memory_messages import MemoryState, Merge, Rollout
+from sandstream_memory.layout import raw_path
+from sandstream_memory.selection import Selection, select
+
+CANCELLED = "cancelled"
+"""How the problem of a phase begins that somebody stopped: the next trigger starts it again."""
+
+
+def has_given_up(rollout: Rollout) -> bool:
+    """Its extraction failed for good, until somebody asks again."""
+    return bool(rollout.problem) and rollout.attempt == 0 and not rollout.extracting
+
+
+def is_pending(rollout: Rollout) -> bool:
+    """An extraction of it is under way, or comes by itself."""
+    return rollout.extracted < len(rollout.runs) and not has_given_up(rollout)
+
+
+def is_extracting(state: MemoryState) -> bool:
+    return any(map(is_pending, state.rollouts.values()))
+
+
+def selection_of(state: MemoryState) -> Selection:
+    """Of which rollouts the next consolidation is made."""
+    known = {id: it for id, it in state.rollouts.items() if raw_path(it.name) in state.tree}
+    return select(known, state.selected, state.use.max_raw_memories)
+
+
+def selected_by(state: MemoryState, merge: Merge) -> Selection:
+    """The selection that a consolidation was started with."""
+    before = set(state.selected)
+    added = [id for id in merge.selected if id not in before or not _is_merged(state, id)]
+    return Selection(
+        selected=merge.selected,
+        added=added,
+        retained=[id for id in merge.selected if id not in added],
+        removed=merge.removed,
+    )
+
+
+def _is_merged(state: MemoryState, id: str) -> bool:
+    return id in state.rollouts and state.rollouts[id].is_merged
+
+
+def unmerged(state: MemoryState, selection: Selection) -> list[Rollout]:
+    """Those with news for a consolidation."""
+    chosen = [state.rollouts[id] for id in selection.selected]
+    return [it for it in chosen if not it.is_merged]
+
+
+def has_news(state: MemoryState) -> bool:
+    """Is there anything to consolidate?"""
+    selection = selection_of(state)
+    return bool(selection.removed or unmerged(state, selection))
+
+
+def why_now(state: MemoryState) -> str:
+    """Why a consolidation must begin; empty: it need not, now."""
+    if state.merging is not None or state.merge_attempt or not has_news(state):
+        return ""
+    new = unmerged(state, selection_of(state))
+    if state.use.batch_size is not None and len(new) >= state.use.batch_size:
+        return "batch"
+    if is_extracting(state):
+        return ""
+    return state.wanted or ("eager" if state.use.eager else "")
