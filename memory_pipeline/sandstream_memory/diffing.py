@@ -32,9 +32,15 @@ def _file_diff(path: str, old: bytes | None, new: bytes | None) -> str:
         texts = (old or b"").decode(), (new or b"").decode()
     except UnicodeDecodeError:
         return f"--- {labels[0]}\n+++ {labels[1]}\n(no text: {sizes})\n"
-    lines = difflib.unified_diff(texts[0].split("\n"), texts[1].split("\n"), *labels, lineterm="")
+    lines = difflib.unified_diff(_lines(texts[0]), _lines(texts[1]), *labels, lineterm="")
     found = "\n".join(lines)
     return f"{found}\n" if found else f"--- {labels[0]}\n+++ {labels[1]}\n"
+
+
+def _lines(text: str) -> list[str]:
+    """The line end of the last line does not begin another one."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def reverted(before: Files, after: Files, head: Files) -> Files:

@@ -1,0 +1,250 @@
+"""``sandstream memory``: what there is, what it says, how it changed; on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cli_process import Cli
+from sandstream_actors.memory.files import revised, with_files
+from sandstream_bus.bus import Bus
+from sandstream_bus.memory_messages import MemoryState, Rollout
+from sandstream_bus.memory_specs import MemoryUse
+from support.nats_server import NatsServer
+
+from sandstream.client import Client
+from sandstream.settings import Settings
+
+HOSTILE = "\x1b]0;owned\x07\x1b[31mred\x1b[0m"
+AT = "2026-01-31T12:00:00.000Z"
+SUMMARY, HANDBOOK = "memories/memory_summary.md", "memories/MEMORY.md"
+
+
+@pytest.fixture
+def cli(nats_server: NatsServer, tmp_path: Path) -> Iterator[Cli]:
+    """Commands on a server where nobody serves anything."""
+    cli = Cli(tmp_path / "home", "http://127.0.0.1:9")
+    cli.env["NATS_URL"] = nats_server.url
+    yield cli
+
+
+def on_bus(cli: Cli, work: Any) -> Any:
+    """What the work, a coroutine function of a bus, comes to."""
+
+    async def main() -> Any:
+        async with await Client.connect(Settings.from_env(cli.env)) as client:
+            return await work(client.bus)
+
+    return asyncio.run(main())
+
+
+async def put(
+    bus: Bus,
+    scope: str,
+    files: Mapping[str, bytes | None],
+    *,
+    by: str = "memory-1",
+    runs: tuple[str, ...] = (),
+    **more: Any,
+) -> MemoryState:
+    """A consolidation with these files."""
+
+    async def decide(state: MemoryState) -> MemoryState:
+        tree = await with_files(bus, scope, state.tree, files)
+        state = msgspec.structs.replace(state, **more)
+        return await revised(bus, state, tree, "merge", by=by, runs=runs)
+
+    return await bus.memories.change(scope, decide)
+
+
+def rollout(name: str, **more: Any) -> Rollout:
+    made = Rollout(id=name, name=name, runs=[f"run-{name}"], updated_at=AT, extracted=1)
+    return msgspec.structs.replace(made, **more)
+
+
+async def alice(bus: Bus) -> None:
+    """A memory with a bit of everything."""
+    rollouts = {
+        "a": rollout("a", is_merged=True, slug="tabs"),
+        "b": rollout("b", slug="names"),
+        "c": rollout("c", extracted=0, extracting="x-1", attempt=2),
+        "d": rollout("d", extracted=0, problem=f"no {HOSTILE} JSON"),
+        "e": rollout("e", empty=True),
+    }
+    await put(
+        bus,
+        "alice",
+        {
+            HANDBOOK: b"# Style\n- spaces\n",
+            SUMMARY: f"She likes tabs. {HOSTILE}\n".encode(),
+            "memories/raw_memories/a.md": b"tabs",
+            "memories/raw_memories/b.md": b"names",
+            "sessions/a.jsonl": b"\xff\xfe",
+        },
+        runs=("run-a",),
+        rollouts=rollouts,
+        selected=["a"],
+        use=MemoryUse(memories_dir="notes"),
+    )
+    await put(bus, "alice", {HANDBOOK: b"# Style\n- tabs\n"}, runs=("run-b",))
+
+
+def test_the_list_says_what_is_pending_and_what_failed(cli: Cli) -> None:
+    async def prepare(bus: Bus) -> None:
+        await alice(bus)
+        await put(bus, "sandbox:box-1", {SUMMARY: b"x"})
+
+    assert "no memories" in cli.here("memory").err
+    on_bus(cli, prepare)
+    found = cli.here("memory", "--json").one
+    assert (found["scope"], found["revision"], found["rollouts"], found["runs"]) == (
+        "alice",
+        2,
+        5,
+        5,
+    )
+    assert (found["to_extract"], found["given_up"], found["to_merge"]) == (1, 1, 1)
+    assert found["problems"] == [f"rollout d: no {HOSTILE} JSON"]
+    assert found["size_bytes"] == sum(map(len, ("# Style\n- tabs\n", "tabs", "names", ".."))) + len(
+        f"She likes tabs. {HOSTILE}\n"
+    )
+    listed = cli.here("memory")
+    header, row = listed.out.splitlines()
+    assert header.split() == [
+        "SCOPE",
+        "REV",
+        "ROLLOUTS",
+        "SIZE",
+        "CHANGED",
+        "EXTRACT",
+        "MERGE",
+        "PROBLEM",
+    ]
+    assert row.split()[:3] == ["alice", "2", "5"] and "\x1b" not in listed.out
+    assert "1 of workspaces: --all" in listed.err
+    scopes = {it["scope"] for it in cli.here("memory", "ls", "--all", "--json").lines}
+    assert scopes == {"alice", "sandbox:box-1"}
+
+
+def test_a_memory_is_shown_with_its_rollouts_files_and_summary(cli: Cli) -> None:
+    on_bus(cli, alice)
+    shown = cli.here("memory", "show", "alice")
+    assert shown.code == 0 and "\x1b" not in shown.out
+    facts, rollouts, files, summary = shown.out.split("\n\n")
+    assert "1 rollout to extract, 1 given up, 1 to merge" in facts
+    states = {line.split()[0]: line for line in rollouts.splitlines()[1:]}
+    for name, state in zip(
+        "abcde",
+        ("merged", "to merge", "extracting, try 2", "failed", "nothing to keep"),
+        strict=True,
+    ):
+        assert state in states[name] and f"run-{name}" in states[name]
+    assert "raw_memories/ (2 files)" in files and "MEMORY.md" in files
+    assert summary.splitlines() == ["SUMMARY", "She likes tabs. 0;ownedred"]
+    whole = cli.here("memory", "show", "alice", "--json").one
+    assert whole["text"] == f"She likes tabs. {HOSTILE}\n"
+    assert [it["id"] for it in whole["rollouts"]] == list("abcde")
+    assert {it["path"] for it in whole["files"]} >= {HANDBOOK, SUMMARY}
+
+
+def test_a_file_is_found_by_any_of_its_names(cli: Cli) -> None:
+    on_bus(cli, alice)
+    for name in ("MEMORY.md", HANDBOOK, "notes/MEMORY.md", "./notes//MEMORY.md"):
+        assert cli.here("memory", "show", "alice", name).out == "# Style\n- tabs\n"
+    assert cli.here("memory", "show", "alice", "--raw").out == f"She likes tabs. {HOSTILE}\n"
+    below = cli.here("memory", "show", "alice", "raw_memories")
+    assert [it.split()[-1] for it in below.out.splitlines()[1:]] == [
+        "raw_memories/a.md",
+        "raw_memories/b.md",
+    ]
+    record = cli.here("memory", "show", "alice", "sessions/a.jsonl", "--json").one
+    assert record == {"path": "sessions/a.jsonl", "size_bytes": 2, "data": "//4="}
+
+
+def test_what_is_not_there_is_said_with_what_is_near(cli: Cli) -> None:
+    on_bus(cli, alice)
+    for arguments, near in {
+        ("show", "alicia"): "'alice'",
+        ("show", "alice", "memory.md"): "'MEMORY.md'",
+        ("diff", "alice", "7"): "near it: 1, 2",
+        ("undo", "alice", "7"): "near it: 1, 2",
+        ("rm", "alice", "--run", "run_a", "--yes"): "'run-a'",
+        ("rm", "alice", "--rollout", "f", "--yes"): "no rollout 'f'",
+        ("rm", "bob", "--yes"): "no memory 'bob'",
+        ("merge", "Alice"): "'alice'",
+    }.items():
+        done = cli.here("memory", *arguments)
+        assert (done.code, done.out) == (3, "") and near in done.err, done
+    assert cli.here("memory", "show", "").code == 2
+    assert cli.here("memory", "show", "alice", "skills\x1b[2J").err.count("\x1b") == 0
+    assert cli.here("memory", "show", "alice", "--raw", "--json").code == 2
+    assert cli.here("memory", "show", "alice", "raw_memories", "--raw").code == 2
+
+
+def test_a_diff_is_that_of_one_change(cli: Cli) -> None:
+    async def prepare(bus: Bus) -> None:
+        await alice(bus)
+        await bus.memories.change("bob", _touched)
+
+    async def _touched(state: MemoryState) -> MemoryState:
+        return msgspec.structs.replace(state, merges=1)
+
+    on_bus(cli, prepare)
+    last = cli.here("memory", "diff", "alice")
+    assert "revision 2 · merge" in last.err and "by memory-1 · of 1 run" in last.err
+    assert "-- spaces\n+- tabs\n" in last.out and SUMMARY not in last.out
+    first = cli.here("memory", "diff", "alice", "1", "--json").one
+    assert first["change"]["runs"] == ["run-a"] and "+- spaces\n" in first["diff"]
+    listed = cli.here("memory", "diff", "alice", "--list").out.splitlines()[1:]
+    assert [it.split()[:2] for it in listed] == [["2", "merge"], ["1", "merge"]]
+    none = cli.here("memory", "diff", "bob")
+    assert (none.code, none.out) == (0, "") and "no changes yet" in none.err
+
+
+def test_a_merge_is_asked_for_and_waits_for_an_actor(cli: Cli) -> None:
+    async def prepare(bus: Bus) -> None:
+        await alice(bus)
+        await put(bus, "bob", {SUMMARY: b"x"})
+
+    async def requests(bus: Bus) -> list[str]:
+        from sandstream_bus.direct import direct_get_many
+
+        subject = bus.subjects.memory_merge("*").replace("=2A", "*")
+        found = await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
+        return [f"{it.subject} {it.data.decode()}" for it in found]
+
+    on_bus(cli, prepare)
+    asked = cli.here("memory", "merge", "alice", "--json")
+    assert asked.code == 0 and asked.one["scope"] == "alice"
+    assert "no memory actor is live" in asked.err
+    assert "nothing is left to consolidate" in cli.here("memory", "merge", "bob").err
+    assert on_bus(cli, requests) == [
+        'sandstream.memory.alice.merge {"type":"memory.merge","reason":"asked"}'
+    ]
+    late = cli.here("memory", "merge", "alice", "--wait", "--timeout", "0.3")
+    assert late.code == 5 and "it goes on without us" in late.err
+    assert cli.here("memory", "merge", "alice", "--timeout", "1").code == 2
+
+
+def test_doctor_says_that_work_waits_and_what_is_parked(cli: Cli) -> None:
+    def memory() -> Any:
+        lines = cli.here("doctor", "--json").lines
+        return next(check for check in lines if check["name"] == "memory")
+
+    async def settle(bus: Bus) -> None:
+        await bus.memories.delete("alice")
+        await bus.memories.change("bob", _bob)
+
+    async def _bob(state: MemoryState) -> MemoryState:
+        return msgspec.structs.replace(state, merges=1)
+
+    on_bus(cli, alice)
+    found = memory()
+    assert found["state"] == "warning" and "work on alice" in found["found"]
+    assert "sandstream actor memory" in found["todo"]
+    on_bus(cli, settle)
+    assert memory()["found"] == "no actor is live; 1 scope, nothing waits"
