@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.harness.model_turn import ModelCaller
-from sandstream_actors.memory.actor import MemoryActor
+from sandstream_actors.memory.actor import CONSUMER, MemoryActor
 from sandstream_actors.memory.means import Place
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import BusError
@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 
 POOL = "memory"
 """The harnesses that take the turns of phases whose run's own harness is gone."""
-CONSUMER = "memory"
 LOOK_EVERY_S = 10.0
 
 

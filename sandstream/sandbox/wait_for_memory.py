@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
+import time
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from sandstream_actors.memory.actor import CONSUMER
+from sandstream_actors.memory.standing import has_given_up, has_news, is_extracting
+from sandstream_actors.memory.waiting import is_settled
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.bus import Bus
-from sandstream_bus.memory_messages import MemoryState
+from sandstream_bus.memory_messages import MemoryState, MergeRequested
 from sandstream_bus.messages import RunDone
-from sandstream_bus.subjects import RunId
+from sandstream_bus.subjects import RunId, scope_token
 
 from sandstream.exceptions import AgentsException, UserError
 from sandstream.process import Process
 from sandstream.result import RunResultBase
 from sandstream.sandbox.session.sandbox_session import SandboxSession
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+
+_LOOK_S = 0.05
+_ASK_AGAIN_S = 2.0
+_READ_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -71,14 +81,67 @@ async def wait_for_memory(what: Any, timeout: float | None = None) -> MemoryStat
 
 
 async def _settled(bus: Bus, scope: str, run: str) -> MemoryStatus:
-    from sandstream_actors.memory.waiting import settled
+    """Ask for a consolidation until there is nothing left to consolidate."""
+    problems: dict[str, None] = {}
+    asked_at = -math.inf
+    while True:
+        has_read = False
+        if time.monotonic() >= asked_at + _ASK_AGAIN_S:
+            has_read = await _ask(bus, scope)
+            asked_at = time.monotonic()
+        state = (await bus.memories.read(scope)).state
+        problems |= dict.fromkeys(_problems(state))
+        if is_settled(state, run or None):
+            _check_not_given_up(state, run)
+            return MemoryStatus(scope, state.revision, tuple(problems))
+        if run and has_read and not _is_noted(state, run):
+            raise MemoryGivenUpError(
+                f"run {run} could not be written down for memory {scope!r}: see `sandstream parked`"
+            )
+        if state.wanted or state.merging or state.merge_attempt or is_extracting(state):
+            asked_at = time.monotonic()  # it is on its way
+        await asyncio.sleep(_LOOK_S)
 
-    return _status(await settled(bus, scope, run=run))
+
+async def _ask(bus: Bus, scope: str) -> bool:
+    """Have it consolidated. Was the request read in time, and so every end of a run before it?"""
+    sequence = await bus.memories.send(
+        bus.subjects.memory_merge(scope),
+        MergeRequested(reason="asked"),
+        msg_id=f"memory:{scope_token(scope)}:asked:{uuid.uuid4().hex}",
+    )
+    deadline = time.monotonic() + _READ_PATIENCE_S  # something of another memory may be in the way
+    while time.monotonic() < deadline:
+        info = await bus.topology.consumer_info(bus.connection, CONSUMER)
+        if info and info["ack_floor"]["stream_seq"] >= sequence:
+            return True
+        await asyncio.sleep(_LOOK_S)
+    return False
 
 
-def _status(state: MemoryState) -> MemoryStatus:
-    problems = [it.problem for it in state.rollouts.values()] + [state.merge_problem]
-    return MemoryStatus(state.scope, state.revision, tuple(filter(None, problems)))
+def _check_not_given_up(state: MemoryState, run: str) -> None:
+    """Raise if what is wanted will not come by itself. Of other runs' troubles nothing is said to
+    whoever waits for one.
+    """
+    for rollout in state.rollouts.values():
+        if has_given_up(rollout) and (not run or run in rollout.runs):
+            raise MemoryGivenUpError(
+                f"nothing could be extracted from {rollout.id!r} for memory {state.scope!r}: "
+                f"{rollout.problem}"
+            )
+    if state.merge_problem and has_news(state):
+        raise MemoryGivenUpError(
+            f"memory {state.scope!r} could not be consolidated: {state.merge_problem}"
+        )
+
+
+def _is_noted(state: MemoryState, run: str) -> bool:
+    return run in state.forgotten or any(run in it.runs for it in state.rollouts.values())
+
+
+def _problems(state: MemoryState) -> list[str]:
+    found = [*(it.problem for it in state.rollouts.values()), state.merge_problem]
+    return [it for it in found if it]
 
 
 async def _scopes_of(bus: Bus, what: Any) -> tuple[list[str], str]:
