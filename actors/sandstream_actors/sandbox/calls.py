@@ -11,7 +11,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, RunStarted
 from sandstream_bus.sandbox_messages import Checkpointed, SandboxSpec, SandboxUse
 from sandstream_bus.sandboxes import SandboxMovedOn
-from sandstream_bus.specs import NO_JSON
+from sandstream_bus.specs import NO_JSON, AgentSpec
 from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxGone
 
@@ -20,6 +20,7 @@ from sandstream_actors.sandbox.failures import Refused, failure_of
 from sandstream_actors.sandbox.lifecycle import Elsewhere
 from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.live_output import live_output
+from sandstream_actors.sandbox.memory_sync import mount_of
 from sandstream_actors.sandbox.operations import Tools, tool_in
 from sandstream_actors.sandbox.tools.dispatch import ToolOutcome
 
@@ -78,8 +79,11 @@ class RunCalls:
     async def _lifecycle_call(self, run: RunId, call: CallRequested, sequence: int) -> Any:
         lifecycle = self._tools.lifecycle
         if call.kind == "open":
-            use, spec = await self._use_of(run, call)
-            return await lifecycle.open(call.sandbox, spec if use.owned else None)
+            agent, use, spec = await self._use_of(run, call)
+            memory = mount_of(agent.memory, call.sandbox) if agent.memory is not None else None
+            if memory is not None:
+                spec = msgspec.structs.replace(spec, memories=[*spec.memories, memory])
+            return await lifecycle.open(call.sandbox, spec if use.owned else None, memory)
         if call.kind == "checkpoint":
             live = await lifecycle.live(call.sandbox)
             return await lifecycle.checkpoint(live, reason=f"turn {call.turn}")
@@ -88,7 +92,7 @@ class RunCalls:
     async def _close(
         self, run: RunId, call: CallRequested, reason: str, asked_at: int | None = None
     ) -> Checkpointed:
-        use, _ = await self._use_of(run, call)
+        _, use, _ = await self._use_of(run, call)
         if not use.owned or use.keep:
             return Checkpointed()
         return await self._tools.lifecycle.close(
@@ -99,7 +103,9 @@ class RunCalls:
             asked_at=asked_at,
         )
 
-    async def _use_of(self, run: RunId, call: CallRequested) -> tuple[SandboxUse, SandboxSpec]:
+    async def _use_of(
+        self, run: RunId, call: CallRequested
+    ) -> tuple[AgentSpec, SandboxUse, SandboxSpec]:
         """How the run uses the sandbox: its first event says it."""
         first = await self._bus.log.read_subject(self._bus.subjects.start(run, "*"), limit=1)
         started = first[0].event if first else None
@@ -109,7 +115,7 @@ class RunCalls:
                 "workspace_start_error", f"run {run} has no agent {call.agent!r} with a sandbox"
             )
         spec = msgspec.structs.replace(agent.sandbox.spec, run=run, agent=call.agent)
-        return agent.sandbox, spec
+        return agent, agent.sandbox, spec
 
     # --- tools ---------------------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import BusError
 from sandstream_bus.sandbox_messages import (
     Checkpointed,
+    MemoryMount,
+    MemorySynced,
     Opened,
     SandboxCheckpointed,
     SandboxDeleted,
@@ -37,9 +39,10 @@ from sandstream_providers.interface import Box, BoxGone, Provider, ProviderError
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream_actors.sandbox.failures import Refused, failure_of, unsaved
-from sandstream_actors.sandbox.live import Live, restored_notice
+from sandstream_actors.sandbox.filling import fill
+from sandstream_actors.sandbox.live import Live, awake, restored_notice
+from sandstream_actors.sandbox.memory_sync import WorkspaceMemories
 from sandstream_actors.sandbox.news import IDLE, read_news
-from sandstream_actors.sandbox.plans import apply_plan
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_actors.sandbox.removals import Removals
 from sandstream_actors.sandbox.specs import (
@@ -86,6 +89,7 @@ class Lifecycle:
         self._live: OrderedDict[str, Live] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._removals = Removals(provider)
+        self._memories = WorkspaceMemories(bus, provider)
         self._in_use: Counter[str] = Counter()
         self._listening: Subscription | None = None
 
@@ -128,6 +132,8 @@ class Lifecycle:
                 found = self._known(sandbox)
                 if found is None:
                     found = await self._find(await self.record(sandbox))
+                    if found.is_new:
+                        await self._memories.opened(found, self._append)
         found.used_at = time.monotonic()
         self._live.move_to_end(sandbox)
         return found
@@ -135,7 +141,7 @@ class Lifecycle:
     def _known(self, sandbox: str) -> Live | None:
         """What needs no look into the log."""
         found = self._live.get(sandbox)
-        if found is None or found.record.state == "paused":
+        if found is None or found.is_new or found.record.state == "paused":
             return None
         return found if found.epoch == self._bus.connection.reconnects else None
 
@@ -176,8 +182,10 @@ class Lifecycle:
         """Look again at the next operation."""
         self._live.pop(sandbox, None)
 
-    async def open(self, sandbox: str, spec: SandboxSpec | None) -> Opened:
-        """Make the sandbox unless it is there."""
+    async def open(
+        self, sandbox: str, spec: SandboxSpec | None, memory: MemoryMount | None = None
+    ) -> Opened:
+        """Make the sandbox unless it is there; ``memory``: it is to have this one from now on."""
         async with self._lock(sandbox):
             record = await self.record(sandbox)
             created = record.state == "unknown"
@@ -187,17 +195,24 @@ class Lifecycle:
                 live = await self._make(record, spec, "")
             else:
                 live = await self._find(record)
+            await self._memories.opened(live, self._append, memory)
             live.used_at = time.monotonic()
-            return Opened(
-                sandbox=sandbox,
-                provider=self._provider.name,
-                node=self.node,
-                generation=live.record.generation,
-                root=live.record.root,
-                created=created,
-                restored=live.record.base,
-                notice=live.notice,
-            )
+            return live.opened(self._provider.name, created=created)
+
+    async def sync_memory(self, sandbox: str, scope: str) -> MemorySynced:
+        """Bring one memory of a box that is awake up to date; nothing is made or woken."""
+        async with self._lock(sandbox):
+            record = await self.record(sandbox)
+            known = self._live.get(sandbox)  # the log does not say when a paused one was woken
+            state = known.record.state if known is not None and record.is_live else record.state
+            if state != "ready" or scope not in record.memories:
+                return MemorySynced(synced=False)
+            if record.node != self.node and await self.is_served(record.node):
+                raise Elsewhere(record.node)
+            box = await self._provider.get(record.key) if record.node == self.node else None
+            if box is None:
+                return MemorySynced(synced=False)
+            return await self._memories.refresh(record, box, scope)
 
     async def _find(self, record: SandboxRecord) -> Live:
         """The box of a sandbox that the log knows."""
@@ -224,10 +239,7 @@ class Lifecycle:
             return await self._recover(record, f"its node {record.node} is gone")
         if record.state == "lost":
             return await self._recover(record, record.reason)
-        if record.state == "paused":
-            with contextlib.suppress(BoxGone):  # what is left of it is looked for next
-                await self._provider.resume(record.key)
-        box = await self._provider.get(record.key)
+        box = await awake(self._provider, record)
         if box is None:
             return await self._recover(record, "its box is gone")
         if record.state == "paused":
@@ -299,7 +311,7 @@ class Lifecycle:
         try:
             box = await self._provider.create(box_spec_of(record, self.owner))
             crashpoint("sandbox.after_create")
-            await self._fill(record, box)
+            await fill(record, box, self._provider, self._store)
         except Exception as error:
             if not isinstance(error, BusError) or failure_of(error, "open") is not None:
                 await self._give_up(record, error)
@@ -317,24 +329,8 @@ class Lifecycle:
         crashpoint("sandbox.after_ready")
         live = self._keep(record, box, env)
         live.notice = notice
+        live.is_new = True
         return live
-
-    async def _fill(self, record: SandboxRecord, box: Box) -> None:
-        op = f"{record.sandbox}-g{record.generation}"
-        plan = record.spec.plan
-        if record.base:
-            await self._store.restore(box, record.base, op=f"{op}-restore", keep=[])
-            crashpoint("sandbox.after_restore")
-        else:
-            await box.clear(f"{op}-clear")
-        await apply_plan(
-            box,
-            plan,
-            provider=self._provider,
-            store=self._store,
-            op=op,
-            only_ephemeral=bool(record.base),
-        )
 
     async def _give_up(self, record: SandboxRecord, error: Exception) -> None:
         """What could not be filled is of no use; the record says why."""
@@ -351,9 +347,10 @@ class Lifecycle:
             box=box,
             rule=rule_of(record, box.root),
             env=env,
-            notice=known.notice if known is not None and known.record.key == record.key else "",
             epoch=self._bus.connection.reconnects,
         )
+        if known is not None and known.record.key == record.key:
+            live.notice, live.is_new = known.notice, known.is_new
         record.root = box.root
         self._live[record.sandbox] = live
         while len(self._live) > _KEPT_LIVE:
@@ -426,8 +423,11 @@ class Lifecycle:
             elif record.is_live and checkpoint:
                 live = await self._find(record)
                 await live.box.kill_all()
+                await self._memories.closing(live)
                 result = await self._checkpoint(live, exclude, reason)
                 record = live.record
+            elif record.is_live:
+                await self._memories.leaving(record)
             if delete and record.state != "deleted":
                 end = SandboxDeleted(generation=record.generation, reason=reason)
                 await self._append(record, end)

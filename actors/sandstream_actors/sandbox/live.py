@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
-from sandstream_providers.interface import Box, ResolveRule
+from sandstream_bus.sandbox_messages import Opened
+from sandstream_providers.interface import Box, BoxGone, Provider, ResolveRule
 
 from sandstream_actors.sandbox.record import SandboxRecord
 
@@ -17,10 +20,25 @@ class Live(msgspec.Struct):
     env: dict[str, str]
     notice: str = ""
     """What the next answer has to say: the workspace is not what it was."""
+    is_new: bool = False
+    """Its box was just made, and its memories are not laid out yet."""
     used_at: float = 0.0
     epoch: int = 0
     """The connection under which it was found. Whoever was away may have lost it to another node.
     """
+
+    def opened(self, provider: str, *, created: bool) -> Opened:
+        """As whoever opened it is told."""
+        return Opened(
+            sandbox=self.record.sandbox,
+            provider=provider,
+            node=self.record.node,
+            generation=self.record.generation,
+            root=self.record.root,
+            created=created,
+            restored=self.record.base,
+            notice=self.notice,
+        )
 
     def may_have_run(self, sequence: int, *, fresh: bool) -> bool:
         """Can what was asked at ``sequence`` have begun in an earlier box?"""
@@ -37,3 +55,11 @@ def restored_notice(reason: str) -> str:
         f"The sandbox was lost ({reason}) and restored from its last checkpoint. Running "
         "commands and later changes to files are gone."
     )
+
+
+async def awake(provider: Provider, record: SandboxRecord) -> Box | None:
+    """Its box if there is one, woken if it was paused."""
+    if record.state == "paused":
+        with contextlib.suppress(BoxGone):  # what is left of it is looked for next
+            await provider.resume(record.key)
+    return await provider.get(record.key)

@@ -19,7 +19,7 @@ class News(msgspec.Struct):
         """The box that was known to ``node`` is still the sandbox's, awake, and its own."""
         if self.type == "sandbox.ready":
             return self.node == node
-        return self.type == "sandbox.checkpointed"
+        return self.type in ("sandbox.checkpointed", "sandbox.mounted")
 
     @property
     def is_idle_pause(self) -> bool:

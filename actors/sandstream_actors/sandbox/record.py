@@ -77,6 +77,11 @@ class SandboxRecord:
         """What a new box starts from: the last checkpoint, or what the spec was made from."""
         return self.tree or self.spec.base
 
+    def replaced_by(self, mount: MemoryMount) -> list[MemoryMount]:
+        """Memories that cannot be laid out beside this one: of its scope, or in its directories."""
+        found = self.memories.values()
+        return [it for it in found if it.scope == mount.scope or _share_folder(it, mount)]
+
     def apply(self, sequence: int, event: SandboxEvent, time: str = "") -> None:
         self.last_seq = sequence
         self.changed_at = time or self.changed_at
@@ -92,6 +97,8 @@ class SandboxRecord:
                 self.checkpointed = False
                 self.state = "intended"
             case SandboxMounted():
+                for mount in self.replaced_by(event.memory):
+                    del self.memories[mount.scope]
                 self.memories[event.memory.scope] = event.memory
             case SandboxReady():
                 self.node = event.node
@@ -119,3 +126,11 @@ class SandboxRecord:
                 self.reason = event.reason
             case _:
                 assert_never(event)
+
+
+def _share_folder(one: MemoryMount, other: MemoryMount) -> bool:
+    return any(
+        f"{folder}/".startswith(f"{rival}/") or f"{rival}/".startswith(f"{folder}/")
+        for folder in (one.memories_dir, one.sessions_dir)
+        for rival in (other.memories_dir, other.sessions_dir)
+    )

@@ -18,6 +18,7 @@ from sandstream_bus.sandbox_messages import (
     Running,
     RunTool,
     SandboxRequest,
+    SyncMemory,
     ToolAnswer,
 )
 
@@ -64,6 +65,8 @@ class Requests:
             )
         if isinstance(action, Probe):
             return await self._probe(sandbox)
+        if isinstance(action, SyncMemory):
+            return await lifecycle.sync_memory(sandbox, action.scope)
         if isinstance(action, Pause):
             await lifecycle.pause(sandbox, "asked for")
             return None

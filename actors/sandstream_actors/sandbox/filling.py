@@ -1,0 +1,28 @@
+"""What a new box starts with: the last checkpoint or the plan of its sandbox."""
+
+from __future__ import annotations
+
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_providers.interface import Box, Provider
+from sandstream_workspaces.store import WorkspaceStore
+
+from sandstream_actors.sandbox.plans import apply_plan
+from sandstream_actors.sandbox.record import SandboxRecord
+
+
+async def fill(record: SandboxRecord, box: Box, provider: Provider, store: WorkspaceStore) -> None:
+    """Done again after a crash, it empties the box first."""
+    op = f"{record.sandbox}-g{record.generation}"
+    if record.base:
+        await store.restore(box, record.base, op=f"{op}-restore", keep=[])
+        crashpoint("sandbox.after_restore")
+    else:
+        await box.clear(f"{op}-clear")
+    await apply_plan(
+        box,
+        record.spec.plan,
+        provider=provider,
+        store=store,
+        op=op,
+        only_ephemeral=bool(record.base),
+    )

@@ -1,0 +1,328 @@
+"""One memory in one workspace: its files are laid out there, and what was changed is told.
+
+A sync takes three versions together: the memory as it was laid out last (the marker says it), what
+is in the workspace now, and the memory as it is. What both changed is merged; what the workspace
+changed is told as an edit of the memory's present revision. The handbook, its summary and the
+marker are written in one change, so that a crash leaves the one state or the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+import msgspec
+from sandstream_bus.bus import Bus
+from sandstream_bus.crashpoints import crashpoint
+from sandstream_bus.errors import ObjectMissing
+from sandstream_bus.memory_messages import EditRequested, FileEdit, FileRef, MemoryState, Tree
+from sandstream_bus.memory_specs import is_workspace_scope
+from sandstream_bus.sandbox_messages import MemoryMount, MemorySynced
+from sandstream_memory.layout import (
+    MARKER_FILE,
+    RAW_MEMORIES,
+    SESSIONS,
+    SKILLS,
+    SUMMARIES,
+    Files,
+    is_editable,
+    is_valid_path,
+)
+from sandstream_memory.merging import merge_files
+from sandstream_providers.interface import Box
+
+from sandstream_actors.sandbox.memory_decisions import (
+    ABSENT,
+    ALWAYS_THERE,
+    Decision,
+    decide,
+    digest_in,
+    digest_of,
+)
+from sandstream_actors.sandbox.memory_files import Folder, Found, said_of
+from sandstream_actors.sandbox.memory_forks import is_parent, pull
+from sandstream_actors.sandbox.memory_marker import Laid
+from sandstream_actors.sandbox.record import SandboxRecord
+
+MOST_SANDBOXES = 100
+"""So many workspaces a memory knows that have it."""
+_FOLDERS = (RAW_MEMORIES, SUMMARIES, SKILLS, SESSIONS)
+_BATCH_BYTES = 8 * 1024 * 1024
+_BATCH_FILES = 200
+_GETS_AT_ONCE = 16
+
+Purpose = Literal["open", "refresh", "close", "discard"]
+"""``close``: only what was changed there matters; ``discard``: and nothing is written."""
+
+
+class Origin(NamedTuple):
+    """What the files in the workspace are a changed version of."""
+
+    base: Tree
+    told: dict[str, str]
+    keeps: bool
+    """Changes count; else the memory replaces them."""
+    parent: str = ""
+    """Another memory that may have the contents of ``base``."""
+
+
+class MemoryCopy:
+    """For one sync."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        record: SandboxRecord,
+        box: Box,
+        mount: MemoryMount,
+        say: Callable[[str], None],
+    ) -> None:
+        """``say``: for what people should know of."""
+        self._bus = bus
+        self._memories = bus.memories
+        self._record = record
+        self._mount = mount
+        self._scope = mount.scope
+        self._folder = Folder(box, mount)
+        self._say = say
+        self._getting = asyncio.Semaphore(_GETS_AT_ONCE)
+
+    async def sync(self, purpose: Purpose, *, is_new: bool, first: bool) -> MemorySynced:
+        """``is_new``: the box was just made, no command has run in it. ``first``: what is there
+        without a marker is the workspace's own, and not an agent's doing.
+        """
+        state = await self._state(purpose)
+        found = await self._folder.survey(state.tree)
+        if found.odd:
+            self._say(f"not taken over, move it elsewhere: {said_of(found.odd)}")
+        state, origin = await self._origin(state, found, is_new=is_new, first=first)
+        decisions = decide(
+            {path: digest_of(data) for path, data in found.texts.items()},
+            base=origin.base,
+            head=state.tree,
+            told=origin.told,
+            unreadable=found.odd,
+            writable=origin.keeps,
+            may_delete=not is_new,
+        )
+        merged = await self._merged(decisions, origin, state, found)
+        if merged:
+            await self._tell(state, merged)
+        synced = MemorySynced(synced=True, revision=state.revision, edits=len(merged))
+        if purpose == "discard" or (purpose == "close" and not merged):
+            return synced
+        told = {path: ABSENT if it is None else digest_of(it) for path, it in merged.items()}
+        told |= {path: origin.told[path] for path, it in decisions.items() if it == "local"}
+        marker = Laid(scope=self._scope, revision=state.revision, files=state.tree, told=told)
+        if purpose == "close":
+            marker = msgspec.structs.replace(marker, files=_editable(marker.files))
+            if found.marker is not None and found.marker.scope == self._scope:
+                generated = {p: it for p, it in found.marker.files.items() if not is_editable(p)}
+                marker = msgspec.structs.replace(marker, files=marker.files | generated)
+        await self._write(purpose, state, found, decisions, merged, marker)
+        return synced
+
+    async def _state(self, purpose: Purpose) -> MemoryState:
+        stored = await self._memories.read(self._scope)
+        state = stored.state
+        parent = state.parent
+        if purpose == "open" and parent is not None and not parent.is_settled:
+            state = await pull(self._memories, self._scope, parent.scope, may_settle=True)
+        sandbox = self._record.sandbox
+        is_lasting = not self._record.spec.run  # a run's own is gone before there is any news
+        if stored.sequence and is_lasting and sandbox not in state.sandboxes:
+            state = await self._memories.change(self._scope, self._with_sandbox)
+        return state
+
+    async def _with_sandbox(self, state: MemoryState) -> MemoryState | None:
+        """Whoever changes the memory asks the workspaces that it knows to lay it out again."""
+        sandbox = self._record.sandbox
+        if sandbox in state.sandboxes:
+            return None
+        known = [*state.sandboxes, sandbox][-MOST_SANDBOXES:]
+        return msgspec.structs.replace(state, sandboxes=known)
+
+    async def _origin(
+        self, state: MemoryState, found: Found, *, is_new: bool, first: bool
+    ) -> tuple[MemoryState, Origin]:
+        marker = found.marker
+        if marker is None:
+            base = state.tree if not (first or self._mount.writable) else {}
+            return state, Origin(base, {}, first or self._mount.writable)
+        files = {path: ref for path, ref in marker.files.items() if is_valid_path(path)}
+        replaced = Origin(files, {}, keeps=False)
+        if marker.scope == self._scope:
+            if marker.revision > state.revision:  # the memory was removed since
+                return state, replaced
+            return state, Origin(files, marker.told, self._mount.writable)
+        if not (is_workspace_scope(self._scope) and is_workspace_scope(marker.scope)):
+            return state, replaced
+        origin = Origin(files, marker.told, self._mount.writable, marker.scope)
+        if state.parent is not None and state.parent.scope == marker.scope:
+            return state, origin
+        if not is_new or self._record.tree or state.revision:
+            return state, replaced
+        if not await is_parent(self._bus.sandboxes, self._record, marker.scope):
+            return state, Origin({}, {}, keeps=True)  # all that is known of it is here
+        state = await pull(self._memories, self._scope, marker.scope, may_settle=False)
+        return state, origin
+
+    # --- what was changed there ----------------------------------------------------------------
+
+    async def _merged(
+        self, decisions: dict[str, Decision], origin: Origin, state: MemoryState, found: Found
+    ) -> dict[str, bytes | None]:
+        """The edited files with what changed in the memory meanwhile; None: deleted."""
+        edited = [path for path, it in decisions.items() if it == "edit"]
+        if not edited:
+            return {}
+        base = await self._contents({p: origin.base[p] for p in edited if p in origin.base}, origin)
+        lost = [path for path in edited if path in origin.base and path not in base]
+        if lost:
+            self._say(
+                "changes cannot be kept, because the version that they were made in is not known "
+                f"any more; make them again: {', '.join(lost[:5])}"
+            )
+            decisions.update(dict.fromkeys(lost, "head"))
+            edited = [path for path in edited if path not in lost]
+        head = await self._contents({p: state.tree[p] for p in edited if p in state.tree}, origin)
+        local = {path: found.texts[path] for path in edited if path in found.texts}
+        together = await asyncio.to_thread(merge_files, base, local, head)
+        merged: dict[str, bytes | None] = {}
+        for path in edited:
+            data = together.get(path)
+            digest = ABSENT if data is None else digest_of(data)
+            if digest == digest_in(state.tree, path):
+                decisions[path] = "head"  # the memory has it already
+            else:
+                merged[path] = data
+        return merged
+
+    async def _contents(self, tree: Tree, origin: Origin) -> Files:
+        """What can be had of them."""
+        found: Files = {}
+        for path, ref in tree.items():
+            for scope in filter(None, (self._scope, origin.parent)):
+                data = await self._get(ref, scope)
+                if data is not None:
+                    found[path] = data
+                    break
+        return found
+
+    async def _get(self, ref: FileRef, scope: str) -> bytes | None:
+        async with self._getting:
+            try:
+                return await self._memories.get(scope, ref)
+            except ObjectMissing:
+                return None
+
+    async def _tell(self, state: MemoryState, merged: dict[str, bytes | None]) -> None:
+        edits = [FileEdit(path=path, data=data) for path, data in sorted(merged.items())]
+        request = EditRequested(
+            sandbox=self._record.sandbox,
+            base=state.revision,
+            edits=edits,
+            run=self._record.spec.run,
+        )
+        subject = self._bus.subjects.memory_edit(self._scope)
+        content = hashlib.sha256(msgspec.json.encode(request)).hexdigest()
+        await self._memories.send(subject, request, msg_id=f"{subject}:{content}")
+
+    # --- laying out ----------------------------------------------------------------------------
+
+    async def _write(
+        self,
+        purpose: Purpose,
+        state: MemoryState,
+        found: Found,
+        decisions: dict[str, Decision],
+        merged: dict[str, bytes | None],
+        marker: Laid,
+    ) -> None:
+        files: Files = {}
+        removed: set[str] = set()
+        wanted: Tree = {}
+        for path, decision in decisions.items():
+            now = found.texts.get(path)
+            if decision == "edit":
+                data = merged[path]
+                if data is None:
+                    removed |= {path} & found.texts.keys()
+                elif data != now:
+                    files[path] = data
+            elif decision == "head" and path in state.tree:
+                if now is None or digest_of(now) != state.tree[path].digest:
+                    wanted[path] = state.tree[path]
+            elif decision == "head" and path in ALWAYS_THERE:
+                if now != b"":
+                    files[path] = b""
+            elif decision == "head" and now is not None and found.marker is not None:
+                removed.add(path)  # without a marker it was never ours
+        generated: Tree = {}
+        if purpose != "close":
+            generated = self._outdated(state, found)
+            removed |= self._superfluous(state, found)
+        if not (files or removed or wanted or generated or found.links) and marker == found.marker:
+            return
+        crashpoint("sandbox.before_memory")
+        missing: set[str] = set()
+        for batch in _batches(generated):
+            data_of = await self._fetched(batch, missing)
+            if data_of:
+                await self._folder.write(data_of, (), found)
+        files |= await self._fetched(wanted, missing)
+        laid = {path: ref for path, ref in marker.files.items() if path not in missing}
+        files[MARKER_FILE] = msgspec.structs.replace(marker, files=laid).encode()
+        is_ours = found.marker is not None and found.marker.scope == self._scope
+        await self._folder.write(files, removed, found, folders=() if is_ours else _FOLDERS)
+        crashpoint("sandbox.after_memory")
+        if missing:
+            names = ", ".join(sorted(missing)[:5])
+            self._say(f"files of the memory are lost; undo its last change: {names}")
+
+    def _outdated(self, state: MemoryState, found: Found) -> Tree:
+        """Generated files that are not in the workspace as they are in the memory."""
+        marker = found.marker
+        laid = marker.files if marker is not None and marker.scope == self._scope else {}
+        return {
+            path: ref
+            for path, ref in state.tree.items()
+            if not is_editable(path)
+            and is_valid_path(path)
+            and not (laid.get(path) == ref and found.sizes.get(path) == ref.size)
+        }
+
+    def _superfluous(self, state: MemoryState, found: Found) -> set[str]:
+        """Generated files that were laid out and are not in the memory any more."""
+        laid = found.marker.files if found.marker is not None else {}
+        kept = {*state.tree, MARKER_FILE}
+        return {it for it in laid if not is_editable(it) and it in found.sizes and it not in kept}
+
+    async def _fetched(self, tree: Tree, missing: set[str]) -> Files:
+        contents = await asyncio.gather(*(self._get(ref, self._scope) for ref in tree.values()))
+        files: Files = {}
+        for path, data in zip(tree, contents, strict=True):
+            if data is None:
+                missing.add(path)
+            else:
+                files[path] = data
+        return files
+
+
+def _editable(tree: Tree) -> Tree:
+    return {path: ref for path, ref in tree.items() if is_editable(path)}
+
+
+def _batches(tree: Tree) -> Iterator[Tree]:
+    batch: Tree = {}
+    size = 0
+    for path, ref in sorted(tree.items()):
+        if batch and (len(batch) == _BATCH_FILES or size + ref.size > _BATCH_BYTES):
+            yield batch
+            batch, size = {}, 0
+        batch[path] = ref
+        size += ref.size
+    if batch:
+        yield batch

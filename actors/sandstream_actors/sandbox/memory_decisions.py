@@ -1,0 +1,64 @@
+"""What becomes of each editable file at a sync. No I/O.
+
+Three versions count: what was laid out last, what is in the workspace now, and the memory as it is.
+They are compared by digest; contents are needed only where two of them changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from sandstream_bus.memory_messages import Tree
+from sandstream_memory.layout import MEMORY_FILE, SUMMARY_FILE, is_editable
+
+ALWAYS_THERE = (MEMORY_FILE, SUMMARY_FILE)
+"""An empty one is as good as none, so that nobody tells of it."""
+ABSENT = ""
+EMPTY = hashlib.sha256(b"").hexdigest()
+
+Decision = Literal["head", "local", "edit"]
+"""Take the memory's; leave what is there, which was told but is not in the memory yet; tell it."""
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_in(tree: Tree, path: str) -> str:
+    ref = tree.get(path)
+    if ref is not None:
+        return ref.digest
+    return EMPTY if path in ALWAYS_THERE else ABSENT
+
+
+def decide(
+    local: Mapping[str, str],
+    *,
+    base: Tree,
+    head: Tree,
+    told: Mapping[str, str],
+    unreadable: Collection[str] = (),
+    writable: bool,
+    may_delete: bool,
+) -> dict[str, Decision]:
+    """For every editable file; ``local`` are digests. What is ``unreadable`` counts as unchanged.
+
+    ``may_delete``: what is missing was deleted. The handbook and its summary never are.
+    """
+    paths = {path for path in {*local, *base, *head, *ALWAYS_THERE} if is_editable(path)}
+    decisions: dict[str, Decision] = {}
+    for path in sorted(paths):
+        was, now = digest_in(base, path), digest_in(head, path)
+        mine = local.get(path, ABSENT)
+        is_missing = mine == ABSENT and (path in ALWAYS_THERE or not may_delete)
+        if path in unreadable or is_missing:
+            mine = was
+        if not writable or mine in (was, now):
+            decisions[path] = "head"
+        elif told.get(path) == mine:
+            decisions[path] = "local" if now == was else "head"
+        else:
+            decisions[path] = "edit"
+    return decisions

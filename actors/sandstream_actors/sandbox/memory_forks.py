@@ -1,0 +1,171 @@
+"""A workspace that was made from another one's snapshot starts with that one's memory.
+
+Its own scope takes over what the other one knows: at once, and again at later opens, until all that
+the other one had under way is done. From then on each goes its own way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+
+import msgspec
+from sandstream_bus.errors import ObjectMissing
+from sandstream_bus.memories import Memories
+from sandstream_bus.memory_messages import (
+    FileRef,
+    MemoryParent,
+    MemoryState,
+    Revision,
+    Rollout,
+    Tree,
+)
+from sandstream_bus.memory_specs import is_workspace_scope
+from sandstream_bus.sandbox_messages import SandboxCheckpointed
+from sandstream_bus.sandboxes import Sandboxes
+from sandstream_memory.layout import MEMORIES, Files, is_editable, raw_path, rollout_path
+from sandstream_memory.merging import merge_files
+
+from sandstream_actors.sandbox.record import SandboxRecord
+
+_COPIES_AT_ONCE = 16
+
+
+async def is_parent(sandboxes: Sandboxes, record: SandboxRecord, scope: str) -> bool:
+    """Was the workspace made from a snapshot of the one whose memory ``scope`` is? A marker alone
+    proves nothing: whoever worked there could write the name of any memory into it.
+    """
+    if not is_workspace_scope(scope):
+        return False
+    sources = {record.spec.base, *(tree.tree for tree in record.spec.plan.trees)} - {""}
+    events = [it.event for it in await sandboxes.read(scope.split(":")[1])] if sources else []
+    return any(isinstance(it, SandboxCheckpointed) and it.tree in sources for it in events)
+
+
+async def pull(memories: Memories, scope: str, parent: str, *, may_settle: bool) -> MemoryState:
+    """Take over what ``parent`` has and ``scope`` has not; the state of ``scope`` then.
+
+    ``may_settle``: nothing can be on its way to the parent that its state does not know of.
+    """
+    stored = await memories.read(parent)
+    theirs = stored.state
+    is_settled = may_settle and stored.sequence > 0 and _is_settled(theirs)
+    available = _without_unfinished(theirs)
+
+    async def decide(state: MemoryState) -> MemoryState | None:
+        base = await memories.get_tree(scope, state.parent.tree) if state.parent else {}
+        tree = await _Merge(memories, scope, parent).trees(base, state.tree, available)
+        origin = MemoryParent(
+            scope=parent, tree=await memories.put_tree(scope, available), is_settled=is_settled
+        )
+        rollouts = _finished(theirs) | state.rollouts
+        if origin == state.parent and tree == state.tree and len(rollouts) == len(state.rollouts):
+            return None
+        changed = msgspec.structs.replace(
+            state,
+            parent=origin,
+            rollouts=rollouts,
+            selected=state.selected or [it for it in theirs.selected if it in rollouts],
+            forgotten=[*dict.fromkeys([*state.forgotten, *theirs.forgotten])],
+            use=state.use if state.rollouts else theirs.use,
+        )
+        if tree == state.tree:
+            return changed
+        revision = Revision(
+            number=state.revision + 1,
+            kind="import",
+            at=datetime.now(UTC).isoformat(),
+            before=await memories.put_tree(scope, state.tree),
+            after=await memories.put_tree(scope, tree),
+            runs=[run for rollout in _finished(theirs).values() for run in rollout.runs],
+            by=parent,
+            note=f"taken over from {parent}",
+        )
+        return msgspec.structs.replace(
+            changed, tree=tree, revision=revision.number, history=[*state.history, revision]
+        )
+
+    return await memories.change(scope, decide)
+
+
+class _Merge:
+    """Files of the parent as files of the child."""
+
+    def __init__(self, memories: Memories, scope: str, parent: str) -> None:
+        self._memories = memories
+        self._scope = scope
+        self._parent = parent
+        self._copying = asyncio.Semaphore(_COPIES_AT_ONCE)
+
+    async def trees(self, base: Tree, ours: Tree, theirs: Tree) -> Tree:
+        """What only one side changed is that side's; generated files that both did are ours."""
+        tree = dict(ours)
+        both: list[str] = []
+        copied: list[str] = []
+        for path in sorted({*base, *theirs}):
+            was, mine, other = base.get(path), ours.get(path), theirs.get(path)
+            if other in (was, mine):
+                continue
+            if mine == was:
+                if other is None:
+                    del tree[path]
+                else:
+                    copied.append(path)
+            elif is_editable(path):
+                both.append(path)
+        copies = await asyncio.gather(*(self._copy(theirs[path]) for path in copied))
+        tree.update(zip(copied, copies, strict=True))
+        merged = await asyncio.to_thread(
+            merge_files,
+            await self._files(base, both),
+            await self._files(ours, both),
+            await self._files(theirs, both, of=self._parent),
+        )
+        for path in both:
+            if path in merged:
+                tree[path] = await self._memories.put(self._scope, merged[path])
+            else:
+                tree.pop(path, None)
+        return tree
+
+    async def _copy(self, ref: FileRef) -> FileRef:
+        async with self._copying:
+            data = await self._memories.get(self._parent, ref)
+            return await self._memories.put(self._scope, data)
+
+    async def _files(self, tree: Tree, paths: list[str], *, of: str = "") -> Files:
+        found: Files = {}
+        for path in paths:
+            if path in tree:
+                with contextlib.suppress(ObjectMissing):  # forgotten since: as if there were none
+                    found[path] = await self._memories.get(of or self._scope, tree[path])
+        return found
+
+
+def _is_finished(rollout: Rollout) -> bool:
+    is_extracted = not rollout.extracting and rollout.extracted >= len(rollout.runs)
+    return is_extracted and (rollout.is_merged or rollout.empty)
+
+
+def _is_settled(state: MemoryState) -> bool:
+    is_idle = state.merging is None and not state.wanted
+    return is_idle and all(map(_is_finished, state.rollouts.values()))
+
+
+def _finished(state: MemoryState) -> dict[str, Rollout]:
+    return {id: it for id, it in state.rollouts.items() if _is_finished(it)}
+
+
+def _without_unfinished(state: MemoryState) -> Tree:
+    """Of what is under way nothing is taken: it comes when it is done, and is not done twice."""
+    tree = dict(state.tree)
+    for rollout in state.rollouts.values():
+        if not _is_finished(rollout):
+            for path in (
+                rollout_path(rollout.name),
+                raw_path(rollout.name),
+                MEMORIES + rollout.summary_file,
+            ):
+                tree.pop(path, None)
+    return tree

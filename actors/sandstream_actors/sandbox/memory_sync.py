@@ -1,0 +1,133 @@
+"""The memories of a node's sandboxes: laid out when one is opened, their changes told before it is
+closed.
+
+A memory that makes trouble never keeps a sandbox from being opened or closed: it is said in the
+log, once, and the sandbox goes on with what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import posixpath
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from sandstream_bus.bus import Bus
+from sandstream_bus.errors import SandstreamError
+from sandstream_bus.memory_specs import MemoryUse, is_workspace_scope, scope_of
+from sandstream_bus.sandbox_messages import MemoryMount, MemorySynced, SandboxEvent, SandboxMounted
+from sandstream_providers.interface import Box, Provider, ProviderError
+
+from sandstream_actors.sandbox.live import Live, awake
+from sandstream_actors.sandbox.memory_copy import MemoryCopy, Purpose
+from sandstream_actors.sandbox.memory_files import MemoryTrouble
+from sandstream_actors.sandbox.record import SandboxRecord
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 30.0
+"""So long an open or a close waits for a memory."""
+_KEPT_SAYINGS = 1000
+
+Append = Callable[[SandboxRecord, SandboxEvent], Awaitable[None]]
+"""Writes to a sandbox's log."""
+
+
+def mount_of(use: MemoryUse, sandbox: str) -> MemoryMount:
+    """Where an agent's memory lies in its sandbox. One that only generates lies there as well."""
+    return MemoryMount(
+        scope=scope_of(use, sandbox),
+        memories_dir=posixpath.normpath(use.memories_dir),
+        sessions_dir=posixpath.normpath(use.sessions_dir),
+        writable=use.live_update,
+    )
+
+
+class WorkspaceMemories:
+    """Syncs the memories of sandboxes."""
+
+    def __init__(self, bus: Bus, provider: Provider) -> None:
+        self._bus = bus
+        self._provider = provider
+        self._said: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    async def opened(self, live: Live, append: Append, added: MemoryMount | None = None) -> None:
+        """Lay out all that it has; ``added``: it is to have this one from now on."""
+        record = live.record
+        mounted = ""
+        if added is not None and record.memories.get(added.scope) != added:
+            for mount in record.replaced_by(added):
+                await self._sync(record, live.box, mount, "close")
+            event = SandboxMounted(generation=record.generation, memory=added)
+            await append(record, event)
+            mounted = added.scope
+        for mount in [*record.memories.values()]:
+            if is_workspace_scope(mount.scope):
+                first = mount.scope == mounted or (live.is_new and not record.tree)
+            else:
+                first = live.is_new and not record.base
+            await self._sync(record, live.box, mount, "open", is_new=live.is_new, first=first)
+        live.is_new = False
+
+    async def refresh(self, record: SandboxRecord, box: Box, scope: str) -> MemorySynced:
+        return await self._sync(record, box, record.memories[scope], "refresh")
+
+    async def closing(self, live: Live) -> None:
+        """Tell what was changed, before the last checkpoint."""
+        for mount in live.record.memories.values():
+            await self._sync(live.record, live.box, mount, "close", is_new=live.is_new)
+
+    async def leaving(self, record: SandboxRecord) -> None:
+        """The workspace goes without a checkpoint, but what was changed in a memory there stays."""
+        if not record.memories:
+            return
+        try:
+            box = await awake(self._provider, record)
+        except ProviderError as error:
+            logger.warning(
+                "what was changed in the memories of a sandbox that is closed is lost: %s",
+                error,
+                extra={"sandbox": record.sandbox},
+            )
+            return
+        if box is not None:
+            for mount in record.memories.values():
+                await self._sync(record, box, mount, "discard")
+
+    async def _sync(
+        self,
+        record: SandboxRecord,
+        box: Box,
+        mount: MemoryMount,
+        purpose: Purpose,
+        *,
+        is_new: bool = False,
+        first: bool = False,
+    ) -> MemorySynced:
+        facts = {"sandbox": record.sandbox, "memory": mount.scope}
+
+        def say(text: str) -> None:
+            if self._is_news(record.sandbox, mount.scope, text):
+                logger.warning("a memory: %s", text, extra=facts)
+
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                copy = MemoryCopy(self._bus, record, box, mount, say)
+                return await copy.sync(purpose, is_new=is_new, first=first)
+        except (SandstreamError, ProviderError, MemoryTrouble, ValueError, TimeoutError) as error:
+            why = str(error) or f"nothing happened for {PATIENCE_S:.0f} s"
+            say(f"not laid out ({why}); it is tried again at the next open")
+        except Exception as error:  # a fault of ours must not cost a workspace
+            if self._is_news(record.sandbox, mount.scope, repr(error)):
+                logger.exception("a memory cannot be laid out", extra=facts)
+        return MemorySynced(synced=False)
+
+    def _is_news(self, sandbox: str, scope: str, text: str) -> bool:
+        key = (sandbox, scope, text)
+        if key in self._said:
+            return False
+        self._said[key] = None
+        while len(self._said) > _KEPT_SAYINGS:
+            self._said.popitem(last=False)
+        return True
