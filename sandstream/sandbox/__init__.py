@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from sandstream.sandbox.errors import WorkspaceReadNotFoundError as WorkspaceReadNotFoundError
     from sandstream.sandbox.errors import WorkspaceWriteTypeError as WorkspaceWriteTypeError
     from sandstream.sandbox.manifest import Manifest as Manifest
+    from sandstream.sandbox.memory_waiting import MemoryGivenUpError as MemoryGivenUpError
+    from sandstream.sandbox.memory_waiting import MemoryStatus as MemoryStatus
+    from sandstream.sandbox.memory_waiting import wait_for_memory as wait_for_memory
     from sandstream.sandbox.sandbox_agent import SandboxAgent as SandboxAgent
     from sandstream.sandbox.snapshot import BusSnapshot as BusSnapshot
     from sandstream.sandbox.snapshot import BusSnapshotSpec as BusSnapshotSpec
@@ -50,9 +53,6 @@ if TYPE_CHECKING:
     from sandstream.sandbox.types import Group as Group
     from sandstream.sandbox.types import Permissions as Permissions
     from sandstream.sandbox.types import User as User
-    from sandstream.sandbox.wait_for_memory import MemoryGivenUpError as MemoryGivenUpError
-    from sandstream.sandbox.wait_for_memory import MemoryStatus as MemoryStatus
-    from sandstream.sandbox.wait_for_memory import wait_for_memory as wait_for_memory
     from sandstream.sandbox.workspace_paths import SandboxPathGrant as SandboxPathGrant
     from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope as SandboxWorkspaceScope
 
@@ -90,6 +90,11 @@ _MODULES = {
         "WorkspaceWriteTypeError",
     ),
     "sandstream.sandbox.manifest": ("Manifest",),
+    "sandstream.sandbox.memory_waiting": (
+        "MemoryGivenUpError",
+        "MemoryStatus",
+        "wait_for_memory",
+    ),
     "sandstream.sandbox.sandbox_agent": ("SandboxAgent",),
     "sandstream.sandbox.snapshot": (
         "BusSnapshot",
@@ -108,11 +113,6 @@ _MODULES = {
         "Group",
         "Permissions",
         "User",
-    ),
-    "sandstream.sandbox.wait_for_memory": (
-        "MemoryGivenUpError",
-        "MemoryStatus",
-        "wait_for_memory",
     ),
     "sandstream.sandbox.workspace_paths": (
         "SandboxPathGrant",

@@ -39,7 +39,7 @@ async def session_closed(session: SandboxSession, record: SandboxRecord) -> None
 
 async def wait_quietly(what: Any) -> None:
     """Wait for a memory on behalf of something that has succeeded without it."""
-    from sandstream.sandbox.wait_for_memory import wait_for_memory
+    from sandstream.sandbox.memory_waiting import wait_for_memory
 
     try:
         await wait_for_memory(what)
