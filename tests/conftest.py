@@ -10,6 +10,12 @@ import pytest
 from support.nats_server import NatsServer
 
 
+def pytest_collection_finish() -> None:
+    """What the imports made is no garbage of a test: looking for that need not go through it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
     """A fresh server with its store below ``tmp_path``."""

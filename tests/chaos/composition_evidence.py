@@ -131,7 +131,10 @@ def judge_log(outcome: Outcome, plan: Plan, events: Sequence[LogEvent]) -> None:
     dones = [event for event in kinds if isinstance(event, RunDone)]
     outcome.check(len(dones) == 1, f"{len(dones)} ends")
     for done in dones[:1]:
-        later = [event for event in kinds[kinds.index(done) + 1 :] if not is_hint(event)]
+        end = kinds.index(done)
+        # a second person may say the same when the run has ended: nothing comes of it
+        said_again = [it for it in kinds[:end] if isinstance(it, ApprovalDecided)]
+        later = [it for it in kinds[end + 1 :] if not is_hint(it) and it not in said_again]
         outcome.check(not later, f"events after its end: {later}")
         said = msgspec.json.decode(done.output) if done.output else done.error
         ok = done.status == "completed" and said == plan.output

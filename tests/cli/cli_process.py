@@ -59,6 +59,21 @@ class Done(NamedTuple):
         return line
 
 
+class Service(NamedTuple):
+    """A service that runs, and what it said when it was ready."""
+
+    process: warm_python.WarmProcess
+    ready: dict[str, Any]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        """kill -9"""
+        self.process.kill()
+
+
 class Cli:
     """Commands in one home, with one model."""
 
@@ -82,21 +97,24 @@ class Cli:
 
     def __call__(self, *arguments: str, input: str = "", env: dict[str, str] | None = None) -> Done:
         """A command from start to end, in a process of its own."""
-        order = Order(
-            "sandstream.cli",
-            list(arguments),
-            self.env | (env or {}),
-            str(Path.cwd()),
-            is_module=True,
-        )
+        order = self._order(*arguments, env=env)
         try:
             done = warm_python.run(order, given=input, within_s=DEADLINE_S)
         except subprocess.TimeoutExpired as late:
-            raise AssertionError(
-                f"{arguments} did not end:\n{late.output}\n{late.stderr}"
-            ) from None
+            told = f"{late.output}\n{late.stderr}"
+            raise AssertionError(f"{arguments} did not end:\n{told}") from None
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def _order(self, *arguments: str, env: dict[str, str] | None = None) -> Order:
+        """For a process that starts quicker than one of ``start``, as there are so many."""
+        return Order(
+            "sandstream.cli",
+            list(arguments),
+            env=self.env | (env or {}),
+            directory=str(Path.cwd()),
+            is_module=True,
+        )
 
     def here(self, *arguments: str) -> Done:
         """The same in this process, which need not start first: for the many short commands."""
@@ -120,23 +138,26 @@ class Cli:
         return Done(code, *said)
 
     @contextmanager
-    def service(self, *arguments: str) -> Iterator[Any]:
+    def service(self, *arguments: str) -> Iterator[Service]:
         """A service that has said that it is ready; ``ready`` is what it said. Stopped at the end,
         which must be quick and clean.
         """
-        process = self.start(*arguments, "--json", stderr=None)
-        try:
-            line = process.stdout.readline()
-            assert line, f"{arguments} ended with {process.wait()}"
-            process.ready = json.loads(line)
-            yield process
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(DEADLINE_S) == 0
-        finally:
-            if process.poll() is None:
+        reads, writes = os.pipe()
+        order = self._order(*arguments, "--json")
+        process = warm_python.start(order, None, writes, 2)
+        os.close(writes)
+        with os.fdopen(reads) as said:
+            try:
+                line = said.readline()
+                assert line, f"{arguments} ended with {process.wait(DEADLINE_S)}"
+                yield Service(process, json.loads(line))
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+                    assert process.wait(DEADLINE_S) == 0
+            finally:
                 process.kill()
-            process.communicate()
+                process.wait(DEADLINE_S)
+                process.close()
 
 
 def wait_until(holds: Any, what: str) -> Any:

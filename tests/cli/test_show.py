@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from cli_process import Cli, wait_until
+from cli_process import DEADLINE_S, Cli, wait_until
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.store.path import installation_of, store_path
 from sandstream_actors.tracing.store.trace_store import TraceStore
@@ -138,10 +138,11 @@ def test_a_run_under_way_is_drawn_up_to_now(served: Cli) -> None:
 
 def test_terminals_without_our_signs(served: Cli, finished: str) -> None:
     env = {"PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
-    shown = served("show", finished, env=env)
-    assert shown.code == 0 and shown.out.isascii()
-    assert "get_weather  < 21 degrees in Paris" in shown.out
-    assert max(map(len, shown.out.splitlines())) <= 80
+    process = served.start("show", finished, env=env)
+    out, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0 and out.isascii()
+    assert "get_weather  < 21 degrees in Paris" in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_texts_of_strangers_steer_no_terminal(served: Cli) -> None:

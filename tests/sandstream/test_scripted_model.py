@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 import openai
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseCustomToolCall, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
@@ -51,6 +52,8 @@ WEATHER: dict[str, Any] = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     "strict": True,
 }
+CERTIFICATES = ssl.create_default_context()
+"""Made once: it takes longer than most tests."""
 USER = {"role": "user", "content": "hi"}
 TEXT_EVENTS = [
     "response.created",
@@ -73,7 +76,13 @@ def play(
 
     async def run() -> None:
         async with model:
-            client = AsyncOpenAI(base_url=model.base_url, api_key="k", max_retries=max_retries)
+            http_client = DefaultAsyncHttpxClient(verify=CERTIFICATES)
+            client = AsyncOpenAI(
+                base_url=model.base_url,
+                api_key="k",
+                max_retries=max_retries,
+                http_client=http_client,
+            )
             async with client:
                 await body(client)
 

@@ -57,6 +57,10 @@ class WarmProcess:
         if self.poll() is None:
             os.kill(self.pid, which)
 
+    def kill(self) -> None:
+        """kill -9"""
+        self.send_signal(signal.SIGKILL)
+
     def close(self) -> None:
         self._report.close()
 
@@ -106,7 +110,7 @@ def run(
         try:
             code = process.wait(within_s)
         finally:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             process.wait(within_s)
             process.close()
         said = [_text(it) for it in (out, err)]

@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 NUMBER = struct.Struct("<i")
+HEARD = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONWARNINGS")
+"""What an interpreter reads of its environment when it begins; here ``become`` does."""
 BIGGEST_ORDER = 128 * 1024
 
 
@@ -93,10 +95,14 @@ def become(order: Order) -> None:
     if order.own_session:
         os.setsid()
     os.chdir(order.directory)
+    unheard = {name for name in order.env if name.startswith("PYTHON")} - set(HEARD)
+    assert not unheard, f"only an interpreter that begins reads {unheard}: start one"
     os.environ.clear()
     os.environ.update(order.env)
-    if order.env.get("PYTHONWARNINGS") == "error":
-        warnings.simplefilter("error")
+    sys.dont_write_bytecode = bool(order.env.get("PYTHONDONTWRITEBYTECODE"))
+    if action := order.env.get("PYTHONWARNINGS"):
+        assert action == "error", action
+        warnings.simplefilter(action)
     sys.argv = [order.program, *order.arguments]
     more = [path for path in order.env.get("PYTHONPATH", "").split(os.pathsep) if path]
     first = order.directory if order.is_module else str(Path(order.program).parent)
