@@ -129,7 +129,7 @@ class MemoryCopy:
         state = stored.state
         parent = state.parent
         if purpose == "open" and parent is not None and not parent.is_settled:
-            state = await pull(self._memories, self._scope, parent.scope, may_settle=True)
+            state = await pull(self._bus, self._scope, parent.scope, may_settle=True)
         sandbox = self._record.sandbox
         is_lasting = not self._record.spec.run  # a run's own is gone before there is any news
         if stored.sequence and is_lasting and sandbox not in state.sandboxes:
@@ -166,7 +166,7 @@ class MemoryCopy:
             return state, replaced
         if not await is_parent(self._bus.sandboxes, self._record, marker.scope):
             return state, Origin({}, {}, keeps=True)  # all that is known of it is here
-        state = await pull(self._memories, self._scope, marker.scope, may_settle=False)
+        state = await pull(self._bus, self._scope, marker.scope, may_settle=False)
         return state, origin
 
     # --- what was changed there ----------------------------------------------------------------

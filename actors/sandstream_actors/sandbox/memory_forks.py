@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import UTC, datetime
 
 import msgspec
-from sandstream_bus.errors import ObjectMissing
+from sandstream_bus.bus import Bus
+from sandstream_bus.errors import InvalidSubject, ObjectMissing
 from sandstream_bus.memories import Memories
 from sandstream_bus.memory_messages import (
     FileRef,
     MemoryParent,
     MemoryState,
-    Revision,
     Rollout,
     Tree,
 )
 from sandstream_bus.memory_specs import is_workspace_scope
 from sandstream_bus.sandbox_messages import SandboxCheckpointed
 from sandstream_bus.sandboxes import Sandboxes
+from sandstream_bus.subjects import check_token
 from sandstream_memory.layout import MEMORIES, Files, is_editable, raw_path, rollout_path
 from sandstream_memory.merging import merge_files
 
+from sandstream_actors.memory.files import change, revised
+from sandstream_actors.memory.standing import has_news, is_extracting
 from sandstream_actors.sandbox.record import SandboxRecord
 
 _COPIES_AT_ONCE = 16
@@ -36,18 +38,23 @@ async def is_parent(sandboxes: Sandboxes, record: SandboxRecord, scope: str) -> 
     """Was the workspace made from a snapshot of the one whose memory ``scope`` is? A marker alone
     proves nothing: whoever worked there could write the name of any memory into it.
     """
-    if not is_workspace_scope(scope):
-        return False
     sources = {record.spec.base, *(tree.tree for tree in record.spec.plan.trees)} - {""}
-    events = [it.event for it in await sandboxes.read(scope.split(":")[1])] if sources else []
+    if not sources or not is_workspace_scope(scope):
+        return False
+    try:
+        parent = check_token(scope.split(":")[1], "the sandbox")
+    except InvalidSubject:
+        return False
+    events = [it.event for it in await sandboxes.read(parent)]
     return any(isinstance(it, SandboxCheckpointed) and it.tree in sources for it in events)
 
 
-async def pull(memories: Memories, scope: str, parent: str, *, may_settle: bool) -> MemoryState:
+async def pull(bus: Bus, scope: str, parent: str, *, may_settle: bool) -> MemoryState:
     """Take over what ``parent`` has and ``scope`` has not; the state of ``scope`` then.
 
     ``may_settle``: nothing can be on its way to the parent that its state does not know of.
     """
+    memories = bus.memories
     stored = await memories.read(parent)
     theirs = stored.state
     is_settled = may_settle and stored.sequence > 0 and _is_settled(theirs)
@@ -72,21 +79,10 @@ async def pull(memories: Memories, scope: str, parent: str, *, may_settle: bool)
         )
         if tree == state.tree:
             return changed
-        revision = Revision(
-            number=state.revision + 1,
-            kind="import",
-            at=datetime.now(UTC).isoformat(),
-            before=await memories.put_tree(scope, state.tree),
-            after=await memories.put_tree(scope, tree),
-            runs=[run for rollout in _finished(theirs).values() for run in rollout.runs],
-            by=parent,
-            note=f"taken over from {parent}",
-        )
-        return msgspec.structs.replace(
-            changed, tree=tree, revision=revision.number, history=[*state.history, revision]
-        )
+        runs = [run for rollout in _finished(theirs).values() for run in rollout.runs]
+        return await revised(bus, changed, tree, "import", by=parent, runs=runs)
 
-    return await memories.change(scope, decide)
+    return await change(bus, scope, decide)
 
 
 class _Merge:
@@ -150,7 +146,7 @@ def _is_finished(rollout: Rollout) -> bool:
 
 def _is_settled(state: MemoryState) -> bool:
     is_idle = state.merging is None and not state.wanted
-    return is_idle and all(map(_is_finished, state.rollouts.values()))
+    return is_idle and not is_extracting(state) and not has_news(state)
 
 
 def _finished(state: MemoryState) -> dict[str, Rollout]:
