@@ -41,11 +41,13 @@ async def anywhere() -> tuple[str, str]:
 
 
 async def start_memory_actor(
-    bus: Bus, models: ModelCaller, place: Place = anywhere
+    bus: Bus, models: ModelCaller, place: Place = anywhere, *, concurrency: int = 256
 ) -> RunningMemory:
-    """``place`` says where consolidations have their workspaces: the provider, and the node."""
+    """``place`` says where consolidations have their workspaces: the provider, and the node.
+    ``concurrency``: how many turns its harness takes at once.
+    """
     actor = MemoryActor(bus, WorkspaceStore(bus), place=place, pool=POOL)
-    harness = Harness(bus, models, pool=POOL, takes_tasks=False)
+    harness = Harness(bus, models, pool=POOL, max_in_flight=concurrency, takes_tasks=False)
     await harness.start()
     try:
         await actor.start()

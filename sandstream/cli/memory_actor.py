@@ -56,7 +56,7 @@ async def _working(
 
     models = DefaultModels()
     try:
-        replica = await start_memory_actor(bus.bus, models, place)
+        replica = await start_memory_actor(bus.bus, models, place, concurrency=concurrency)
         try:
             yield replica
         finally:

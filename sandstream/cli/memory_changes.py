@@ -46,15 +46,18 @@ async def undo(arguments: argparse.Namespace) -> int:
     by = decider(arguments.by)
     async with connected() as client:
         before = await memory_named(client, arguments.scope)
-        undone = revision_named(before, arguments.revision)
-        after = await changes.undo(client.bus, before.scope, undone.number, by=by)
+        if arguments.revision is not None:
+            revision_named(before, arguments.revision)
+        try:
+            undone = await changes.undo(client.bus, before.scope, arguments.revision, by)
+        except changes.NotInMemory as error:
+            raise CliError(Exit.NOT_FOUND, one_line(str(error))) from None
+        after = (await client.bus.memories.read(before.scope)).state
     told = _changed(before, after)
     _tell(told, as_json=arguments.json)
-    say(f"undone: {change_text(undone)}")
-    if after.revision == before.revision:
-        say("nothing had to be changed for that")
-    else:
-        say(f"that is revision {after.revision}, which can be undone like any other")
+    if not (told.added or told.changed or told.removed):
+        say("nothing of that change was left to undo")
+    say(f"{change_text(undone)}; it can be undone, too")
     return Exit.OK
 
 
@@ -80,14 +83,15 @@ async def remove(arguments: argparse.Namespace) -> int:
             say(f"forgotten: memory {name} ({_amount(before)})")
             return Exit.OK
         if arguments.run is not None:
-            what, runs = f"run {arguments.run}", [arguments.run]
             run_named(before, arguments.run)
+            what, part = f"run {arguments.run}", {"runs": [arguments.run]}
         else:
             rollout = rollout_named(before, arguments.rollout)
-            what, runs = f"rollout {one_line(rollout.id)}", list(rollout.runs)
+            what, part = f"rollout {one_line(rollout.id)}", {"rollouts": [rollout.id]}
         derived = "and what was derived from it"
         _confirm(arguments, f"forget {what} of memory {name}, {derived}? for good")
-        after = await changes.remove(client.bus, before.scope, runs, by=by)
+        runs = await changes.remove(client.bus, before.scope, by=by, **part)
+        after = (await client.bus.memories.read(before.scope)).state
     _tell(_changed(before, after, runs), as_json=arguments.json)
     say(f"forgotten: {what} of memory {name}, {derived}")
     return Exit.OK

@@ -46,7 +46,7 @@ class MemorySummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     given_up: int = 0
     """Rollouts whose extraction failed for good, until somebody asks again."""
     to_merge: int = 0
-    """Rollouts with something that is not in the handbook yet."""
+    """Rollouts whose news, or whose removal, is not in the handbook yet."""
     merging: str = ""
     """The run that consolidates now."""
     merges: int = 0
@@ -61,6 +61,7 @@ class MemorySummary(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def summary_of(state: MemoryState) -> MemorySummary:
     rollouts = list(state.rollouts.values())
+    selection = selection_of(state)
     times = [it.updated_at for it in rollouts] + [it.at for it in state.history]
     problems = [f"rollout {it.id}: {it.problem}" for it in rollouts if it.problem]
     if state.merge_problem:
@@ -75,7 +76,7 @@ def summary_of(state: MemoryState) -> MemorySummary:
         changed_at=max(times, default=""),
         to_extract=sum(map(is_pending, rollouts)),
         given_up=sum(map(has_given_up, rollouts)),
-        to_merge=len(unmerged(state, selection_of(state))),
+        to_merge=len(unmerged(state, selection)) + len(selection.removed),
         merging=state.merging.run if state.merging is not None else "",
         merges=state.merges,
         problems=problems,

@@ -78,10 +78,6 @@ class Waiting:
             self._tell_run(state)
             if not summary_of(state).is_pending:
                 return state
-            if state.merge_problem.startswith(CANCELLED) and state.merging is None:
-                raise CliError(
-                    Exit.FAILED, f"the consolidation was {one_line(state.merge_problem)}"
-                )
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def _tell_run(self, state: MemoryState) -> None:
@@ -122,5 +118,8 @@ def changed_text(event: MemoryChanged) -> str:
 def failed_text(event: MemoryFailed) -> str:
     """What failed, in one line."""
     what = f"extraction of rollout {event.rollout}" if event.step == "extract" else event.step
-    goes_on = "given up; see `sandstream parked`" if event.is_final else "is tried again"
+    goes_on = "it is tried again"
+    if event.is_final:
+        is_parked = not event.error.startswith(CANCELLED)
+        goes_on = "given up" + ("; see `sandstream parked`" if is_parked else "")
     return one_line(f"{what} failed (try {event.attempt}): {event.error}; {goes_on}")

@@ -73,11 +73,12 @@ def _add_changing(actions: Any) -> None:
         actions,
         "undo",
         "take a change of a memory back; that is a change, too",
-        "  sandstream memory undo user-42\n  sandstream memory undo user-42 7",
+        "  sandstream memory undo user-42      again: the one before\n"
+        "  sandstream memory undo user-42 7",
         json="one object: the new change, and which files it changed",
     )
     _add_scope(undone)
-    _add_revision(undone, "the last change")
+    _add_revision(undone, "the last one that was not undone")
     _add_name(undone)
     removed = _action(
         actions,

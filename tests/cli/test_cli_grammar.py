@@ -17,7 +17,7 @@ from sandstream.version import __version__
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     *("up", "actor", "worker", "run", "submit", "watch", "runs", "show", "cancel", "replay"),
-    *("parked", "doctor", "stats", "sandboxes", "artifacts"),
+    *("parked", "doctor", "stats", "sandboxes", "artifacts", "memory"),
     *("approvals", "approve", "reject", "send", "conversations"),
 }
 
@@ -37,7 +37,7 @@ def test_every_command_is_there_with_examples() -> None:
         assert "--json" in help_text and "--nats-url" in help_text
 
 
-@pytest.mark.parametrize("name", ["sandboxes", "artifacts", "conversations"])
+@pytest.mark.parametrize("name", ["sandboxes", "artifacts", "conversations", "memory"])
 def test_every_action_has_help_with_examples(name: str) -> None:
     (actions,) = [
         one for one in _subparsers()[name]._actions if isinstance(one, argparse._SubParsersAction)
@@ -178,6 +178,7 @@ def test_the_kinds_of_actors(cli: Cli) -> None:
         "harness",
         "sandbox",
         "tracing",
+        "memory",
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from cli_process import Cli
+from cli_terminal import on_terminal
 from sandstream_actors.memory.files import revised, with_files
 from sandstream_bus.bus import Bus
 from sandstream_bus.memory_messages import MemoryState, Rollout
@@ -248,3 +249,50 @@ def test_doctor_says_that_work_waits_and_what_is_parked(cli: Cli) -> None:
     assert "sandstream actor memory" in found["todo"]
     on_bus(cli, settle)
     assert memory()["found"] == "no actor is live; 1 scope, nothing waits"
+
+
+def test_an_undo_is_a_change_that_can_be_undone(cli: Cli) -> None:
+    on_bus(cli, alice)
+    undone = cli.here("memory", "undo", "alice", "--as", "ann")
+    assert undone.code == 0, undone
+    assert undone.out == "M MEMORY.md\n"
+    assert "revision 3 · undo" in undone.err and "by ann" in undone.err
+    assert cli.here("memory", "show", "alice", "MEMORY.md").out == "# Style\n- spaces\n"
+    again = cli.here("memory", "undo", "alice", "3", "--json").one
+    assert (again["revision"], again["changed"]) == (4, [HANDBOOK])
+    assert cli.here("memory", "show", "alice", "MEMORY.md").out == "# Style\n- tabs\n"
+
+
+def test_what_came_from_a_run_is_forgotten_with_all_that_was_derived(cli: Cli) -> None:
+    on_bus(cli, alice)
+    unasked = cli.here("memory", "rm", "alice", "--run", "run-a")
+    assert unasked.code == 2 and "say --yes" in unasked.err
+    done = cli.here("memory", "rm", "alice", "--run", "run-a", "--yes", "--json")
+    assert done.one["runs"] == ["run-a"]
+    assert {"memories/raw_memories/a.md", "sessions/a.jsonl"} <= set(done.one["removed"])
+    whole = cli.here("memory", "show", "alice", "--json").one
+    assert [it["id"] for it in whole["rollouts"]] == ["b", "c", "d", "e"]
+    kind = cli.here("memory", "diff", "alice", "--list", "--json").lines[0]["kind"]
+    assert kind == "remove"
+    assert cli.here("memory", "rm", "alice", "--rollout", "b", "--yes").code == 0
+    assert cli.here("memory", "show", "alice", "raw_memories").code == 3
+
+
+def test_a_whole_memory_is_forgotten_once_somebody_has_agreed(cli: Cli) -> None:
+    on_bus(cli, alice)
+    code, text, _ = on_terminal(cli, "memory", "rm", "alice", typed="n\n")
+    assert code == 1 and "forget all of memory alice (5 rollouts, 5 files" in text
+    assert "nothing was forgotten" in text
+    done = cli.here("memory", "rm", "alice", "--yes")
+    assert done.code == 0 and "forgotten: memory alice (5 rollouts" in done.err
+    assert cli.here("memory", "--json").out == ""
+
+
+def test_a_diff_on_a_terminal_is_coloured_and_harmless(cli: Cli) -> None:
+    async def prepare(bus: Bus) -> None:
+        await put(bus, "alice", {HANDBOOK: f"# Style\n{HOSTILE}\n".encode()})
+
+    on_bus(cli, prepare)
+    code, text, raw = on_terminal(cli, "memory", "diff", "alice")
+    assert code == 0 and "\x1b[32m+# Style\x1b[0m" in raw
+    assert "+0;ownedred\n" in text and "\x1b]" not in raw
