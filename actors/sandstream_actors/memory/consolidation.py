@@ -106,7 +106,9 @@ class Consolidations:
             return state  # its retry comes
         selection = selection_of(state)
         if not selection.removed and not unmerged(state, selection):
-            return _replace(state, wanted="", merge_attempt=0, merge_problem="")
+            # whoever asks may be quicker than the note of a run that ended before
+            wanted = reason if reason in ("asked", "closed") else ""
+            return _replace(state, wanted=wanted, merge_attempt=0, merge_problem="")
         merge = Merge(
             number=state.merges + 1,
             run=run,
