@@ -45,7 +45,6 @@ from sandstream_bus.sandbox_messages import (
 )
 from sandstream_bus.specs import AgentSpec, GraphSpec, RunOptions
 from sandstream_bus.subjects import RunId
-from sandstream_bus.subscription import Subscription
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer
@@ -213,9 +212,14 @@ class Rig:
             msg_id=f"ask-{self._runs}",
         )
 
-    async def served(self, consumer: str) -> Subscription:
-        """As if somebody served it, who does nothing."""
-        return await self.bus.presence.announce(consumer)
+    @contextlib.asynccontextmanager
+    async def served(self, consumer: str) -> AsyncIterator[None]:
+        """As if somebody served it, who does nothing; afterwards he is gone."""
+        announced = await self.bus.presence.announce(consumer)
+        try:
+            yield
+        finally:
+            await announced.close()
 
     async def end_phase(self, run: str, done: RunDone, **files: str) -> None:
         """End the run of a phase by hand; with files, its sandbox was left with these in it."""
@@ -403,13 +407,13 @@ def bodies(model: ScriptedModel, name: str) -> list[dict[str, Any]]:
 
 
 def play(
-    server: NatsServer, home: Path, scene: Scene, *script: Conversation, strict: bool = True
+    server: NatsServer, home: Path, scene: Scene, *script: Conversation, steps: Sequence[Step] = ()
 ) -> None:
     """A scene with a model that says what its script says."""
 
     async def main() -> None:
         async with (
-            ScriptedModel(conversations=script, strict=strict) as model,
+            ScriptedModel(steps, conversations=script) as model,
             rig(server, home, model) as it,
         ):
             await scene(it, model)
