@@ -30,6 +30,8 @@ ALONE = {
     "14_handoffs.py": "Letter writer: Dear friends, the south brought 520 euros",
     "15_agents_as_tools.py": '"risk": "high"}\n{"finding": "nothing is tested", "risk": "medium',
     "18_tracing.py": "        function forecast\n          custom look into the almanac\n",
+    "19_memory.py": "One line, as you like it.\n## User preferences\n- minimal patches\n",
+    "20_shared_memory.py": "-- The shop opens at 9.\n+- The shop opens at 10.\n",
     "16_custom_capability.py": "serving\n<h1>Open on Sunday</h1>\nVisitors",
 }
 TOGETHER = {
