@@ -22,7 +22,13 @@ from typing import Any
 
 import msgspec
 from doc_blocks import Block, Page
-from sandstream_bus import conversation_messages, messages, sandbox_messages, trace_messages
+from sandstream_bus import (
+    conversation_messages,
+    memory_messages,
+    messages,
+    sandbox_messages,
+    trace_messages,
+)
 
 from sandstream import testing
 from sandstream.testing import Conversation, ScriptedModel
@@ -31,7 +37,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BLOCK_S = 90.0
 READY_S = 60.0
-_MESSAGES = (messages, sandbox_messages, conversation_messages, trace_messages)
+_MESSAGES = (messages, sandbox_messages, conversation_messages, memory_messages, trace_messages)
 
 
 class PageFailed(AssertionError):
