@@ -359,6 +359,16 @@ class Rig:
         runs = [str(self.bus.subjects.parse_run(it).run) for it in subjects]
         return [run for run in runs if run.startswith(f"memory-{step}-")]
 
+    async def referenced(self) -> set[str]:
+        """The digests of all that the scope's state names."""
+        state = await self.state()
+        trees = {it for r in state.history for it in (r.before, r.after)} - {""}
+        found = {ref.digest for ref in state.tree.values()} | trees
+        for tree in trees:
+            refs = await self.bus.memories.get_tree(SCOPE, tree)
+            found |= {ref.digest for ref in refs.values()}
+        return found
+
     async def objects(self) -> set[str]:
         """The names of all objects in the memory bucket."""
         topology = self.bus.topology
