@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-Flow = Literal["run", "turn", "session"]
-"""A run whose sandbox is saved at its end, one where it is saved after each turn, or a session of a
-caller, which is stopped and resumed.
+Flow = Literal["run", "turn", "session", "memory"]
+"""A run whose sandbox is saved at its end, one where it is saved after each turn, a session of a
+caller, which is stopped and resumed, or a sandbox with a memory.
 """
 
 
@@ -49,6 +49,7 @@ _OF_RUNS = (
 )
 _OF_CHECKPOINTS = ("before_snapshot", "after_snapshot", "after_checkpoint")
 _OF_SESSIONS = ("after_restore", "before_reply", "after_reply", "before_operation", "before_delete")
+_OF_MEMORIES = (("before_memory", 1), ("after_memory", 1), ("before_memory", 2))
 _OF_SERVER = ("before_intent", "before_ready", "after_operation", "before_result", "after_result")
 
 
@@ -56,6 +57,7 @@ def sandbox_cells() -> list[SandboxCell]:
     cells = [SandboxCell(f"sandbox.{point}") for point in _OF_RUNS]
     cells += [SandboxCell(f"sandbox.{point}", "turn") for point in _OF_CHECKPOINTS]
     cells += [SandboxCell(f"sandbox.{point}", "session") for point in _OF_SESSIONS]
+    cells += [SandboxCell(f"sandbox.{it}", "memory", count) for it, count in _OF_MEMORIES]
     cells += [SandboxCell("sandbox.after_operation", count=3)]
     cells += [SandboxCell("sandbox.after_checkpoint")]  # of its end
     return cells

@@ -13,6 +13,7 @@ from typing import Any
 from chaos.evidence import Outcome, seconds_to_continue
 from chaos.sandbox_cells import SandboxCell
 from chaos.sandbox_fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
+from chaos.sandbox_memory import memory_session
 from chaos.sandbox_work import BRIEF, QUICK, Command, judge_work
 
 from sandstream.sandbox import File, Manifest
@@ -78,7 +79,7 @@ async def run_cell(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell)
             return fleet.server_kills > server_kills
         return not armed.is_running
 
-    do_batch = _sessions if cell.flow == "session" else _runs
+    do_batch = _runs if cell.flow in ("run", "turn") else _sessions
     for batch in range(MAX_BATCHES):
         keys = [f"{cell.slug}-{batch * AT_ONCE + n}" for n in range(AT_ONCE)]
         await do_batch(outcome, fleet, model, cell, keys)
@@ -89,7 +90,7 @@ async def run_cell(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell)
     if armed.is_running:
         await armed.kill()
     fleet.replicas[SANDBOX].remove(armed)
-    if crashed_ns and cell.flow != "session":
+    if crashed_ns and cell.flow in ("run", "turn"):
         waits = [seconds_to_continue(await fleet.events(key), crashed_ns) for key in keys]
         found = [wait for wait in waits if wait is not None]
         outcome.continued_s.extend([max(found)] if found else [])
@@ -120,7 +121,8 @@ async def _sessions(
     keys: Sequence[str],
 ) -> None:
     async with asyncio.timeout(DONE_WITHIN_S):
-        await asyncio.gather(*(_session(outcome, fleet, key) for key in keys))
+        story = memory_session if cell.flow == "memory" else _session
+        await asyncio.gather(*(story(outcome, fleet, key) for key in keys))
 
 
 async def _session(outcome: Outcome, fleet: SandboxFleet, key: str) -> None:

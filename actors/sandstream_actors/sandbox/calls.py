@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
 from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, RunStarted
-from sandstream_bus.sandbox_messages import Checkpointed, SandboxSpec, SandboxUse
+from sandstream_bus.sandbox_messages import Checkpointed, MemoryMount, SandboxSpec, SandboxUse
 from sandstream_bus.sandboxes import SandboxMovedOn
-from sandstream_bus.specs import NO_JSON, AgentSpec
+from sandstream_bus.specs import NO_JSON, GraphSpec
 from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxGone
 
@@ -79,10 +79,7 @@ class RunCalls:
     async def _lifecycle_call(self, run: RunId, call: CallRequested, sequence: int) -> Any:
         lifecycle = self._tools.lifecycle
         if call.kind == "open":
-            agent, use, spec = await self._use_of(run, call)
-            memory = mount_of(agent.memory, call.sandbox) if agent.memory is not None else None
-            if memory is not None:
-                spec = msgspec.structs.replace(spec, memories=[*spec.memories, memory])
+            use, spec, memory = await self._use_of(run, call)
             return await lifecycle.open(call.sandbox, spec if use.owned else None, memory)
         if call.kind == "checkpoint":
             live = await lifecycle.live(call.sandbox)
@@ -92,7 +89,7 @@ class RunCalls:
     async def _close(
         self, run: RunId, call: CallRequested, reason: str, asked_at: int | None = None
     ) -> Checkpointed:
-        _, use, _ = await self._use_of(run, call)
+        use, _, _ = await self._use_of(run, call)
         if not use.owned or use.keep:
             return Checkpointed()
         return await self._tools.lifecycle.close(
@@ -105,17 +102,22 @@ class RunCalls:
 
     async def _use_of(
         self, run: RunId, call: CallRequested
-    ) -> tuple[AgentSpec, SandboxUse, SandboxSpec]:
+    ) -> tuple[SandboxUse, SandboxSpec, MemoryMount | None]:
         """How the run uses the sandbox: its first event says it."""
         first = await self._bus.log.read_subject(self._bus.subjects.start(run, "*"), limit=1)
         started = first[0].event if first else None
-        agent = started.graph.agents.get(call.agent) if isinstance(started, RunStarted) else None
+        graph = started.graph if isinstance(started, RunStarted) else GraphSpec(start="", agents={})
+        agent = graph.agents.get(call.agent)
         if agent is None or agent.sandbox is None:
             raise Refused(
                 "workspace_start_error", f"run {run} has no agent {call.agent!r} with a sandbox"
             )
-        spec = msgspec.structs.replace(agent.sandbox.spec, run=run, agent=call.agent)
-        return agent, agent.sandbox, spec
+        memory = mount_of(agent, graph, call.sandbox)
+        memories = [*agent.sandbox.spec.memories, *([memory] if memory is not None else [])]
+        spec = msgspec.structs.replace(
+            agent.sandbox.spec, run=run, agent=call.agent, memories=memories
+        )
+        return agent.sandbox, spec, memory
 
     # --- tools ---------------------------------------------------------------------------------
 

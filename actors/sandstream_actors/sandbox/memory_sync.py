@@ -13,10 +13,12 @@ import posixpath
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import SandstreamError
 from sandstream_bus.memory_specs import MemoryUse, is_workspace_scope, scope_of
 from sandstream_bus.sandbox_messages import MemoryMount, MemorySynced, SandboxEvent, SandboxMounted
+from sandstream_bus.specs import AgentSpec, GraphSpec
 from sandstream_providers.interface import Box, Provider, ProviderError
 
 from sandstream_actors.sandbox.live import Live, awake
@@ -34,8 +36,31 @@ Append = Callable[[SandboxRecord, SandboxEvent], Awaitable[None]]
 """Writes to a sandbox's log."""
 
 
-def mount_of(use: MemoryUse, sandbox: str) -> MemoryMount:
-    """Where an agent's memory lies in its sandbox. One that only generates lies there as well."""
+def mount_of(agent: AgentSpec, graph: GraphSpec, sandbox: str) -> MemoryMount | None:
+    """Where an agent's memory lies in its sandbox; also if it only generates.
+
+    Changes there are kept if one of the run's agents that work in that sandbox may make them:
+    nobody can tell whose they are.
+    """
+    if agent.memory is None:
+        return None
+    mount = _mount(agent.memory, sandbox)
+    for other in graph.agents.values():
+        if other.memory is not None and _share_sandbox(agent, other):
+            its = _mount(other.memory, sandbox)
+            if its == msgspec.structs.replace(mount, writable=True):
+                return its
+    return mount
+
+
+def _share_sandbox(one: AgentSpec, other: AgentSpec) -> bool:
+    """One that has no name yet is the agent's own."""
+    if one.sandbox is None or other.sandbox is None:
+        return False
+    return one.sandbox.id != "" and one.sandbox.id == other.sandbox.id
+
+
+def _mount(use: MemoryUse, sandbox: str) -> MemoryMount:
     return MemoryMount(
         scope=scope_of(use, sandbox),
         memories_dir=posixpath.normpath(use.memories_dir),
