@@ -20,6 +20,7 @@ from sandstream_bus.sandbox_messages import MemoryMount, Open, SandboxRequest, S
 from sandstream_bus.sandboxes import new_op
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer
+from support.waiting import eventually
 
 from sandstream.testing import Request, ScriptedModel, Step, structured, text, tool_call
 
@@ -178,7 +179,7 @@ def test_an_extractor_that_always_obeys_waits_for_a_person(play: Callable[..., N
         await it.until(lambda state: state.rollouts.get("bad") is not None, "it is noted")
         good = await it.ended("I prefer tea", rollout="good", use=use(batch_size=1))
         state = await it.settled(good)
-        (parked,) = await it.bus.parking.list()
+        (parked,) = await eventually(it.bus.parking.list, what="it is parked")
         assert "unknown fields: run" in parked.parked.reason
         assert state.rollouts["bad"].problem and not state.rollouts["good"].problem
         assert [path for path in state.tree if "bad" in path] == ["sessions/bad.jsonl"]
