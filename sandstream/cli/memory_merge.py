@@ -47,7 +47,10 @@ async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespa
         MergeRequested(reason="asked"),
         msg_id=f"memory-asked:{uuid.uuid4().hex}",
     )
-    say(f"asked: {one_line(state.scope)} has {pending_text(summary_of(state))}")
+    summary = summary_of(state)
+    say(f"asked: {one_line(state.scope)} has {pending_text(summary)}")
+    for problem in summary.problems:
+        say(one_line(problem))
     if not await bus.presence.is_served(_CONSUMER):
         say("no memory actor is live: it waits for one; start it: sandstream actor memory")
     if not arguments.wait:

@@ -175,7 +175,7 @@ def rollout_state(rollout: Rollout) -> tuple[str, str]:
     if rollout.extracting:
         return "extracting" + (f", try {rollout.attempt}" if rollout.attempt > 1 else ""), "cyan"
     if is_pending(rollout):
-        return "to extract", "cyan"
+        return ("to extract again" if rollout.problem else "to extract"), "cyan"
     if rollout.is_merged:
         return "merged", "green"
     return ("nothing to keep", "dim") if rollout.empty else ("to merge", "cyan")

@@ -13,10 +13,19 @@ from cli_process import Cli
 from cli_terminal import on_terminal
 from sandstream_actors.memory.files import revised, with_files
 from sandstream_bus.bus import Bus
-from sandstream_bus.memory_messages import MemoryState, Rollout
+from sandstream_bus.direct import direct_get_many
+from sandstream_bus.memory_messages import (
+    MemoryChanged,
+    MemoryFailed,
+    MemoryState,
+    Merge,
+    Rollout,
+)
 from sandstream_bus.memory_specs import MemoryUse
-from support.nats_server import NatsServer
+from support.nats_server import NatsServer, open_bus
 
+from sandstream.cli.exits import CliError
+from sandstream.cli.memory_merge import Waiting
 from sandstream.client import Client
 from sandstream.settings import Settings
 
@@ -212,9 +221,7 @@ def test_a_merge_is_asked_for_and_waits_for_an_actor(cli: Cli) -> None:
         await put(bus, "bob", {SUMMARY: b"x"})
 
     async def requests(bus: Bus) -> list[str]:
-        from sandstream_bus.direct import direct_get_many
-
-        subject = bus.subjects.memory_merge("*").replace("=2A", "*")
+        subject = f"{bus.subjects.prefix}.memory.*.merge"
         found = await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
         return [f"{it.subject} {it.data.decode()}" for it in found]
 
@@ -296,3 +303,43 @@ def test_a_diff_on_a_terminal_is_coloured_and_harmless(cli: Cli) -> None:
     code, text, raw = on_terminal(cli, "memory", "diff", "alice")
     assert code == 0 and "\x1b[32m+# Style\x1b[0m" in raw
     assert "+0;ownedred\n" in text and "\x1b]" not in raw
+
+
+def test_who_waits_for_a_merge_is_told_what_happens(
+    nats_server: NatsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def settled(state: MemoryState) -> MemoryState:
+        rollouts = {"b": rollout("b", is_merged=True, slug="names")}
+        return msgspec.structs.replace(state, rollouts=rollouts, selected=["b"], merging=None)
+
+    async def merging(state: MemoryState) -> MemoryState:
+        merge = Merge(number=1, run="m-1", sandbox="s", base="", selected=["b"])
+        return msgspec.structs.replace(state, merging=merge)
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            await alice(bus)
+            subject = bus.subjects.memory_event("alice")
+            await bus.memories.change("alice", merging)
+            waits = asyncio.ensure_future(Waiting(bus, "alice", 0).wait())
+            failed = MemoryFailed(step="extract", attempt=1, error=f"no {HOSTILE}", rollout="c")
+            await bus.memories.send(subject, failed, msg_id="1")
+            changed = MemoryChanged(revision=3, kind="merge", runs=["run-b"])
+            await bus.memories.send(subject, changed, msg_id="2")
+            while "merge of 1 run" not in "".join(told):
+                assert not waits.done(), waits.exception()
+                await asyncio.sleep(0.05)
+                told.append(capsys.readouterr().err)
+            await bus.memories.change("alice", settled)
+            assert (await waits).merging is None
+            final = MemoryFailed(step="merge", attempt=4, error="refused", is_final=True)
+            await bus.memories.send(subject, final, msg_id="3")
+            with pytest.raises(CliError, match=r"merge failed \(try 4\): refused; given up"):
+                await Waiting(bus, "alice", 0).wait()
+
+    told: list[str] = []
+    asyncio.run(main())
+    text = "".join(told)
+    assert "consolidates: sandstream watch m-1\n" in text and "\x1b" not in text
+    assert "extraction of rollout c failed (try 1): no 0;ownedred; it is tried again\n" in text
+    assert "revision 3: merge of 1 run\n" in text

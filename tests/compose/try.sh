@@ -74,8 +74,13 @@ compose up --detach --wait --no-recreate --scale harness=3 >/dev/null 2>&1 || fa
 expect "closed" cli submit support "Are you open on Sunday?" --key sunday --wait --timeout 60
 expect "leaves tomorrow" cli submit support "Where is order 17?" --wait --timeout 60
 
+step "a memory actor"
+compose up --detach --wait --no-recreate memory >/dev/null 2>&1 || fail "memory"
+remembering() { cli doctor | grep -F " memory "; }
+expect "an actor is live" remembering
+
 if compose exec -T worker sh -c 'command -v bwrap' >/dev/null; then
-  step "a sandbox actor, a memory actor, and a command in one of the sandboxes"
+  step "a sandbox actor, and a command in one of its sandboxes"
   compose --profile sandbox up --detach --wait --no-recreate --scale harness=3 >/dev/null 2>&1 || fail "sandbox"
   expect "isolated, uid 1000" probe
 else
