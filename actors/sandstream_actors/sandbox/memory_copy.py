@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import ObjectMissing
+from sandstream_bus.errors import ObjectMissing, UndecodableMessage
 from sandstream_bus.memory_messages import EditRequested, FileEdit, FileRef, MemoryState, Tree
 from sandstream_bus.memory_specs import is_workspace_scope
 from sandstream_bus.sandbox_messages import MemoryMount, MemorySynced
@@ -41,7 +41,7 @@ from sandstream_actors.sandbox.memory_decisions import (
     digest_in,
     digest_of,
 )
-from sandstream_actors.sandbox.memory_files import Folder, Found, said_of
+from sandstream_actors.sandbox.memory_files import Folder, Found, MemoryTrouble, said_of
 from sandstream_actors.sandbox.memory_forks import is_parent, pull
 from sandstream_actors.sandbox.memory_marker import Laid
 from sandstream_actors.sandbox.record import SandboxRecord
@@ -49,9 +49,13 @@ from sandstream_actors.sandbox.record import SandboxRecord
 MOST_SANDBOXES = 100
 """So many workspaces a memory knows that have it."""
 _FOLDERS = (RAW_MEMORIES, SUMMARIES, SKILLS, SESSIONS)
+_NOTHING = FileRef(digest="", size=0)
 _BATCH_BYTES = 8 * 1024 * 1024
 _BATCH_FILES = 200
 _GETS_AT_ONCE = 16
+_LOOKS = 3
+_TRIES = 5
+_LOOK_AGAIN_S = 0.3
 
 Purpose = Literal["open", "refresh", "close", "discard"]
 """``close``: only what was changed there matters; ``discard``: and nothing is written."""
@@ -64,6 +68,10 @@ class Origin(NamedTuple):
     told: dict[str, str]
     keeps: bool
     """Changes count; else the memory replaces them."""
+    is_known: bool = True
+    """Else only files are taken over that the memory does not have: nobody can tell what was
+    changed in the others, and they would be added to it with each new workspace.
+    """
     parent: str = ""
     """Another memory that may have the contents of ``base``."""
 
@@ -93,10 +101,19 @@ class MemoryCopy:
         """``is_new``: the box was just made, no command has run in it. ``first``: what is there
         without a marker is the workspace's own, and not an agent's doing.
         """
+        for _ in range(_TRIES):
+            synced = await self._try(purpose, is_new=is_new, first=first)
+            if synced is not None:
+                return synced
+        raise MemoryTrouble("its files are changed all the time")
+
+    async def _try(self, purpose: Purpose, *, is_new: bool, first: bool) -> MemorySynced | None:
+        """None: somebody changed a file meanwhile that would have been overwritten."""
         state = await self._state(purpose)
         found = await self._folder.survey(state.tree)
-        if found.odd:
-            self._say(f"not taken over, move it elsewhere: {said_of(found.odd)}")
+        odd = said_of(found.odd)
+        if odd:
+            self._say(f"not taken over, move it elsewhere: {odd}")
         state, origin = await self._origin(state, found, is_new=is_new, first=first)
         decisions = decide(
             {path: digest_of(data) for path, data in found.texts.items()},
@@ -107,11 +124,13 @@ class MemoryCopy:
             writable=origin.keeps,
             may_delete=not is_new,
         )
+        if not origin.is_known:
+            decisions |= {path: "head" for path in decisions if state.tree.get(path, _NOTHING).size}
         merged = await self._merged(decisions, origin, state, found)
         if merged:
             await self._tell(state, merged)
         synced = MemorySynced(synced=True, revision=state.revision, edits=len(merged))
-        if purpose == "discard" or (purpose == "close" and not merged):
+        if purpose == "discard" or (purpose == "close" and not merged and origin.keeps):
             return synced
         told = {path: ABSENT if it is None else digest_of(it) for path, it in merged.items()}
         told |= {path: origin.told[path] for path, it in decisions.items() if it == "local"}
@@ -121,8 +140,8 @@ class MemoryCopy:
             if found.marker is not None and found.marker.scope == self._scope:
                 generated = {p: it for p, it in found.marker.files.items() if not is_editable(p)}
                 marker = msgspec.structs.replace(marker, files=marker.files | generated)
-        await self._write(purpose, state, found, decisions, merged, marker)
-        return synced
+        is_written = await self._write(purpose, state, found, decisions, merged, marker)
+        return synced if is_written else None
 
     async def _state(self, purpose: Purpose) -> MemoryState:
         stored = await self._memories.read(self._scope)
@@ -149,25 +168,34 @@ class MemoryCopy:
     ) -> tuple[MemoryState, Origin]:
         marker = found.marker
         if marker is None:
-            base = state.tree if not (first or self._mount.writable) else {}
-            return state, Origin(base, {}, first or self._mount.writable)
+            return state, Origin({}, {}, first or self._mount.writable, is_known=False)
         files = {path: ref for path, ref in marker.files.items() if is_valid_path(path)}
         replaced = Origin(files, {}, keeps=False)
         if marker.scope == self._scope:
+            state = await self._not_older_than(marker.revision, state)
             if marker.revision > state.revision:  # the memory was removed since
                 return state, replaced
             return state, Origin(files, marker.told, self._mount.writable)
         if not (is_workspace_scope(self._scope) and is_workspace_scope(marker.scope)):
             return state, replaced
-        origin = Origin(files, marker.told, self._mount.writable, marker.scope)
+        origin = Origin(files, marker.told, self._mount.writable, parent=marker.scope)
         if state.parent is not None and state.parent.scope == marker.scope:
             return state, origin
         if not is_new or self._record.tree or state.revision:
             return state, replaced
         if not await is_parent(self._bus.sandboxes, self._record, marker.scope):
-            return state, Origin({}, {}, keeps=True)  # all that is known of it is here
+            return state, Origin({}, {}, keeps=True, is_known=False)  # it is all that is left
         state = await pull(self._bus, self._scope, marker.scope, may_settle=False)
         return state, origin
+
+    async def _not_older_than(self, revision: int, state: MemoryState) -> MemoryState:
+        """A server of a cluster may answer before it has what another one has."""
+        for _ in range(_LOOKS):
+            if state.revision >= revision:
+                break
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            state = (await self._memories.read(self._scope)).state
+        return state
 
     # --- what was changed there ----------------------------------------------------------------
 
@@ -215,7 +243,7 @@ class MemoryCopy:
         async with self._getting:
             try:
                 return await self._memories.get(scope, ref)
-            except ObjectMissing:
+            except (ObjectMissing, UndecodableMessage):  # gone, or damaged
                 return None
 
     async def _tell(self, state: MemoryState, merged: dict[str, bytes | None]) -> None:
@@ -240,7 +268,7 @@ class MemoryCopy:
         decisions: dict[str, Decision],
         merged: dict[str, bytes | None],
         marker: Laid,
-    ) -> None:
+    ) -> bool:
         files: Files = {}
         removed: set[str] = set()
         wanted: Tree = {}
@@ -265,7 +293,7 @@ class MemoryCopy:
             generated = self._outdated(state, found)
             removed |= self._superfluous(state, found)
         if not (files or removed or wanted or generated or found.links) and marker == found.marker:
-            return
+            return True
         crashpoint("sandbox.before_memory")
         missing: set[str] = set()
         for batch in _batches(generated):
@@ -275,12 +303,15 @@ class MemoryCopy:
         files |= await self._fetched(wanted, missing)
         laid = {path: ref for path, ref in marker.files.items() if path not in missing}
         files[MARKER_FILE] = msgspec.structs.replace(marker, files=laid).encode()
+        if await self._folder.differs(found, [*files, *removed]):
+            return False
         is_ours = found.marker is not None and found.marker.scope == self._scope
         await self._folder.write(files, removed, found, folders=() if is_ours else _FOLDERS)
         crashpoint("sandbox.after_memory")
         if missing:
             names = ", ".join(sorted(missing)[:5])
             self._say(f"files of the memory are lost; undo its last change: {names}")
+        return True
 
     def _outdated(self, state: MemoryState, found: Found) -> Tree:
         """Generated files that are not in the workspace as they are in the memory."""

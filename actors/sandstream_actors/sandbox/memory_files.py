@@ -203,6 +203,12 @@ class Folder:
             return "is not UTF-8"
         return data
 
+    async def differs(self, found: Found, paths: Iterable[str]) -> bool:
+        """Was one of these texts changed since it was found?"""
+        known = [path for path in paths if path in found.texts]
+        now = await asyncio.gather(*map(self._text, known))
+        return any(data != found.texts[path] for path, data in zip(known, now, strict=True))
+
     async def _marker(self, size: int) -> Laid | None:
         if size > _MARKER_BYTES:
             return None

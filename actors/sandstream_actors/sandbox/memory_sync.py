@@ -83,7 +83,9 @@ class WorkspaceMemories:
         mounted = ""
         if added is not None and record.memories.get(added.scope) != added:
             for mount in record.replaced_by(added):
-                await self._sync(record, live.box, mount, "close")
+                # what may not be kept must not be taken for a change under the new one
+                purpose: Purpose = "close" if mount.writable else "refresh"
+                await self._sync(record, live.box, mount, purpose)
             event = SandboxMounted(generation=record.generation, memory=added)
             await append(record, event)
             mounted = added.scope

@@ -22,6 +22,7 @@ from actors.sandbox.memory_yard import (
     place,
     remember,
 )
+from sandstream_actors.sandbox.memory_files import Folder
 from sandstream_bus.memory_messages import MemoryState
 from sandstream_bus.sandbox_messages import (
     MemoryMount,
@@ -109,7 +110,13 @@ def test_a_memory_that_is_only_read_is_restored(nats_server: NatsServer, tmp_pat
             (workspace / SUMMARY).unlink()
             (workspace / "memories/notes.md").write_text("mine")
             await it.close("one")
+            tree = (await it.lifecycle.record("one")).tree
+            workspace = await it.open("two", MOUNT, SandboxSpec(base=tree))
+            assert files_in(workspace) == ALL
+            # nor is it kept because the next one may write
             workspace = await it.open("one", READ_ONLY)
+            (workspace / HANDBOOK).write_text("changed")
+            await it.open("one", MOUNT)
             assert files_in(workspace) == ALL
             assert await it.told() == []
 
@@ -131,6 +138,43 @@ def test_a_workspaces_own_files_become_its_memory(nats_server: NatsServer, tmp_p
             (workspace / SUMMARY).write_text("evil")
             await it.lifecycle.sync_memory("one", "sandbox:one")
             assert len(await it.told("sandbox:one")) == 1
+
+    asyncio.run(story())
+
+
+def test_what_each_new_workspace_brings_along_is_taken_over_once(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with place(nats_server, tmp_path / "home") as it:
+            spec = with_files(MEMORY="known\n", own="note\n")
+            await it.open("one", MOUNT, spec)
+            assert await it.told() == [{HANDBOOK: "known\n", "memories/own.md": "note\n"}]
+            newest = {HANDBOOK: "known\nmore\n", "memories/own.md": "shorter\n"}
+            await remember(it.bus, newest)
+            workspace = await it.open("two", MOUNT, spec)
+            assert files_in(workspace) == newest | {SUMMARY: ""}
+            assert len(await it.told()) == 1
+
+    asyncio.run(story())
+
+
+def test_a_file_that_is_changed_during_the_sync_is_not_overwritten(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with place(nats_server, tmp_path / "home") as it:
+            await remember(it.bus, ALL)
+            workspace = await it.open("one", MOUNT)
+            live = await it.lifecycle.live("one")
+            await remember(it.bus, {HANDBOOK: "theirs\na\nb\nc\n"})
+            folder = Folder(live.box, MOUNT)
+            found = await folder.survey([])
+            assert not await folder.differs(found, [HANDBOOK])
+            (workspace / HANDBOOK).write_text("a\nb\nc\nmine\n")
+            assert await folder.differs(found, [HANDBOOK])
+            await it.lifecycle.sync_memory("one", SCOPE)
+            assert (workspace / HANDBOOK).read_text() == "theirs\na\nb\nc\nmine\n"
 
     asyncio.run(story())
 
