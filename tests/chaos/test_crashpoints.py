@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from chaos.cells import deployed_cells, script_cells, server_cells
 from chaos.composition_cells import composition_cells, composition_server_cells, resume_cells
+from chaos.memory_cells import memory_cells
 from chaos.sandbox_cells import sandbox_cells, sandbox_server_cells
 from chaos.tracing_cells import tracing_cells
 from sandstream_bus.crashpoints import CRASH_POINTS
@@ -36,7 +37,7 @@ def test_every_call_of_a_crash_point_is_in_the_list() -> None:
     assert len(set(CRASH_POINTS)) == len(CRASH_POINTS)
 
 
-_LOOPS = ("harness", "tools", "sandbox", "tracing")
+_LOOPS = ("harness", "tools", "sandbox", "tracing", "memory")
 _WHEN = ("before", "after")
 
 
@@ -44,7 +45,7 @@ _WHEN = ("before", "after")
 def test_every_crash_point_has_a_cell(point: str) -> None:
     points = {cell.point for cell in [*deployed_cells(), *script_cells()]}
     points |= {cell.point for cell in [*sandbox_cells(), *composition_cells()]}
-    points |= {cell.point for cell in [*resume_cells(), *tracing_cells()]}
+    points |= {cell.point for cell in [*resume_cells(), *tracing_cells(), *memory_cells()]}
     assert point in points
 
 
@@ -55,6 +56,7 @@ def test_the_server_dies_at_every_point_of_a_run() -> None:
     assert {point.partition(".")[0] for point in missing} <= {
         "client",
         "harness",
+        "memory",
         "parking",
         "runner",
         "sandbox",
@@ -73,5 +75,6 @@ def test_cells_have_names_of_their_own() -> None:
     of_sandboxes = [*sandbox_cells(), *sandbox_server_cells()]
     assert len({cell.name for cell in of_sandboxes}) == len(of_sandboxes)
     assert len({cell.name for cell in tracing_cells()}) == len(tracing_cells())
+    assert len({cell.name for cell in memory_cells()}) == len(memory_cells())
     composed = [*composition_cells(), *composition_server_cells()]
     assert len({cell.name for cell in composed}) == len(composed)

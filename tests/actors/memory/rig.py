@@ -111,7 +111,7 @@ class Rig:
     # --- actors --------------------------------------------------------------------------------
 
     async def new_bus(self) -> Bus:
-        bus = await Bus.open(self.server.options())
+        bus = await Bus.open(self.server.options(), prefix=self.bus.subjects.prefix)
         self._stack.push_async_callback(bus.close)
         return bus
 
@@ -432,13 +432,15 @@ def play(
 
 
 @contextlib.asynccontextmanager
-async def rig(server: NatsServer, home: Path, model: ScriptedModel | None) -> AsyncIterator[Rig]:
-    """Everything that was started ends with it."""
+async def rig(
+    server: NatsServer, home: Path, model: ScriptedModel | None, *, prefix: str = "sandstream"
+) -> AsyncIterator[Rig]:
+    """Everything that was started ends with it. ``prefix``: of an installation of its own."""
     if model is not None:
         os.environ["OPENAI_BASE_URL"] = model.base_url
     try:
         async with contextlib.AsyncExitStack() as stack:
-            bus = await Bus.open(server.options())
+            bus = await Bus.open(server.options(), prefix=prefix)
             stack.push_async_callback(bus.close)
             yield Rig(server, bus, home, stack)
     finally:

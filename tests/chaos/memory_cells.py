@@ -1,0 +1,39 @@
+"""Where the memory actor dies. Each cell is an installation of its own on the same server."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class MemoryCell(msgspec.Struct, frozen=True):
+    """Kill at the ``count``-th passing of ``point``; then another replica goes on."""
+
+    point: str
+    count: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.point}-{self.count}"
+
+    @property
+    def prefix(self) -> str:
+        return self.name.replace(".", "_")
+
+    @property
+    def model_fails(self) -> bool:
+        """The first extraction gets no answer, or this point would not be passed."""
+        return self.point == "memory.after_failed"
+
+
+_POINTS = (
+    *(("received", 1), ("received", 6), ("before_note", 1), ("after_note", 2)),
+    # the first starts are those of extractions, the third is that of the consolidation
+    *(("before_start", 1), ("after_start", 1), ("before_start", 3), ("after_start", 3)),
+    *(("before_extracted", 1), ("after_extracted", 1), ("after_extracted", 2)),
+    *(("before_merged", 1), ("after_merged", 1), ("after_failed", 1)),
+    *(("before_edit", 1), ("after_edit", 1), ("before_ack", 3), ("after_ack", 3)),
+)
+
+
+def memory_cells() -> list[MemoryCell]:
+    return [MemoryCell(f"memory.{point}", count) for point, count in _POINTS]
