@@ -114,7 +114,7 @@ class MemoryCopy:
         odd = said_of(found.odd)
         if odd:
             self._say(f"not taken over, move it elsewhere: {odd}")
-        state, origin = await self._origin(state, found, is_new=is_new, first=first)
+        state, origin = await self._origin(state, found, first=first)
         decisions = decide(
             {path: digest_of(data) for path, data in found.texts.items()},
             base=origin.base,
@@ -164,7 +164,7 @@ class MemoryCopy:
         return msgspec.structs.replace(state, sandboxes=known)
 
     async def _origin(
-        self, state: MemoryState, found: Found, *, is_new: bool, first: bool
+        self, state: MemoryState, found: Found, *, first: bool
     ) -> tuple[MemoryState, Origin]:
         marker = found.marker
         if marker is None:
@@ -181,12 +181,14 @@ class MemoryCopy:
         origin = Origin(files, marker.told, self._mount.writable, parent=marker.scope)
         if state.parent is not None and state.parent.scope == marker.scope:
             return state, origin
-        if not is_new or self._record.tree or state.revision:
+        if state.revision:
             return state, replaced
-        if not await is_parent(self._bus.sandboxes, self._record, marker.scope):
+        if await is_parent(self._bus.sandboxes, self._record, marker.scope):
+            state = await pull(self._bus, self._scope, marker.scope, may_settle=False)
+            return state, origin
+        if first:
             return state, Origin({}, {}, keeps=True, is_known=False)  # it is all that is left
-        state = await pull(self._bus, self._scope, marker.scope, may_settle=False)
-        return state, origin
+        return state, replaced
 
     async def _not_older_than(self, revision: int, state: MemoryState) -> MemoryState:
         """A server of a cluster may answer before it has what another one has."""

@@ -402,9 +402,12 @@ def test_trouble_with_a_memory_is_said_once_and_stops_nothing(
 # --- workspaces made from others ------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_of_a_run", [True, False])
 def test_a_fork_starts_with_the_memory_of_its_parent(
-    nats_server: NatsServer, tmp_path: Path
+    nats_server: NatsServer, tmp_path: Path, is_of_a_run: bool
 ) -> None:
+    """A run's own sandbox is made with its memory; that of a session gets it with the first run."""
+
     async def story() -> None:
         async with place(nats_server, tmp_path / "home") as it:
             await it.open("parent", MemoryMount(scope="sandbox:parent"))
@@ -414,6 +417,9 @@ def test_a_fork_starts_with_the_memory_of_its_parent(
             tree = (await it.lifecycle.record("parent")).tree
             await remember(it.bus, {HANDBOOK: "a\nb\nc\nlater\n"}, scope="sandbox:parent")
             mount = MemoryMount(scope="sandbox:child")
+            if not is_of_a_run:
+                await it.open("child", None, SandboxSpec(base=tree))
+                await it.lifecycle.checkpoint(await it.lifecycle.live("child"))
             workspace = await it.open("child", mount, SandboxSpec(base=tree))
             assert files_in(workspace) == ALL | {HANDBOOK: "a\nb\nc\nlater\n"}
             child = await _state(it, "sandbox:child")
@@ -430,6 +436,26 @@ def test_a_fork_starts_with_the_memory_of_its_parent(
             left = {HANDBOOK: "a\nb\nc\nlast\n", SUMMARY: "of the child\n"}
             assert files_in(workspace) == ALL | left
             assert await it.told("sandbox:child") == []
+
+    asyncio.run(story())
+
+
+def test_a_fork_of_an_unknown_workspace_keeps_what_is_in_its_files(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """Such as one from an archive of another installation."""
+
+    async def story() -> None:
+        async with place(nats_server, tmp_path / "home") as it:
+            workspace = await it.open("parent", MemoryMount(scope="sandbox:parent"))
+            (workspace / HANDBOOK).write_text("known\n")
+            await it.shell("parent", "sed -i s/sandbox:parent/sandbox:far/ memories/.memory.json")
+            await it.lifecycle.checkpoint(await it.lifecycle.live("parent"))
+            tree = (await it.lifecycle.record("parent")).tree
+            mount = MemoryMount(scope="sandbox:child")
+            workspace = await it.open("child", mount, SandboxSpec(base=tree))
+            assert files_in(workspace)[HANDBOOK] == "known\n"
+            assert await it.told("sandbox:child") == [{HANDBOOK: "known\n"}]
 
     asyncio.run(story())
 
