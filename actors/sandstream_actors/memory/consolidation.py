@@ -119,7 +119,8 @@ class Consolidations:
             attempt=attempt,
             reason=reason,
         )
-        return _replace(state, merging=merge, wanted="")
+        wanted = state.wanted if is_extracting(state) else ""  # a batch is not all of it
+        return _replace(state, merging=merge, wanted=wanted)
 
     async def _extract_first(self, state: MemoryState, *, cause: str) -> None:
         """Whoever asks wants all of it: also what somebody had stopped."""
