@@ -143,6 +143,6 @@ class MemoryScene:
     async def _look_at_events(self, runs: Sequence[str]) -> None:
         """People were told once of everything."""
         changes = [it for it in await self.rig.events() if isinstance(it, MemoryChanged)]
-        told = Counter((it.kind, run) for it in changes for run in it.runs)
+        told = Counter((str(it.kind), run) for it in changes for run in it.runs)
         wanted = Counter((kind, run) for kind in ("noted", "extracted", "merge") for run in runs)
         self._check(told == wanted, f"told: {told - wanted} too much, {wanted - told} not")

@@ -11,6 +11,7 @@ from sandstream_bus.subjects import RunId
 
 from sandstream_actors.harness.children import Children
 from sandstream_actors.harness.conversation import let_go
+from sandstream_actors.harness.ends import memory_part
 from sandstream_actors.run_state import RunState
 
 
@@ -36,6 +37,7 @@ async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
             turns=state.turn,
             usage=state.usage,
             error=error,
+            memory=memory_part(state) if state.started is not None else None,
         )
         crashpoint("parking.before_end")
         try:

@@ -23,7 +23,14 @@ from sandstream_bus.memory_messages import (
 from sandstream_memory.diffing import reverted
 from sandstream_memory.forgetting import without_rollouts
 
-from sandstream_actors.memory.files import change, editable, load, revised, with_files
+from sandstream_actors.memory.files import (
+    change,
+    copied_objects,
+    editable,
+    load,
+    revised,
+    with_files,
+)
 from sandstream_actors.memory.standing import is_pending
 from sandstream_actors.memory.telling import (
     ask_extraction,
@@ -211,8 +218,8 @@ async def delete_scope(bus: Bus, scope: str) -> None:
     running = {it.extracting for it in state.rollouts.values()}
     if state.merging is not None:
         running.add(state.merging.run)
-        base = await bus.memories.get_tree(scope, state.merging.base)
-        await bus.memories.forget(scope, {it.digest for it in base.values()} | {state.merging.base})
+    copies = await copied_objects(bus, state)
+    await bus.memories.delete(scope)
+    await bus.memories.forget(scope, copies)
     for run in sorted(running - {""}):
         await cancel_run(bus, run, f"memory {scope} was removed")
-    await bus.memories.delete(scope)

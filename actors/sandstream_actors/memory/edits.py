@@ -64,6 +64,11 @@ async def _edited(
             f"the edit from {request.sandbox} was made on revision {request.base}, of which parts "
             "were removed since; it would bring them back"
         )
+    if request.base > state.revision:
+        raise _Refused(
+            f"the edit from {request.sandbox} was made on revision {request.base}, but the memory "
+            f"is at {state.revision}: it was removed since, and begins anew"
+        )
     bus = means.bus
     base = await load(bus, state.scope, await tree_at(bus, state, request.base))
     head = await load(bus, state.scope, editable(state.tree))

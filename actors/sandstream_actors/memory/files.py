@@ -171,6 +171,12 @@ def _whole_trees(state: MemoryState) -> set[str]:
     return (found | ({state.parent.tree} if state.parent is not None else set())) - {""}
 
 
+async def copied_objects(bus: Bus, state: MemoryState) -> set[str]:
+    """What is kept for a consolidation under way, and of a parent."""
+    trees = _whole_trees(state)
+    return trees | await _inside(bus, state.scope, trees)
+
+
 def _trees(state: MemoryState) -> set[str]:
     found = {digest for it in state.history for digest in (it.before, it.after)}
     return (found | _whole_trees(state)) - {""}

@@ -16,7 +16,7 @@ from actors.memory.rig import (
     rollout_of,
     use,
 )
-from sandstream_actors.memory.changes import NotInMemory, remove, undo
+from sandstream_actors.memory.changes import NotInMemory, delete_scope, remove, undo
 from sandstream_actors.memory.files import KEPT_REVISIONS
 from sandstream_bus.memory_messages import MemoryFailed
 from sandstream_bus.messages import RunStarted
@@ -145,6 +145,27 @@ def test_what_cannot_be_edited_is_refused_and_the_rest_taken(play: Play) -> None
             await it.edit("memories/notes.md", f"key {secret}\n", base=base)
             await it.until(lambda s: "memories/notes.md" in s.tree, "it is taken")
             assert secret not in await it.text("memories/notes.md")
+
+    play(scene)
+
+
+def test_an_edit_does_not_bring_a_removed_memory_back(play: Play) -> None:
+    async def scene(it: Rig, model: ScriptedModel) -> None:
+        async with it.served("harness-memory"):
+            await it.actor()
+            await it.extracted("I prefer tea", rollout="a")
+            await merged(it, "# Tea\n")
+            base = (await it.state()).revision
+            await it.extracted("more", rollout="b")
+            await it.ask()
+            await it.merging()
+            await delete_scope(it.bus, SCOPE)
+            await it.edit(HANDBOOK, "# Tea\n\nmine\n", base=base)
+            await it.caught_up()
+            assert await it.bus.memories.scopes() == []
+            assert await it.objects() == set()
+            (failure,) = [e for e in await it.events() if isinstance(e, MemoryFailed)]
+            assert "begins anew" in failure.error
 
     play(scene)
 
