@@ -1,21 +1,34 @@
 """Three-way merges: what two sides made of the same file, in one.
 
 There are no conflicts to be solved by anybody. A line is in the result if one side added it, or if
-it was there and no side deleted it. What both added at the same place is there once.
+it was there and no side deleted it. What both added at the same place is there once. Blank lines
+belong to the line before them: they look the same everywhere, so they cannot say where a place is.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from difflib import SequenceMatcher
+from collections.abc import Sequence
 
+import msgspec
+
+from sandstream_memory.alignment import matches
 from sandstream_memory.layout import Files, is_editable
 
-_Place = tuple[list[str], list[str]]
-"""What both sides added before a line."""
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
+_HEADING = re.compile(r"(#{1,6})\s")
+_NO_HEADING = 7
+
+
+class _Line(msgspec.Struct, frozen=True):
+    text: str
+    blanks: list[str]
+    """The blank lines behind it."""
+
+
+_Added = tuple[int, _Line]
+"""A line, and the line of the base that it was added before."""
 
 
 def merge_text(base: str, ours: str, theirs: str) -> str:
@@ -24,80 +37,144 @@ def merge_text(base: str, ours: str, theirs: str) -> str:
         return theirs
     if theirs == base:
         return ours
-    lines = base.split("\n")
-    our_lines, their_lines = ours.split("\n"), theirs.split("\n")
+    lines, our_lines, their_lines = _lines(base), _lines(ours), _lines(theirs)
+    ours_has_all = _has_all_changes(lines, our_lines, of=their_lines)
+    theirs_has_all = _has_all_changes(lines, their_lines, of=our_lines)
+    if ours_has_all != theirs_has_all:
+        return ours if ours_has_all else theirs
     our_side, their_side = _Side(lines, our_lines), _Side(lines, their_lines)
-    merged: list[str] = []
-    region: list[_Place] = []
+    merged: list[_Line] = []
+    start = 0
     for at in range(len(lines) + 1):
-        region.append((our_side.added[at], their_side.added[at]))
-        if at == len(lines) or (our_side.is_kept[at] and their_side.is_kept[at]):
-            merged += _both(region)
-            merged += lines[at : at + 1]
-            region = []
-    counted = Counter(merged)
-    if counted == Counter(our_lines):
+        mine, yours = our_side.kept.get(at), their_side.kept.get(at)
+        if at == len(lines) or (mine and yours):
+            merged += _both(our_side.added(start, at), their_side.added(start, at))
+            start = at + 1
+        if mine and yours:
+            merged.append(_with_blanks(lines[at], mine, yours))
+    return _text(merged, ends_line=ours.endswith("\n") or theirs.endswith("\n"))
+
+
+def _lines(text: str) -> list[_Line]:
+    """The first one is empty: what is blank before all others is behind it."""
+    found = [_Line("", [])]
+    for line in text.removesuffix("\n").split("\n"):
+        if line.strip():
+            found.append(_Line(line, []))
+        else:
+            found[-1].blanks.append(line)
+    return found
+
+
+def _text(lines: Sequence[_Line], *, ends_line: bool) -> str:
+    split = [each for line in lines for each in (line.text, *line.blanks)]
+    return "\n".join(split[1:]) + ("\n" if ends_line else "")
+
+
+def _has_all_changes(base: list[_Line], side: list[_Line], *, of: list[_Line]) -> bool:
+    """Was the other side's change merged into this one before? Then where does not matter."""
+    before, here, there = (Counter(line.text for line in lines) for lines in (base, side, of))
+    changed = [text for text in {*before, *there} if before[text] != there[text]]
+    return bool(changed) and all(
+        here[text] >= there[text] if there[text] > before[text] else here[text] <= there[text]
+        for text in changed
+    )
+
+
+def _with_blanks(base: _Line, ours: _Line, theirs: _Line) -> _Line:
+    if theirs.blanks == base.blanks:
         return ours
-    if counted == Counter(their_lines):
-        return theirs
-    return "\n".join(merged)
+    return theirs if ours.blanks == base.blanks else max(ours, theirs, key=lambda e: len(e.blanks))
 
 
 class _Side:
-    """What one side did to the lines."""
+    """What one side did to the lines of the base."""
 
-    def __init__(self, base: list[str], changed: list[str]) -> None:
-        self.is_kept = [False] * len(base)
-        self.added: list[list[str]] = [[] for _ in range(len(base) + 1)]
-        """By the line of ``base`` that they stand before."""
-        for kind, start, end, new_start, new_end in _edits(base, changed):
-            if kind == "equal":
-                self.is_kept[start:end] = [True] * (end - start)
-            else:
-                self.added[start] += changed[new_start:new_end]
+    def __init__(self, base: list[_Line], changed: list[_Line]) -> None:
+        self.kept: dict[int, _Line] = {}
+        self._added: dict[int, list[_Line]] = {}
+        same = matches([line.text for line in base], [line.text for line in changed])
+        last, last_new = 0, 0
+        for at, new in [*same, (len(base), len(changed))]:
+            if last_new < new:
+                self._added[last] = changed[last_new:new]
+            if at < len(base):
+                self.kept[at] = changed[new]
+            last, last_new = at + 1, new + 1
 
-
-def _edits(base: list[str], changed: list[str]) -> Iterable[tuple[str, int, int, int, int]]:
-    return SequenceMatcher(None, base, changed).get_opcodes()
-
-
-def _both(region: list[_Place]) -> list[str]:
-    """What both added between two lines that both kept: ours, and what of theirs is new."""
-    ours = [line for place in region for line in place[0]]
-    theirs = [line for place in region for line in place[1]]
-    if _is_subsequence(theirs, ours):
-        return ours
-    if _is_subsequence(ours, theirs):
-        return theirs
-    items = {line for line in ours if _LIST_ITEM.match(line)}
-    merged: list[str] = []
-    for our_part, their_part in region:
-        merged += our_part
-        for paragraph in _paragraphs(their_part):
-            if not _is_run(paragraph, ours):
-                merged += [line for line in paragraph if line not in items]
-    return merged
+    def added(self, start: int, end: int) -> list[_Added]:
+        """What was added before one of these lines."""
+        return [(at, line) for at in range(start, end + 1) for line in self._added.get(at, ())]
 
 
-def _is_subsequence(part: list[str], whole: list[str]) -> bool:
-    rest = iter(whole)
-    return all(line in rest for line in part)
+# --- what both added ------------------------------------------------------------------------------
 
 
-def _paragraphs(lines: list[str]) -> list[list[str]]:
-    """Split behind blank lines."""
-    parts: list[list[str]] = [[]]
-    for line in lines:
-        parts[-1].append(line)
-        if not line.strip():
-            parts.append([])
-    return [part for part in parts if part]
+def _both(ours: list[_Added], theirs: list[_Added]) -> list[_Line]:
+    """What both added between two lines that both kept; what is the same is there once."""
+    if _is_part(theirs, ours):
+        return [line for _, line in ours]
+    if _is_part(ours, theirs):
+        return [line for _, line in theirs]
+    head = _common(ours, theirs)
+    tail = _common(ours[head:][::-1], theirs[head:][::-1])
+    end = len(ours) - tail
+    mine, yours = _units(ours[head:end]), _units(theirs[head : len(theirs) - tail])
+    whole = [*ours[:head], *_woven(mine, yours), *ours[end:]]
+    return [line for _, line in whole]
 
 
-def _is_run(part: list[str], whole: list[str]) -> bool:
-    """Are these lines, one after the other, in the others?"""
-    starts = range(len(whole) - len(part) + 1)
-    return any(whole[at] == part[0] and whole[at : at + len(part)] == part for at in starts)
+def _is_part(part: list[_Added], whole: list[_Added]) -> bool:
+    rest = iter([line.text for _, line in whole])
+    return all(line.text in rest for _, line in part)
+
+
+def _common(ours: list[_Added], theirs: list[_Added]) -> int:
+    count = 0
+    for (_, mine), (_, yours) in zip(ours, theirs, strict=False):
+        if mine.text != yours.text:
+            break
+        count += 1
+    return count
+
+
+def _woven(ours: list[list[_Added]], theirs: list[list[_Added]]) -> list[_Added]:
+    """Units of both in the order of their places, ours first at the same one."""
+    woven: list[_Added] = []
+    mine, yours = 0, 0
+    same = matches([_key(unit) for unit in ours], [_key(unit) for unit in theirs])
+    for our_end, their_end in [*same, (len(ours), len(theirs))]:
+        between = [*ours[mine:our_end], *theirs[yours:their_end]]
+        units = sorted(between, key=lambda unit: unit[0][0]) + ours[our_end : our_end + 1]
+        woven += [line for unit in units for line in unit]
+        mine, yours = our_end + 1, their_end + 1
+    return woven
+
+
+def _key(unit: list[_Added]) -> tuple[str, ...]:
+    return tuple(line.text for _, line in unit)
+
+
+def _units(added: list[_Added]) -> list[list[_Added]]:
+    """Sections, paragraphs and items of lists: what is not to be torn apart."""
+    units: list[list[_Added]] = []
+    level = _NO_HEADING
+    is_list = False
+    for place, line in added:
+        heading = _HEADING.match(line.text)
+        is_item = _LIST_ITEM.match(line.text) is not None
+        last = units[-1][-1] if units else None
+        begins = last is None or last[0] != place
+        if heading and len(heading[1]) <= level:
+            level = len(heading[1])
+            begins = True
+        elif level == _NO_HEADING and last is not None:
+            begins = begins or bool(last[1].blanks) or (is_list and is_item)
+        if begins:
+            units.append([])
+            is_list = is_item
+        units[-1].append((place, line))
+    return units
 
 
 # --- files ----------------------------------------------------------------------------------------

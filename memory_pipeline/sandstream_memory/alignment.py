@@ -1,0 +1,93 @@
+"""Which elements of two lists are the same ones.
+
+Elements that are unique in both lists are matched first, the longest run of them that is in order;
+between them it goes on. So lines that stand everywhere (blank ones) do not decide, and the work
+grows little faster than the lists, whatever they contain.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+_MAX_CELLS = 40_000
+"""Elements that are not unique are compared each with each, in lists up to this product."""
+
+Pair = tuple[int, int]
+
+
+def matches(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[Pair]:
+    """Pairs of indexes of equal elements, both rising."""
+    found: list[Pair] = []
+    open_ranges = [(0, len(one), 0, len(other))]
+    while open_ranges:
+        start, end, other_start, other_end = open_ranges.pop()
+        while start < end and other_start < other_end and one[start] == other[other_start]:
+            found.append((start, other_start))
+            start, other_start = start + 1, other_start + 1
+        while start < end and other_start < other_end and one[end - 1] == other[other_end - 1]:
+            end, other_end = end - 1, other_end - 1
+            found.append((end, other_end))
+        if start == end or other_start == other_end:
+            continue
+        anchors = _anchors(one[start:end], other[other_start:other_end])
+        if not anchors:
+            inner = _longest_common(one[start:end], other[other_start:other_end])
+            found += [(start + a, other_start + b) for a, b in inner]
+            continue
+        low = (start, other_start)
+        for a, b in [*anchors, (end - start, other_end - other_start)]:
+            open_ranges.append((low[0], start + a, low[1], other_start + b))
+            low = (start + a, other_start + b)
+    return sorted(set(found))
+
+
+def _anchors(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[Pair]:
+    """The longest rising run of elements that both have exactly once."""
+    counts, other_counts = Counter(one), Counter(other)
+    places = {each: at for at, each in enumerate(other)}
+    common = [
+        (at, places[each])
+        for at, each in enumerate(one)
+        if counts[each] == 1 and other_counts.get(each) == 1
+    ]
+    ends: list[int] = []
+    """The lowest last index of a run of each length."""
+    run_ends: list[int] = []
+    before: list[int] = []
+    for number, (_, b) in enumerate(common):
+        length = bisect_left(ends, b)
+        before.append(run_ends[length - 1] if length else -1)
+        ends[length : length + 1] = [b]
+        run_ends[length : length + 1] = [number]
+    run: list[Pair] = []
+    number = run_ends[-1] if run_ends else -1
+    while number >= 0:
+        run.append(common[number])
+        number = before[number]
+    return run[::-1]
+
+
+def _longest_common(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[Pair]:
+    """The longest common subsequence of short lists; of longer ones nothing."""
+    if len(one) * len(other) > _MAX_CELLS:
+        return []
+    lengths = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
+    for a in range(len(one) - 1, -1, -1):
+        for b in range(len(other) - 1, -1, -1):
+            if one[a] == other[b]:
+                lengths[a][b] = lengths[a + 1][b + 1] + 1
+            else:
+                lengths[a][b] = max(lengths[a + 1][b], lengths[a][b + 1])
+    found: list[Pair] = []
+    a = b = 0
+    while a < len(one) and b < len(other):
+        if one[a] == other[b]:
+            found.append((a, b))
+            a, b = a + 1, b + 1
+        elif lengths[a + 1][b] >= lengths[a][b + 1]:
+            a += 1
+        else:
+            b += 1
+    return found
