@@ -116,26 +116,12 @@ def _both(ours: list[_Added], theirs: list[_Added]) -> list[_Line]:
         return [line for _, line in ours]
     if _is_part(ours, theirs):
         return [line for _, line in theirs]
-    head = _common(ours, theirs)
-    tail = _common(ours[head:][::-1], theirs[head:][::-1])
-    end = len(ours) - tail
-    mine, yours = _units(ours[head:end]), _units(theirs[head : len(theirs) - tail])
-    whole = [*ours[:head], *_woven(mine, yours), *ours[end:]]
-    return [line for _, line in whole]
+    return [line for _, line in _woven(_units(ours), _units(theirs))]
 
 
 def _is_part(part: list[_Added], whole: list[_Added]) -> bool:
     rest = iter([line.text for _, line in whole])
     return all(line.text in rest for _, line in part)
-
-
-def _common(ours: list[_Added], theirs: list[_Added]) -> int:
-    count = 0
-    for (_, mine), (_, yours) in zip(ours, theirs, strict=False):
-        if mine.text != yours.text:
-            break
-        count += 1
-    return count
 
 
 def _woven(ours: list[list[_Added]], theirs: list[list[_Added]]) -> list[_Added]:
