@@ -1,8 +1,8 @@
 """Python programs as processes of their own which start in a tenth of the time.
 
-Most of what a start costs is the import of other people's packages. A program that is started here
-is forked from an interpreter that has them already (``support.warm_server``); from then on it is a
-process like any other: its own pid, environment, streams and end.
+Most of what a start costs are imports. A program that is started here is forked from an interpreter
+that has done them already (``support.warm_server``); from then on it is a process like any other:
+its own pid, environment, streams and end. Tests of the start itself use ``subprocess``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,13 @@ LIBRARIES = (
     "opentelemetry.sdk.trace",
     "pydantic",
     "uvloop",
+    "sandstream.client",
+    "sandstream.connect",
+    "sandstream.models.defaults",
+    "sandstream.sandbox_host",
+    "sandstream.worker",
+    "sandstream_actors.harness.actor",
+    "sandstream_actors.sandbox.actor",
 )
 START_S = 30.0
 

@@ -1,10 +1,10 @@
-"""An interpreter with the libraries of others loaded, which forks programs from itself.
+"""An interpreter with the usual packages loaded, which forks programs from itself.
 
 Started by ``support.warm_python`` with one end of a socket pair. Each order says what to run; with
 it come the program's standard streams and a socket on which its pid and later its exit code are
-told. Only what others wrote is loaded beforehand: a program imports all of our code itself, with
-its own environment, as it does when it is started by a shell. This file needs nothing but the
-standard library, as it may run in another environment.
+told. What is loaded beforehand are modules that read nothing of their environment, and the one that
+does (``ENVIRONED``) is read again. This file needs nothing but the standard library, as it may run
+in another environment.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import NamedTuple
 NUMBER = struct.Struct("<i")
 HEARD = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONWARNINGS")
 """What an interpreter reads of its environment when it begins; here ``become`` does."""
+ENVIRONED = "sandstream_bus.crashpoints"
 BIGGEST_ORDER = 128 * 1024
 
 
@@ -100,6 +101,8 @@ def become(order: Order) -> None:
     os.environ.clear()
     os.environ.update(order.env)
     sys.dont_write_bytecode = bool(order.env.get("PYTHONDONTWRITEBYTECODE"))
+    if ENVIRONED in sys.modules:
+        importlib.reload(sys.modules[ENVIRONED])
     if action := order.env.get("PYTHONWARNINGS"):
         assert action == "error", action
         warnings.simplefilter(action)
