@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -85,9 +86,12 @@ async def _run(group: Path, junit: Path | None, more: list[str]) -> Outcome:
     if junit is not None:
         command.append(f"--junitxml={junit / (name.replace('/', '.') + '.xml')}")
     began = time.monotonic()
+    # what one group has compiled the others need not
+    env = {name: it for name, it in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=ROOT.parent,
+        env=env,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
