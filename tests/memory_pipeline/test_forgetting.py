@@ -1,0 +1,139 @@
+"""Memories without some rollouts, and memories within their size."""
+
+from __future__ import annotations
+
+import json
+
+from sandstream_bus.memory_messages import Rollout
+from sandstream_memory.forgetting import bounded, without_rollouts
+from sandstream_memory.layout import (
+    MEMORY_FILE,
+    RAW_FILE,
+    SELECTION_FILE,
+    SUMMARY_FILE,
+    Files,
+    raw_path,
+    rollout_path,
+    summary_path,
+)
+from sandstream_memory.selection import Selection, raw_memories_file, selection_file
+
+
+def rollout(name: str, day: int, **more: object) -> Rollout:
+    return Rollout(
+        id=name,
+        name=name,
+        runs=[f"run-{name}"],
+        updated_at=f"2026-01-{day:02}T00:00:00Z",
+        slug="s",
+        summary_file=f"rollout_summaries/{name}_s.md",
+        extracted=1,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+A, B, AB = rollout("a", 2), rollout("b", 3), rollout("a_b", 4)
+ROLLOUTS = {each.id: each for each in (A, B, AB)}
+HANDBOOK = """# Only a
+
+- x rollout_summaries/a_s.md
+
+# Both
+
+## Task 1
+- rollout_summaries/a_s.md
+## Task 2
+- rollout_summaries/b_s.md
+## Preferences
+- tabs (`rollout_summaries/a_s.md`, `rollout_summaries/b_s.md`)
+- from memories/rollout_summaries/a_older.md.
+  because of it
+- plain
+
+# Other
+
+- rollout_summaries/a_b_s.md
+- a_s.md is a sentence's word
+"""
+
+
+def files() -> Files:
+    made: Files = {
+        MEMORY_FILE: HANDBOOK.encode(),
+        SUMMARY_FILE: b"- one (a_s.md)\n- two (b_s.md)\n",
+    }
+    for each in ROLLOUTS.values():
+        header = f"session_id: x\nrollout_path: {rollout_path(each.name)}\n\n".encode()
+        made[raw_path(each.name)] = f"raw of {each.name}".encode()
+        made[summary_path(each.name, "s")] = header + b"summary"
+        made[rollout_path(each.name)] = json.dumps({"run": each.runs[0]}).encode() + b"\n"
+    made[summary_path("a", "older")] = b"session_id: x\nrollout_path: sessions/a.jsonl\n\nold"
+    selection = Selection(selected=["a_b", "b", "a"])
+    made[SELECTION_FILE] = selection_file(selection, ROLLOUTS, "now")
+    made[RAW_FILE] = raw_memories_file(made, selection, ROLLOUTS)
+    return made
+
+
+def test_a_rollout_goes_with_all_that_only_it_supports() -> None:
+    left = without_rollouts(files(), [A])
+    gone = {raw_path("a"), summary_path("a", "s"), summary_path("a", "older"), rollout_path("a")}
+    assert set(files()) - set(left) == gone
+    assert left[MEMORY_FILE].decode() == (
+        "# Both\n\n## Task 2\n- rollout_summaries/b_s.md\n## Preferences\n"
+        "- tabs (`rollout_summaries/b_s.md`)\n- plain\n\n"
+        "# Other\n\n- rollout_summaries/a_b_s.md\n"
+    )
+    assert left[SUMMARY_FILE] == b"- two (b_s.md)\n"
+    selected = json.loads(left[SELECTION_FILE])["selected"]
+    assert [each["rollout_id"] for each in selected] == ["a_b", "b"]
+    assert b"raw of a_b" in left[RAW_FILE] and b"raw of a\n" not in left[RAW_FILE]
+    assert without_rollouts(left, [A]) == left
+
+
+def test_all_or_nothing_can_go() -> None:
+    assert without_rollouts(files(), []) == files()
+    left = without_rollouts(files(), list(ROLLOUTS.values()))
+    assert set(left) == {MEMORY_FILE, SUMMARY_FILE, SELECTION_FILE, RAW_FILE}
+    assert left[MEMORY_FILE].strip() == b"" and left[SUMMARY_FILE].strip() == b""
+
+
+def test_of_a_recording_only_the_lines_of_the_runs_go() -> None:
+    made = files()
+    made[rollout_path("a")] += b'{"run":"another"}\n'
+    assert without_rollouts(made, [A])[rollout_path("a")] == b'{"run":"another"}\n'
+
+
+def test_files_that_cannot_be_read_stay() -> None:
+    made = {MEMORY_FILE: b"\xff a_s.md", SELECTION_FILE: b"{broken", RAW_FILE: b"raw of a"}
+    left = without_rollouts(made, [A])
+    assert left[MEMORY_FILE] == b"\xff a_s.md" and b"raw of a" not in left[RAW_FILE]
+
+
+def test_size_is_kept_by_dropping_what_is_needed_least() -> None:
+    old = rollout("old", 1, is_merged=True)
+    state = {"old": old, "a": A, "b": B, "new": Rollout(id="new", name="new", runs=["r"])}
+    made: Files = {MEMORY_FILE: b"h" * 1000, SUMMARY_FILE: b"s" * 100, "memories/n.md": b"n" * 100}
+    made[SELECTION_FILE] = selection_file(Selection(["a"]), state, "")
+    for name in ("old", "a", "b", "new"):
+        made[rollout_path(name)] = b"x" * 1000
+    for name in ("old", "a", "b"):
+        made[raw_path(name)] = b"x" * 1000
+    made[rollout_path("orphan")] = b"x" * 1000
+    made[RAW_FILE] = b"x" * 1000
+    total = sum(map(len, made.values()))
+    assert bounded(made, state, total) == (made, [])
+    order = bounded(made, state, 0)[1]
+    assert order == [
+        rollout_path("orphan"),
+        rollout_path("old"),
+        rollout_path("a"),
+        rollout_path("b"),
+        raw_path("old"),
+        rollout_path("new"),
+        RAW_FILE,
+        raw_path("a"),
+        raw_path("b"),
+    ]
+    left, dropped = bounded(made, state, total - 1500)
+    assert dropped == order[:2] and set(left) == set(made) - set(dropped)
+    assert {MEMORY_FILE, SUMMARY_FILE, "memories/n.md"} <= set(bounded(made, state, 0)[0])
