@@ -207,6 +207,7 @@ def _print_summary(screen: Screen, found: _Found) -> None:
             ("workflow", "" if known.workflow == _UNNAMED else masked_line(known.workflow)),
             ("below", _above(summary)),
             ("session", masked_line(summary.session)),
+            ("memory", masked_line(summary.memory)),
             ("pool", summary.pool),
             ("key", masked_line(summary.key or "") if summary.key != summary.run_id else ""),
             ("started", f"{when} ({age(summary.started_at)} ago), took {took}{lost}"),

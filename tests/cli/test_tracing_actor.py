@@ -40,9 +40,13 @@ def stores(cli: Cli) -> list[Path]:
 
 
 def status_of(store: Path, run: str) -> str:
-    with sqlite3.connect(store) as connection:
+    connection = sqlite3.connect(store)
+    try:
         rows = connection.execute("SELECT status FROM runs WHERE run = ?", (run,)).fetchall()
-    connection.close()
+    except sqlite3.OperationalError:  # its actor has made the file, but not all that is in it
+        return ""
+    finally:
+        connection.close()
     return str(rows[0][0]) if rows else ""
 
 

@@ -55,7 +55,7 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
 
     They are isolated: own processes, own files, no network, no view of the host's home and
     environment. Where that cannot be had, starting one fails and says why;
-    ``isolation="none"`` (or ``SANDSTREAM_LOCALISOLATION=none``) does without.
+    ``isolation="none"`` (or ``SANDSTREAM_LOCAL_ISOLATION=none``) does without.
     """
 
     backend_id = "unix_local"
