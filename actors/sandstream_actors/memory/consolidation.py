@@ -224,12 +224,12 @@ class Consolidations:
     async def _fail(self, scope: str, run: str, attempt: int, problem: str) -> None:
         """Try again later, unless that was the last time or somebody stopped it."""
         is_last = attempt >= self._means.attempts
-        is_final = is_last or problem.startswith(CANCELLED)
+        is_stopped = problem.startswith(CANCELLED)
 
         async def decide(state: MemoryState) -> MemoryState | None:
             if state.merging is None or state.merging.run != run:
                 return None
-            left = 0 if is_final else attempt
+            left = 0 if is_stopped else attempt
             return _replace(state, merging=None, merge_attempt=left, merge_problem=problem)
 
         state = await change(self._bus, scope, decide)
@@ -237,12 +237,18 @@ class Consolidations:
         if state.merging is not None or state.merge_problem != problem:
             return
         failed = MemoryFailed(
-            step="merge", attempt=attempt, error=problem, run=run, is_final=is_final
+            step="merge",
+            attempt=attempt,
+            error=problem,
+            run=run,
+            is_final=is_last or is_stopped,
         )
         await tell(self._bus, scope, failed, cause=run)
-        if is_last:
+        if is_stopped:
+            return  # the next trigger starts it again
+        if is_last:  # to be parked
             await ask_merge(self._bus, scope, "retry", cause=run, attempt=attempt + 1)
-        elif not is_final:
+        else:
             again = MergeRequested(reason="retry", attempt=attempt + 1)
             delay_s = self._means.backoff_s[attempt - 1]
             await ask_later(self._bus, scope, "merge", again, cause=run, delay_s=delay_s)
@@ -252,9 +258,12 @@ class Consolidations:
         run = phase_run("merge", scope, sequence)
 
         async def decide(state: MemoryState) -> MemoryState | None:
-            if state.merging is None or state.merging.run != run:
+            if state.merging is None and state.merge_attempt < self._means.attempts:
                 return None
-            return _replace(state, merging=None, merge_attempt=0, merge_problem=why)
+            if state.merging is not None and state.merging.run != run:
+                return None
+            problem = state.merge_problem or why
+            return _replace(state, merging=None, merge_attempt=0, merge_problem=problem)
 
         await change(self._bus, scope, decide)
 

@@ -30,7 +30,7 @@ from sandstream_memory.phase_one import (
 from sandstream_actors.memory.files import change, load_one, with_files, within_bounds
 from sandstream_actors.memory.means import Means
 from sandstream_actors.memory.phases import GivenUp, condition_of, phase_run, problem_of
-from sandstream_actors.memory.standing import CANCELLED
+from sandstream_actors.memory.standing import CANCELLED, is_pending
 from sandstream_actors.memory.starting import HostGone, start_extraction
 from sandstream_actors.memory.telling import (
     ask_extraction,
@@ -210,13 +210,13 @@ class Extractions:
     async def _fail(self, scope: str, id: str, run: str, attempt: int, problem: str) -> None:
         """Try again later, unless that was the last time or somebody stopped it."""
         is_last = attempt >= self._means.attempts or problem == GONE
-        is_final = is_last or problem.startswith(CANCELLED)
+        is_stopped = problem.startswith(CANCELLED)
 
         async def decide(state: MemoryState) -> MemoryState | None:
             rollout = state.rollouts.get(id)
             if rollout is None or rollout.extracting != run:
                 return None
-            left = 0 if is_final else attempt
+            left = 0 if is_stopped else attempt
             return _with(state, rollout, extracting="", attempt=left, problem=problem)
 
         state = await change(self._bus, scope, decide)
@@ -230,19 +230,19 @@ class Extractions:
             error=problem,
             run=run,
             rollout=id,
-            is_final=is_final,
+            is_final=is_last or is_stopped,
         )
         await tell(self._bus, scope, failed, cause=run)
         again = ExtractRequested(rollout=id, runs=len(rollout.runs), attempt=attempt + 1)
-        if is_last:
+        if is_stopped:
+            await go_on(self._bus, state, cause=run)  # others need not wait for it
+        elif is_last:
             again = msgspec.structs.replace(again, attempt=self._means.attempts + 1)
-            await ask_extraction(self._bus, scope, again, cause=f"{run}:last")
-        elif not is_final:
+            await ask_extraction(self._bus, scope, again, cause=f"{run}:last")  # to be parked
+        else:
             delay_s = self._means.backoff_s[attempt - 1]
             name = f"extract-{digest_of(id)}"
             await ask_later(self._bus, scope, name, again, cause=run, delay_s=delay_s)
-        if is_final:
-            await go_on(self._bus, state, cause=run)  # others need not wait for it
 
     async def give_up(self, scope: str, request: ExtractRequested, sequence: int, why: str) -> None:
         """The request was parked: nothing of it is under way any more."""
@@ -252,11 +252,12 @@ class Extractions:
             rollout = state.rollouts.get(request.rollout)
             if rollout is None or rollout.extracting not in ("", run):
                 return None
-            if rollout.extracted >= len(rollout.runs) or (rollout.problem and not rollout.attempt):
+            if not is_pending(rollout):
                 return None
             return _with(state, rollout, extracting="", attempt=0, problem=rollout.problem or why)
 
-        await change(self._bus, scope, decide)
+        state = await change(self._bus, scope, decide)
+        await go_on(self._bus, state, cause=f"parked:{sequence}")  # others need not wait for it
 
 
 def _with(state: MemoryState, rollout: Rollout, **changes: object) -> MemoryState:
