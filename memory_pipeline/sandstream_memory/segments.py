@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -48,6 +49,7 @@ _KEPT_TYPES = frozenset(
 _MAX_STRING = 64 * 1024
 _MAX_ITEM = 256 * 1024
 _MAX_DEPTH = 32
+_MAX_ITEMS = 2000
 _LONGEST_NAMED_SECRET = 4096
 _TIGHTER = (16 * 1024, 4096, 1024, 256)
 _LISTS = ("generated_items", "input", "interruptions")
@@ -99,12 +101,12 @@ def is_kept(item: Mapping[str, Any]) -> bool:
 
 
 def cleaned_items(items: Sequence[Any], scrub: Scrub) -> list[Any]:
-    kept = []
-    for item in items:
-        value = _plain(item)
-        if isinstance(value, Mapping) and is_kept(value):
-            kept.append(_fitted_item(cleaned_value(value, scrub)))
-    return kept
+    plain = [_plain(item) for item in items]
+    kept = [item for item in plain if isinstance(item, Mapping) and is_kept(item)]
+    return [
+        item if _count(item) else _fitted_item(cleaned_value(item, scrub))
+        for item in _without_middle(kept, _MAX_ITEMS)
+    ]
 
 
 def _fitted_item(item: dict[str, Any]) -> dict[str, Any]:
@@ -137,12 +139,13 @@ def _cleaned(value: Any, scrub: Scrub, depth: int) -> Any:
         return "[nested too deeply]"
     if isinstance(value, Mapping):
         cleaned = {}
-        for key, each in value.items():
+        for key, each in islice(value.items(), _MAX_ITEMS):
             name = _storable(clean(str(key), scrub, _MAX_STRING))
             cleaned[name] = _cleaned_member(name, each, scrub, depth)
         return cleaned
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [_cleaned(each, scrub, depth + 1) for each in value]
+        members = _without_middle(list(value), _MAX_ITEMS)
+        return [_cleaned(each, scrub, depth + 1) for each in members]
     return _storable(clean(str(value), scrub, _MAX_STRING))
 
 
@@ -191,7 +194,8 @@ def fitted(segment: dict[str, Any], max_bytes: int) -> bytes:
         if not lists:
             break
         longest = max(lists, key=lambda key: len(segment[key]))
-        segment = segment | {longest: _without_middle(segment[longest])}
+        items = segment[longest]
+        segment = segment | {longest: _without_middle(items, len(items) // 2)}
         line = _line(segment)
     if len(line) <= max_bytes:
         return line
@@ -204,12 +208,14 @@ def _list(segment: dict[str, Any], key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _without_middle(items: list[Any]) -> list[Any]:
-    """Half of the items: the first and the last ones, and a note of how many went."""
+def _without_middle(items: list[Any], most: int) -> list[Any]:
+    """The first and the last of more items than ``most``, and a note of how many went."""
+    if len(items) <= most:
+        return items
     already = sum(_count(each) for each in items)
     kept = [each for each in items if not _count(each)]
-    quarter = max(len(kept) // 4, 0)
-    head, tail = kept[:quarter], kept[len(kept) - quarter :] if quarter else []
+    end = most // 2
+    head, tail = kept[:end], kept[len(kept) - end :]
     went = already + len(kept) - len(head) - len(tail)
     return [*head, {_OMITTED: went}, *tail]
 

@@ -146,7 +146,7 @@ def test_only_what_the_agent_may_change_is_taken() -> None:
         ({MEMORY_FILE: b" \n"}, "MEMORY.md is empty"),
         ({SUMMARY_FILE: b""}, "memory_summary.md is empty"),
         ({MEMORY_FILE: b"\xff"}, "MEMORY.md is not UTF-8"),
-        ({MEMORY_FILE: b"x " * 300_000}, "must be condensed"),
+        ({MEMORY_FILE: b"x" * 600_000}, "must be condensed"),
     ],
 )
 def test_what_cannot_be_taken_is_refused(changed: Files, reason: str) -> None:
