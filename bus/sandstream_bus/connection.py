@@ -383,6 +383,10 @@ class Connection:
                 f"cannot connect to NATS at {self.url}: {type(reason).__name__}: {reason}. "
                 "Start the server, or check NATS_URL and the credentials (see `sandstream doctor`)."
             ) from error
+        except asyncio.CancelledError:  # nobody else knows of its socket
+            with contextlib.suppress(Exception):
+                await client.close()
+            raise
         connecting = False
         self._client = client
         self._inbox = client.new_inbox()
