@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 
@@ -83,7 +84,8 @@ def test_lines_that_are_everywhere_lose_nothing() -> None:
     for seed in range(400):
         rng = random.Random(seed)
         lines = [rng.choice("abcd") for _ in range(rng.randint(0, 10))]
-        sides = [_changed(rng, lines, lambda rng=rng: rng.choice("abcdefg")) for _ in range(2)]
+        fresh = functools.partial(rng.choice, "abcdefg")
+        sides = [_changed(rng, lines, fresh) for _ in range(2)]
         base, ours, theirs = ("\n".join(each) for each in (lines, *sides))
         merged = set(_said(merge_text(base, ours, theirs)))
         added = (set(_said(ours)) | set(_said(theirs))) - set(_said(base))
