@@ -1,0 +1,99 @@
+"""Judges a memory after a storm: the log and what a reader saw, against what must hold.
+
+Every rollout was extracted once into the state; every consolidation saw all that was extracted
+when it was asked for; whoever read the handbook saw one whole version of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+
+from actors.memory.rig import SCOPE
+from chaos.evidence import Outcome
+from chaos.memory_fleet import MemoryFleet, fact, facts_of
+from sandstream_actors.memory.phases import phase_run
+from sandstream_bus.direct import Stored, direct_get_many
+from sandstream_bus.memory_messages import MemoryChanged, MemoryState, MergeRequested
+from sandstream_bus.messages import RunStarted
+from sandstream_bus.subjects import RunId
+
+_SELECTED = re.compile(r"Selected: (\d+) rollouts")
+
+
+async def judge_memory(outcome: Outcome, fleet: MemoryFleet, state: MemoryState, runs: int) -> None:
+    """``runs``: how many there were, each a rollout of its own."""
+    files = await fleet.rig.files()
+    handbook = facts_of(files["memories/MEMORY.md"].decode())
+    wanted = Counter(fact(number) for number in range(runs))
+    outcome.check(handbook == wanted, f"the handbook has {handbook}")
+    outcome.check(set(state.selected) == set(state.rollouts), "the last merge did not see all")
+    sessions = [path for path in files if path.startswith("sessions/")]
+    outcome.check(len(sessions) == runs, f"{len(sessions)} transcripts")
+    for path in sessions:
+        lines = [json.loads(line) for line in files[path].splitlines()]
+        outcome.check(len(lines) == 1, f"{path} has {len(lines)} lines")
+    await _judge_extractions(outcome, fleet, state)
+    await _judge_merges(outcome, fleet)
+    _judge_reads(outcome, fleet)
+    parked = await fleet.client.parked()
+    outcome.check(not parked, f"messages were parked: {parked}")
+
+
+async def _judge_extractions(outcome: Outcome, fleet: MemoryFleet, state: MemoryState) -> None:
+    accepted: Counter[str] = Counter()
+    for _, changed in await _told(fleet):
+        if changed.kind == "extracted":
+            accepted[changed.rollout] += 1
+    outcome.effects = accepted.total()
+    wanted = Counter(list(state.rollouts))
+    outcome.check(accepted == wanted, f"extractions by rollout: {accepted - wanted} too many")
+    outcome.check(not wanted - accepted, f"not told of: {wanted - accepted}")
+    for rollout in state.rollouts.values():
+        is_once = rollout.extracted == len(rollout.runs) == 1 and not rollout.extracting
+        outcome.check(is_once, f"{rollout.id}: {rollout}")
+
+
+async def _judge_merges(outcome: Outcome, fleet: MemoryFleet) -> None:
+    """What was extracted before a merge was asked for is in it."""
+    extracted = [at for at, changed in await _told(fleet) if changed.kind == "extracted"]
+    judged = 0
+    for stored in await _stored(fleet, fleet.client.bus.subjects.memory_merge(SCOPE)):
+        request = await fleet.client.bus.codec.memory_event(stored.data)
+        run = phase_run("merge", SCOPE, stored.sequence)
+        events = await fleet.client.bus.log.read(RunId(run))
+        if not isinstance(request, MergeRequested) or request.watches or not events:
+            continue
+        started = events[0].event
+        assert isinstance(started, RunStarted)
+        found = _SELECTED.search(bytes(started.input[0]).decode())
+        assert found is not None
+        before = sum(at < stored.sequence for at in extracted)
+        outcome.check(int(found[1]) >= before, f"{run} saw {found[1]} of {before}")
+        judged += 1
+    outcome.runs = judged
+    outcome.check(judged, "there was no consolidation to judge")
+
+
+def _judge_reads(outcome: Outcome, fleet: MemoryFleet) -> None:
+    for content, where in fleet.seen_handbooks.items():
+        outcome.check(
+            facts_of(content) is not None, f"half a handbook in {where}: {content[-200:]}"
+        )
+    seen = set(fleet.seen_handbooks.values())
+    outcome.check("a workspace" in seen, "no workspace was read")
+
+
+async def _told(fleet: MemoryFleet) -> list[tuple[int, MemoryChanged]]:
+    found = []
+    for stored in await _stored(fleet, fleet.client.bus.subjects.memory_event(SCOPE)):
+        event = await fleet.client.bus.codec.memory_event(stored.data)
+        if isinstance(event, MemoryChanged):
+            found.append((stored.sequence, event))
+    return found
+
+
+async def _stored(fleet: MemoryFleet, subject: str) -> list[Stored]:
+    bus = fleet.client.bus
+    return await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
