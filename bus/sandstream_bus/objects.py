@@ -114,14 +114,18 @@ class Objects:
         return True
 
     async def delete(self, digest: str) -> None:
-        """Remove it, its bytes first; no error if there is none."""
+        """Remove it; no error if there is none. Its record goes first: who sees that has all of
+        it, and whoever stores the same meanwhile keeps it.
+        """
         connection = await self._open()
-        meta = await self._meta(connection, digest)
-        if meta is None:
+        subject = self._meta_subject(digest)
+        found = await direct_get_last(connection, self._stream, subject)
+        if found is None:
             return
-        for subject in (f"$O.{self._bucket}.C.{meta.nuid}", self._meta_subject(digest)):
+        chunks = f"$O.{self._bucket}.C.{_decode_meta(found.data).nuid}"
+        for purge in ({"filter": subject, "seq": found.sequence + 1}, {"filter": chunks}):
             await connection.request(
-                f"$JS.API.STREAM.PURGE.{self._stream}", msgspec.json.encode({"filter": subject})
+                f"$JS.API.STREAM.PURGE.{self._stream}", msgspec.json.encode(purge)
             )
 
     async def _put_chunks(self, connection: Connection, data: bytes) -> str | None:
@@ -149,18 +153,25 @@ class Objects:
         if not _DIGEST.fullmatch(digest):
             raise UndecodableMessage(f"{digest[:80]!r} is not the digest of an object")
         connection = await self._open()
-        meta = await self._meta(connection, digest)
-        if meta is None:
-            raise ObjectMissing(
-                f"object {digest} is not in bucket {self._bucket}: it has aged out or was deleted"
+        seen = ""
+        while True:
+            meta = await self._meta(connection, digest)
+            if meta is None:
+                raise ObjectMissing(
+                    f"object {digest} is not in bucket {self._bucket}: it has aged out or was "
+                    "deleted"
+                )
+            if meta.nuid == seen:
+                raise UndecodableMessage(
+                    f"object {digest} is damaged: its bytes do not fit its digest"
+                )
+            chunks = await direct_get_many(
+                connection, self._stream, f"$O.{self._bucket}.C.{meta.nuid}", after=0
             )
-        chunks = await direct_get_many(
-            connection, self._stream, f"$O.{self._bucket}.C.{meta.nuid}", after=0
-        )
-        data = b"".join(chunk.data for chunk in chunks)
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise UndecodableMessage(f"object {digest} is damaged: its bytes do not fit its digest")
-        return data
+            data = b"".join(chunk.data for chunk in chunks)
+            if hashlib.sha256(data).hexdigest() == digest:
+                return data
+            seen = meta.nuid  # somebody may have removed it, or stored it anew, meanwhile
 
     async def ages(self, digests: Iterable[str]) -> dict[str, float]:
         """How long ago each was stored, in seconds; one that is not there is left out."""
