@@ -33,6 +33,7 @@ from sandstream_memory.layout import (
 from sandstream_memory.merging import merge_files
 from sandstream_providers.interface import Box
 
+from sandstream_actors.memory.files import KEPT_REVISIONS
 from sandstream_actors.sandbox.memory_decisions import (
     ABSENT,
     ALWAYS_THERE,
@@ -120,6 +121,7 @@ class MemoryCopy:
             base=origin.base,
             head=state.tree,
             told=origin.told,
+            is_taken=self._is_taken(state, found),
             unreadable=found.odd,
             writable=origin.keeps,
             may_delete=not is_new,
@@ -127,13 +129,13 @@ class MemoryCopy:
         if not origin.is_known:
             decisions |= {path: "head" for path in decisions if state.tree.get(path, _NOTHING).size}
         merged = await self._merged(decisions, origin, state, found)
-        if merged:
-            await self._tell(state, merged)
-        synced = MemorySynced(synced=True, revision=state.revision, edits=len(merged))
-        if purpose == "discard" or (purpose == "close" and not merged and origin.keeps):
+        edits = {path: data for path, data in merged.items() if decisions[path] == "edit"}
+        if edits:
+            await self._tell(state, edits)
+        synced = MemorySynced(synced=True, revision=state.revision, edits=len(edits))
+        if purpose == "discard" or (purpose == "close" and not edits and origin.keeps):
             return synced
         told = {path: ABSENT if it is None else digest_of(it) for path, it in merged.items()}
-        told |= {path: origin.told[path] for path, it in decisions.items() if it == "local"}
         marker = Laid(scope=self._scope, revision=state.revision, files=state.tree, told=told)
         if purpose == "close":
             marker = msgspec.structs.replace(marker, files=_editable(marker.files))
@@ -190,6 +192,16 @@ class MemoryCopy:
             return state, Origin({}, {}, keeps=True, is_known=False)  # it is all that is left
         return state, replaced
 
+    def _is_taken(self, state: MemoryState, found: Found) -> bool:
+        """Has the memory taken over an edit from here since it was laid out? Or nobody knows."""
+        if found.marker is None:
+            return False
+        known, since = state.history, found.marker.revision
+        if known and known[0].number > since + 1 and len(known) >= KEPT_REVISIONS:
+            return True
+        ours = {self._record.sandbox, self._record.spec.run} - {""}
+        return any(it.kind == "edit" and it.by in ours for it in known if it.number > since)
+
     async def _not_older_than(self, revision: int, state: MemoryState) -> MemoryState:
         """A server of a cluster may answer before it has what another one has."""
         for _ in range(_LOOKS):
@@ -204,8 +216,8 @@ class MemoryCopy:
     async def _merged(
         self, decisions: dict[str, Decision], origin: Origin, state: MemoryState, found: Found
     ) -> dict[str, bytes | None]:
-        """The edited files with what changed in the memory meanwhile; None: deleted."""
-        edited = [path for path, it in decisions.items() if it == "edit"]
+        """The changed files with what changed in the memory meanwhile; None: deleted."""
+        edited = [path for path, it in decisions.items() if it != "head"]
         if not edited:
             return {}
         base = await self._contents({p: origin.base[p] for p in edited if p in origin.base}, origin)
@@ -276,19 +288,19 @@ class MemoryCopy:
         wanted: Tree = {}
         for path, decision in decisions.items():
             now = found.texts.get(path)
-            if decision == "edit":
+            if decision != "head":
                 data = merged[path]
                 if data is None:
                     removed |= {path} & found.texts.keys()
                 elif data != now:
                     files[path] = data
-            elif decision == "head" and path in state.tree:
+            elif path in state.tree:
                 if now is None or digest_of(now) != state.tree[path].digest:
                     wanted[path] = state.tree[path]
-            elif decision == "head" and path in ALWAYS_THERE:
+            elif path in ALWAYS_THERE:
                 if now != b"":
                     files[path] = b""
-            elif decision == "head" and now is not None and found.marker is not None:
+            elif now is not None and found.marker is not None:
                 removed.add(path)  # without a marker it was never ours
         generated: Tree = {}
         if purpose != "close":

@@ -18,8 +18,8 @@ ALWAYS_THERE = (MEMORY_FILE, SUMMARY_FILE)
 ABSENT = ""
 EMPTY = hashlib.sha256(b"").hexdigest()
 
-Decision = Literal["head", "local", "edit"]
-"""Take the memory's; leave what is there, which was told but is not in the memory yet; tell it."""
+Decision = Literal["head", "pending", "edit"]
+"""Take the memory's; keep a change that was told but is not in the memory yet; tell a change."""
 
 
 def digest_of(data: bytes) -> str:
@@ -39,13 +39,15 @@ def decide(
     base: Tree,
     head: Tree,
     told: Mapping[str, str],
+    is_taken: bool = False,
     unreadable: Collection[str] = (),
     writable: bool,
     may_delete: bool,
 ) -> dict[str, Decision]:
     """For every editable file; ``local`` are digests. What is ``unreadable`` counts as unchanged.
 
-    ``may_delete``: what is missing was deleted. The handbook and its summary never are.
+    ``is_taken``: the memory has what was told. ``may_delete``: what is missing was deleted; the
+    handbook and its summary never are.
     """
     paths = {path for path in {*local, *base, *head, *ALWAYS_THERE} if is_editable(path)}
     decisions: dict[str, Decision] = {}
@@ -58,7 +60,7 @@ def decide(
         if not writable or mine in (was, now):
             decisions[path] = "head"
         elif told.get(path) == mine:
-            decisions[path] = "local" if now == was else "head"
+            decisions[path] = "head" if is_taken and now != was else "pending"
         else:
             decisions[path] = "edit"
     return decisions

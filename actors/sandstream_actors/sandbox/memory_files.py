@@ -85,15 +85,16 @@ class Folder:
         root = (await self._box.stat(self._box.root, self._rule)).path
         places = {*ALWAYS_THERE, MARKER_FILE, *known}
         folders = {self._mount.memories_dir, self._mount.sessions_dir}
-        for folder in sorted(map(posixpath.normpath, folders)):
+
+        async def look(folder: str) -> None:
             if await self._is_plain(root, folder, found):
                 await self._walk(folder, 0, places, files, found)
+
+        await asyncio.gather(*map(look, sorted(map(posixpath.normpath, folders))))
         for path in files.keys() - found.odd.keys():
             if not is_editable(path):
                 found.sizes[path] = files[path].size
-        await self._read_texts(files, found)
-        if MARKER_FILE in found.sizes:
-            found.marker = await self._marker(files[MARKER_FILE].size)
+        await asyncio.gather(self._read_texts(files, found), self._read_marker(found))
         return found
 
     async def _is_plain(self, root: str, folder: str, found: Found) -> bool:
@@ -145,6 +146,7 @@ class Folder:
                 f"there are more than {MAX_ENTRIES} files in {self._mount.memories_dir} and "
                 f"{self._mount.sessions_dir}: remove those that are not memory"
             )
+        deeper: list[str] = []
         for entry in entries:
             inner = f"{folder}/{entry.path}"
             path = to_canonical(inner, self._mount)
@@ -154,7 +156,7 @@ class Folder:
                 self._is_odd(found, inner, "has a name that cannot be kept")
             elif entry.kind == "dir" and path not in places:
                 if depth < MAX_DEPTH:
-                    await self._walk(inner, depth + 1, places, files, found)
+                    deeper.append(inner)
                 else:
                     self._is_odd(found, inner, f"is more than {MAX_DEPTH} directories deep")
             elif entry.kind == "file":
@@ -162,6 +164,8 @@ class Folder:
             else:
                 what = {"dir": "a directory", "link": "a link"}.get(entry.kind, "not a file")
                 self._is_odd(found, inner, f"is {what}")
+        walks = (self._walk(inner, depth + 1, places, files, found) for inner in deeper)
+        await asyncio.gather(*walks)
 
     def _is_odd(self, found: Found, inner: str, why: str) -> None:
         path = to_canonical(inner, self._mount)
@@ -209,14 +213,14 @@ class Folder:
         now = await asyncio.gather(*map(self._text, known))
         return any(data != found.texts[path] for path, data in zip(known, now, strict=True))
 
-    async def _marker(self, size: int) -> Laid | None:
-        if size > _MARKER_BYTES:
-            return None
+    async def _read_marker(self, found: Found) -> None:
+        if not 0 < found.sizes.get(MARKER_FILE, 0) <= _MARKER_BYTES:
+            return
         try:
             data = await self._box.read(self.path(MARKER_FILE), self._rule, limit=_MARKER_BYTES)
         except (NotFound, NotPermitted, PathEscapes, WrongKind):
-            return None
-        return parse_marker(data)
+            return  # as good as none
+        found.marker = parse_marker(data)
 
     # --- writing -------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.memory_marker import Laid, parse_marker
 from sandstream_bus.bus import Bus
 from sandstream_bus.direct import direct_get_many
-from sandstream_bus.memory_messages import EditRequested, MemoryState, Rollout
+from sandstream_bus.memory_messages import EditRequested, MemoryState, RevisionKind
 from sandstream_bus.sandbox_messages import MemoryMount, SandboxSpec
 from sandstream_providers.interface import ExecSpec
 from sandstream_providers.local.provider import LocalProvider
@@ -79,16 +79,15 @@ async def remember(
     files: Mapping[str, str | None],
     *,
     scope: str = SCOPE,
-    rollouts: tuple[Rollout, ...] = (),
+    kind: RevisionKind = "merge",
+    by: str = "test",
 ) -> MemoryState:
-    """Change a memory, as a consolidation does."""
+    """Change a memory, as the memory actor does."""
 
     async def decide(state: MemoryState) -> MemoryState:
         changes = {path: None if it is None else it.encode() for path, it in files.items()}
         tree = await with_files(bus, scope, state.tree, changes)
-        known = state.rollouts | {it.id: it for it in rollouts}
-        state = msgspec.structs.replace(state, rollouts=known)
-        return await revised(bus, state, tree, "merge", by="test")
+        return await revised(bus, state, tree, kind, by=by)
 
     return await change(bus, scope, decide)
 

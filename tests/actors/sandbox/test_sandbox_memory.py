@@ -92,8 +92,12 @@ def test_what_both_changed_is_merged_and_told_as_a_change_of_the_newest(
             assert files_in(workspace) == left
             assert await it.told() == [{HANDBOOK: together}]
             assert (await it.edits())[0].base == newest.revision
+            # not taken over yet, but something else changed: it is kept, and not told again
+            await remember(it.bus, {HANDBOOK: "more\ntheirs\na\nb\nc\n"})
+            assert (await it.lifecycle.sync_memory("one", SCOPE)).edits == 0
+            assert (workspace / HANDBOOK).read_text() == f"more\n{together}"
             # taken over, and put in other words since: nothing of it comes twice
-            await remember(it.bus, {HANDBOOK: together})
+            await remember(it.bus, {HANDBOOK: f"more\n{together}"}, kind="edit", by="one")
             await remember(it.bus, {HANDBOOK: "theirs\na\nb\nc\nreworded\n"})
             assert (await it.lifecycle.sync_memory("one", SCOPE)).edits == 0
             assert (workspace / HANDBOOK).read_text() == "theirs\na\nb\nc\nreworded\n"

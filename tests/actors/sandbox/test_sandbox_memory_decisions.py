@@ -22,11 +22,11 @@ def tree(path: str, text: str | None) -> Tree:
         ("a", "b", "a", None, "edit"),
         ("a", "b", "c", None, "edit"),
         ("a", "b", "b", None, "head"),  # it came from here, or both had the same idea
-        ("a", "b", "a", "b", "local"),  # told, not taken over yet
-        ("a", "b", "c", "b", "head"),  # told, and the memory went on
+        ("a", "b", "a", "b", "pending"),  # told, not taken over yet
+        ("a", "b", "c", "b", "pending"),  # nor if something else changed in the memory
         ("a", "d", "a", "b", "edit"),  # told, and changed again
         ("a", None, "a", None, "edit"),
-        ("a", None, "a", "", "local"),
+        ("a", None, "a", "", "pending"),
         ("a", None, None, None, "head"),
         (None, "a", None, None, "edit"),
         (None, None, "a", None, "head"),
@@ -45,6 +45,20 @@ def test_three_versions(
     )
     assert found[NOTE] == decision
     assert found[HANDBOOK] == "head"
+
+
+def test_a_change_that_was_told_is_kept_until_the_memory_has_it() -> None:
+    for now, is_taken, decision in (("a", True, "pending"), ("c", True, "head")):
+        found = decide(
+            {NOTE: digest_of(b"b")},
+            base=tree(NOTE, "a"),
+            head=tree(NOTE, now),
+            told={NOTE: digest_of(b"b")},
+            is_taken=is_taken,
+            writable=True,
+            may_delete=True,
+        )
+        assert found[NOTE] == decision
 
 
 def test_what_is_missing_was_not_always_deleted() -> None:
