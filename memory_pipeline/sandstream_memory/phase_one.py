@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -172,6 +173,19 @@ def raw_memory_file(extraction: Extraction, rollout: Rollout, scrub: Scrub) -> b
         "runs": runs_named(rollout),
     }
     return _with_header(header, extraction.raw_memory, scrub)
+
+
+def with_own_file(
+    extraction: Extraction, rollout: Rollout, others: Iterable[Rollout]
+) -> Extraction:
+    """With another slug if its summary's file would be that of another rollout: ``a`` with the slug
+    ``b_c`` and ``a_b`` with ``c`` have the same one.
+    """
+    taken = {it.summary_file for it in others if it.id != rollout.id}
+    if summary_path(rollout.name, extraction.slug).removeprefix(MEMORIES) not in taken:
+        return extraction
+    digest = hashlib.sha256(encoded(rollout.id)).hexdigest()[:8]
+    return msgspec.structs.replace(extraction, slug=f"{extraction.slug[:71]}-{digest}")
 
 
 def summary_file(

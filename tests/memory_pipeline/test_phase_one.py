@@ -116,3 +116,18 @@ def test_extra_prompts_are_a_section_of_their_own() -> None:
     for make in (instructions, phase_two.instructions):
         assert make("  ") == make(None)
         assert make("Mind the gap.").endswith("developer of this agent\n\nMind the gap.")
+
+
+def test_no_two_rollouts_have_one_summary_file() -> None:
+    first = Rollout(id="a", name="a", summary_file="rollout_summaries/a_b_c.md")
+    second = Rollout(id="a_b", name="a_b")
+    found = phase_one.Extraction("c", "summary", "memory")
+    own = phase_one.with_own_file(found, second, [first, second])
+    assert own.slug.startswith("c-") and own.slug != found.slug
+    assert phase_one.with_own_file(found, second, [second]) == found
+    again = Rollout(id="a", name="a", summary_file="rollout_summaries/a_b_c.md")
+    same = phase_one.Extraction("b_c", "summary", "memory")
+    assert phase_one.with_own_file(same, again, [first, second]) == same
+    longest = phase_one.Extraction("c" * 80, "s", "m")
+    taken = Rollout(id="x", name="x", summary_file=f"rollout_summaries/a_b_{'c' * 80}.md")
+    assert len(phase_one.with_own_file(longest, second, [taken]).slug) == 80

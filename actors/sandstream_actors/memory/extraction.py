@@ -18,13 +18,14 @@ from sandstream_bus.memory_messages import (
 )
 from sandstream_bus.memory_specs import MemoryPart
 from sandstream_bus.messages import RunDone
-from sandstream_memory.layout import raw_path, rollout_path
+from sandstream_memory.layout import raw_path, rollout_path, summary_path
 from sandstream_memory.phase_one import (
     Extraction,
     InvalidExtraction,
     parse_output,
     raw_memory_file,
     summary_file,
+    with_own_file,
 )
 
 from sandstream_actors.memory.files import change, load_one, with_files, within_bounds
@@ -183,13 +184,14 @@ class Extractions:
         changes = {"extracted": seen, "extracting": "", "attempt": 0, "problem": ""}
         if found is None:
             return _with(state, rollout, **changes, empty=not rollout.slug)
+        found = with_own_file(found, rollout, state.rollouts.values())
         scrub = self._means.scrub
         new = msgspec.structs.replace(
             rollout,
             **changes,
             empty=False,
             slug=found.slug,
-            summary_file=f"rollout_summaries/{rollout.name}_{found.slug}.md",
+            summary_file=summary_path(rollout.name, found.slug).removeprefix("memories/"),
             is_merged=False,
         )
         files: dict[str, bytes | None] = {}
