@@ -289,7 +289,7 @@ def test_the_program_of_the_guide(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
     async def program(model: ScriptedModel) -> None:
         manifest = Manifest(entries={"bug.py": File(content=b"1/0\n")})
-        analyst = SandboxAgent(
+        analyst: SandboxAgent[Any] = SandboxAgent(
             name="Data Analyst",
             model="gpt-5.4",
             instructions="Analyze the workspace and answer questions.",

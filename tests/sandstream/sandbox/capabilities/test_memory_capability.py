@@ -258,8 +258,12 @@ def two_agents(first: Memory, second: Memory, *, shared: bool = True) -> RunPlan
         None,
         run="",
     )
-    other = SandboxAgent(name="two", capabilities=[second, Shell(), Filesystem()])
-    one = SandboxAgent(name="one", capabilities=[first, Shell(), Filesystem()], handoffs=[other])
+    other: SandboxAgent[Any] = SandboxAgent(
+        name="two", capabilities=[second, Shell(), Filesystem()]
+    )
+    one: SandboxAgent[Any] = SandboxAgent(
+        name="one", capabilities=[first, Shell(), Filesystem()], handoffs=[other]
+    )
     sandbox = SandboxRunConfig(session=session) if shared else SandboxRunConfig(client=client)
     return RunPlan(one, RunConfig(sandbox=sandbox), "r1")
 
