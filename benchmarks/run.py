@@ -22,6 +22,7 @@ import fan_out
 import first_token
 import handoff_chain
 import hop_cost
+import memory_consolidation
 import parked_approvals
 import parked_runs
 import peer
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Measure] = {
     "sandbox_manifest": sandbox_manifest.measure,
     "sandbox_snapshots": sandbox_snapshots.measure,
     "sandbox_memory": sandbox_memory.measure,
+    "memory_consolidation": memory_consolidation.measure,
 }
 
 
