@@ -6,12 +6,14 @@ import asyncio
 import json
 import os
 import uuid
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from sandstream_actors.harness.actor import Harness
 from sandstream_actors.memory.actor import MemoryActor
 from support import warm_python
 from support.memory_model import (
@@ -26,7 +28,9 @@ from support.memory_model import (
 from support.nats_server import NatsServer
 from support.warm_server import Order
 
-from sandstream import ModelResponse, RunConfig, Runner, Usage, memory_host
+from sandstream import Client, ModelResponse, RunConfig, Runner, Usage, memory_host
+from sandstream.memory_host import start_memory_actor
+from sandstream.models.defaults import DefaultModels
 from sandstream.models.interface import Model, ModelProvider
 from sandstream.process import Process
 from sandstream.sandbox import (
@@ -38,7 +42,10 @@ from sandstream.sandbox import (
 )
 from sandstream.sandbox.capabilities import Filesystem, Memory, Shell
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
+from sandstream.sandbox_host import start_local_actor
+from sandstream.settings import Settings
 from sandstream.testing import ScriptedModel, structured, text
+from sandstream.worker import AgentWorker
 
 LESSON = "Lesson: the user prefers minimal patches."
 PROGRAM = """
@@ -212,6 +219,44 @@ def test_phases_ask_the_models_of_the_run_after_it_has_ended(
     assert one.asked == [("extraction", [], True)]
     tools = ["exec_command", "write_stdin", "apply_patch"]
     assert two.asked == [("consolidation", tools, False)] * 2
+
+
+@pytest.mark.usefixtures("home")
+def test_a_worker_has_the_models_of_its_agents_phases(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("SANDSTREAM_PREFIX", f"memory-{uuid.uuid4().hex[:12]}")
+    provider = OnlyTellers()
+
+    async def main() -> None:
+        async with await Client.connect(Settings.from_env()) as client, AsyncExitStack() as stack:
+            models = DefaultModels()
+            sandboxes = await start_local_actor(client.bus, home)
+            harness = Harness(client.bus, models)
+            remembering = agent(Memory(scope="team"))
+            worker = AgentWorker(
+                client.bus,
+                {"coder": remembering},
+                pool="app",
+                config=RunConfig(model_provider=provider),
+            )
+            stack.push_async_callback(sandboxes.stop, 0.0)
+            stack.push_async_callback(harness.stop, 0.0)
+            stack.push_async_callback(worker.stop)
+            await harness.start()
+            await worker.start()
+            running = await start_memory_actor(client.bus, models)
+            stack.push_async_callback(running.stop, 0.0)
+            done = await client.wait(await client.submit("coder", "Hi."))
+            assert done.memory is not None
+            assert done.memory.scope == "team"
+            status = await wait_for_memory("team", timeout=30)
+            state = (await client.bus.memories.read(status.scope)).state
+            assert all(it.is_merged for it in state.rollouts.values())
+
+    asyncio.run(main())
+    assert [kind for kind, _, _ in provider.by_name["gpt-5.4-mini"].asked] == ["extraction"]
+    assert [kind for kind, _, _ in provider.by_name["gpt-5.5"].asked] == ["consolidation"] * 2
 
 
 # --- phases that fail -----------------------------------------------------------------------------
