@@ -23,6 +23,7 @@ import first_token
 import handoff_chain
 import hop_cost
 import memory_consolidation
+import memory_recall
 import parked_approvals
 import parked_runs
 import peer
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Measure] = {
     "sandbox_snapshots": sandbox_snapshots.measure,
     "sandbox_memory": sandbox_memory.measure,
     "memory_consolidation": memory_consolidation.measure,
+    "memory_recall": memory_recall.measure,
 }
 
 
