@@ -33,6 +33,8 @@ from sandstream_bus.subjects import scope_token
 from sandstream_bus.topology import Topology
 
 INLINE_LIMIT_BYTES = 256 * 1024
+EMPTY_TTL_S = 3600
+"""A state of which nothing is known but that somebody asked for it does not stay."""
 _DAY_S = 86_400
 _state = msgspec.json.Decoder[MemoryState | MemoryStateObject](MemoryState | MemoryStateObject)
 _tree = msgspec.json.Decoder(Tree)
@@ -117,6 +119,8 @@ class Memories:
             data = _encode(MemoryStateObject(digest=digest, size_bytes=len(data)))
         msg_id = f"{subject}:{uuid.uuid4().hex}"
         ttl_s = self._ttl_s(state.scope)
+        if ttl_s is None and not _is_worth_keeping(state):
+            ttl_s = EMPTY_TTL_S
         try:
             await self._connection.publish(
                 subject,
@@ -203,3 +207,7 @@ class Memories:
             budget_s=None,
         )
         return ack.seq
+
+
+def _is_worth_keeping(state: MemoryState) -> bool:
+    return bool(state.tree or state.rollouts or state.history or state.forgotten)

@@ -10,7 +10,6 @@ import hashlib
 import posixpath
 import re
 
-import msgspec
 from sandstream_bus.sandbox_specs import MemoryMount
 
 Files = dict[str, bytes]
@@ -139,22 +138,3 @@ def _folders(mount: MemoryMount) -> list[tuple[str, str]]:
         (MEMORIES, posixpath.normpath(mount.memories_dir)),
         (SESSIONS, posixpath.normpath(mount.sessions_dir)),
     ]
-
-
-class Marker(msgspec.Struct, frozen=True):
-    """Says which revision of which memory a workspace holds; it travels with its snapshots."""
-
-    scope: str
-    revision: int
-
-    def encode(self) -> bytes:
-        return msgspec.json.encode(self) + b"\n"
-
-    @classmethod
-    def parse(cls, data: bytes) -> Marker | None:
-        """None: it is no marker, or somebody destroyed it."""
-        try:
-            marker = msgspec.json.decode(data, type=cls)
-        except msgspec.MsgspecError:
-            return None
-        return marker if marker.scope and marker.revision >= 0 else None

@@ -24,12 +24,20 @@ async def check_memory(bus: Bus, consumers: list[dict[str, Any]]) -> Check:
     is_served = bool(consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0))
     states = await all_memories(bus)
     waiting = [it.scope for it in states if summary_of(it).is_pending]
+    unread = consumer.get("num_pending", 0)
     parked = [it for it in await bus.parking.list() if it.parked.consumer == _CONSUMER]
     live = "an actor is live" if is_served else "no actor is live"
     if waiting and not is_served:
         return warning(
             "memory",
             f"{live}; there is work on {_named(waiting)}",
+            "start one: `sandstream actor memory`",
+        )
+    if unread and not is_served:
+        return warning(
+            "memory",
+            f"{live}; {numbered(unread, 'message')} not read yet: ends of runs that may be to be "
+            "remembered",
             "start one: `sandstream actor memory`",
         )
     if parked:

@@ -85,8 +85,9 @@ def summary_of(state: MemoryState) -> MemorySummary:
 
 
 async def all_memories(bus: Bus) -> list[MemoryState]:
-    """What changed last first."""
-    found = [(await bus.memories.read(scope)).state for scope in await bus.memories.scopes()]
+    """What changed last first; without those that somebody has only asked for."""
+    read = [(await bus.memories.read(scope)).state for scope in await bus.memories.scopes()]
+    found = [it for it in read if it.revision or it.rollouts]
     return sorted(found, key=lambda it: summary_of(it).changed_at, reverse=True)
 
 

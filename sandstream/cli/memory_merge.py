@@ -29,7 +29,7 @@ async def merge(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         state = await memory_named(client, arguments.scope)
         before = summary_of(state)
-        if not before.is_pending:
+        if not before.is_pending and not await _has_unread(client.bus):
             given_up = f"; {pending_text(before)}: `sandstream parked` tells more"
             more = given_up if before.given_up else ""
             say(f"memory {one_line(state.scope)}: nothing is left to consolidate{more}")
@@ -40,6 +40,12 @@ async def merge(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
+async def _has_unread(bus: Bus) -> bool:
+    """Are there ends of runs that nobody has looked at? They may belong to any memory."""
+    info = await bus.topology.consumer_info(bus.connection, _CONSUMER)
+    return info is not None and info["num_pending"] + info["num_ack_pending"] > 0
+
+
 async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespace) -> MemoryState:
     bus = client.bus
     sequence = await bus.memories.send(
@@ -48,7 +54,8 @@ async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespa
         msg_id=f"memory-asked:{uuid.uuid4().hex}",
     )
     summary = summary_of(state)
-    say(f"asked: {one_line(state.scope)} has {pending_text(summary)}")
+    left = pending_text(summary) or "perhaps runs that nobody has looked at"
+    say(f"asked: {one_line(state.scope)} has {left}")
     for problem in summary.problems:
         say(one_line(problem))
     if not await bus.presence.is_served(_CONSUMER):
@@ -70,7 +77,7 @@ class Waiting:
     def __init__(self, bus: Bus, scope: str, after: int) -> None:
         self._bus = bus
         self._scope = scope
-        self._after = after
+        self._asked_at = self._after = after
         """The last message of the log that was seen."""
         self._merging = ""
 
@@ -79,9 +86,14 @@ class Waiting:
             state = (await self._bus.memories.read(self._scope)).state
             await self._tell_events()
             self._tell_run(state)
-            if not summary_of(state).is_pending:
+            if not summary_of(state).is_pending and await self._is_read():
                 return state
             await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _is_read(self) -> bool:
+        """Has somebody seen all ends of runs from before we asked?"""
+        info = await self._bus.topology.consumer_info(self._bus.connection, _CONSUMER)
+        return info is not None and info["ack_floor"]["stream_seq"] >= self._asked_at
 
     def _tell_run(self, state: MemoryState) -> None:
         run = state.merging.run if state.merging is not None else ""

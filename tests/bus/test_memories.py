@@ -107,12 +107,14 @@ def test_only_the_memory_of_a_workspace_expires(nats_server: NatsServer) -> None
             from sandstream_bus.direct import direct_get_last
 
             found = {}
-            for scope in ("alice", "sandbox:x"):
-                await _grown(bus, scope)
+            rollout = Rollout(id="r", name="r")
+            for scope in ("alice", "sandbox:x", "asked for"):
+                rollouts = {} if scope == "asked for" else {"r": rollout}
+                await _grown(bus, scope, rollouts=rollouts)
                 subject = bus.subjects.memory_state(scope)
                 stored = await direct_get_last(bus.connection, bus.topology.memory, subject)
                 assert stored is not None
                 found[scope] = stored.headers.get("Nats-TTL")
-            assert found == {"alice": None, "sandbox:x": "2592000s"}
+            assert found == {"alice": None, "sandbox:x": "2592000s", "asked for": "3600s"}
 
     asyncio.run(main())

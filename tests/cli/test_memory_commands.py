@@ -22,6 +22,7 @@ from sandstream_bus.memory_messages import (
     Rollout,
 )
 from sandstream_bus.memory_specs import MemoryUse
+from sandstream_bus.topology import ConsumerSpec
 from support.nats_server import NatsServer, open_bus
 
 from sandstream.cli.exits import CliError
@@ -248,7 +249,16 @@ def test_doctor_says_that_work_waits_and_what_is_parked(cli: Cli) -> None:
         await bus.memories.change("bob", _bob)
 
     async def _bob(state: MemoryState) -> MemoryState:
-        return msgspec.structs.replace(state, merges=1)
+        return msgspec.structs.replace(state, revision=1)
+
+    async def leave_unread(bus: Bus) -> None:
+        await bus.memories.change("asked for", _asked)
+        spec = ConsumerSpec(name="memory", filters=[bus.subjects.done("*")])
+        await bus.topology.ensure_consumer(bus.connection, spec)
+        await bus.connection.publish(bus.subjects.done("r1"), b"{}", msg_id="r1")
+
+    async def _asked(state: MemoryState) -> MemoryState:
+        return msgspec.structs.replace(state, wanted="asked")
 
     on_bus(cli, alice)
     found = memory()
@@ -256,6 +266,9 @@ def test_doctor_says_that_work_waits_and_what_is_parked(cli: Cli) -> None:
     assert "sandstream actor memory" in found["todo"]
     on_bus(cli, settle)
     assert memory()["found"] == "no actor is live; 1 scope, nothing waits"
+    on_bus(cli, leave_unread)
+    assert "no actor is live; 1 message not read yet" in memory()["found"]
+    assert "perhaps runs that nobody has looked at" in cli.here("memory", "merge", "bob").err
 
 
 def test_an_undo_is_a_change_that_can_be_undone(cli: Cli) -> None:
@@ -319,6 +332,8 @@ def test_who_waits_for_a_merge_is_told_what_happens(
     async def main() -> None:
         async with open_bus(nats_server) as bus:
             await alice(bus)
+            spec = ConsumerSpec(name="memory", filters=[bus.subjects.done("*")])
+            await bus.topology.ensure_consumer(bus.connection, spec)
             subject = bus.subjects.memory_event("alice")
             await bus.memories.change("alice", merging)
             waits = asyncio.ensure_future(Waiting(bus, "alice", 0).wait())

@@ -11,7 +11,6 @@ from sandstream_memory.layout import (
     MEMORY_FILE,
     RAW_FILE,
     SELECTION_FILE,
-    Marker,
     check_layout,
     is_editable,
     raw_path,
@@ -82,11 +81,3 @@ def test_a_bad_layout_is_named(memories: str, sessions: str, text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         check_layout(memories, sessions)
     check_layout("a/memories", "a/sessions")
-
-
-def test_a_marker_survives_only_whole() -> None:
-    marker = Marker("user:42", 7)
-    assert Marker.parse(marker.encode()) == marker
-    for data in (b"", b"{}", b"[1]", b"\xff", b'{"scope":"","revision":1}'):
-        assert Marker.parse(data) is None
-    assert Marker.parse(b'{"scope":"a","revision":-1}') is None

@@ -53,7 +53,7 @@ async def edit(means: Means, scope: str, request: EditRequested, sequence: int) 
     if revision is not None:
         changed = MemoryChanged(revision=revision.number, kind="edit", runs=revision.runs)
         await tell(means.bus, scope, changed, cause=f"edit:{sequence}")
-        await sync_workspaces(means.bus, state, but=[request.sandbox])
+        await sync_workspaces(means.bus, state)
 
 
 async def _edited(

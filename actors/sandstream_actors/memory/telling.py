@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.memory_messages import (
@@ -86,11 +85,9 @@ async def cancel_run(bus: Bus, run: str, reason: str) -> None:
     )
 
 
-async def sync_workspaces(bus: Bus, state: MemoryState, *, but: Sequence[str] = ()) -> None:
+async def sync_workspaces(bus: Bus, state: MemoryState) -> None:
     """Ask those that are open and have the memory to lay it out as it is now."""
     for sandbox in state.sandboxes:
-        if sandbox in but:
-            continue
         record = SandboxRecord.of(sandbox, await bus.sandboxes.read(sandbox))
         if not record.is_live:
             continue
