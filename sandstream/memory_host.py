@@ -5,7 +5,6 @@ nobody else does their work.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from dataclasses import dataclass
 
@@ -69,6 +68,7 @@ class EmbeddedMemory:
         self._running: RunningMemory | None = None
         self._lock = asyncio.Lock()
         self._watching: asyncio.Future[None] | None = None
+        self._is_stopped = False
 
     def want(self) -> None:
         """From now on, see to it that somebody works on memories."""
@@ -86,13 +86,16 @@ class EmbeddedMemory:
     async def ensure(self) -> None:
         """Start the actor unless somebody serves its consumer."""
         async with self._lock:
-            if self._running is None and not await self._bus.presence.is_served(CONSUMER):
+            if self._is_stopped or self._running is not None:
+                return
+            if not await self._bus.presence.is_served(CONSUMER):
                 self._running = await start_memory_actor(self._bus, self._models, self._place)
 
     async def stop(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
-        if self._running is not None:
-            await self._running.stop(0.0)
+            await asyncio.wait({self._watching})
+        async with self._lock:  # somebody may be starting it
+            self._is_stopped = True
+            if self._running is not None:
+                await self._running.stop(0.0)

@@ -82,7 +82,10 @@ async def wait_for_memory(what: Any, timeout: float | None = None) -> MemoryStat
 
 async def _settled(bus: Bus, scope: str, run: str) -> MemoryStatus:
     """Ask for a consolidation until there is nothing left to consolidate."""
-    problems: dict[str, None] = {}
+    state = (await bus.memories.read(scope)).state
+    problems: dict[str, None] = dict.fromkeys(_problems(state))
+    if run and not problems and is_settled(state, run):
+        return MemoryStatus(scope, state.revision)
     asked_at = -math.inf
     while True:
         has_read = False
