@@ -30,7 +30,13 @@ from sandstream_memory.phase_two import AGENT_NAME, workspace_files
 from sandstream_actors.memory.acceptance import Refused, accepted_state, result_of
 from sandstream_actors.memory.files import change, load, now
 from sandstream_actors.memory.means import Means
-from sandstream_actors.memory.phases import GivenUp, condition_of, phase_run, problem_of
+from sandstream_actors.memory.phases import (
+    GivenUp,
+    condition_of,
+    phase_run,
+    problem_of,
+    was_begun,
+)
 from sandstream_actors.memory.standing import (
     CANCELLED,
     has_given_up,
@@ -109,6 +115,8 @@ class Consolidations:
             # whoever asks may be quicker than the note of a run that ended before
             wanted = reason if reason in ("asked", "closed") else ""
             return _replace(state, wanted=wanted, merge_attempt=0, merge_problem="")
+        if await was_begun(self._bus, run):
+            return state
         merge = Merge(
             number=state.merges + 1,
             run=run,

@@ -30,7 +30,13 @@ from sandstream_memory.phase_one import (
 
 from sandstream_actors.memory.files import change, load_one, with_files, within_bounds
 from sandstream_actors.memory.means import Means
-from sandstream_actors.memory.phases import GivenUp, condition_of, phase_run, problem_of
+from sandstream_actors.memory.phases import (
+    GivenUp,
+    condition_of,
+    phase_run,
+    problem_of,
+    was_begun,
+)
 from sandstream_actors.memory.standing import CANCELLED, is_pending
 from sandstream_actors.memory.starting import HostGone, start_extraction
 from sandstream_actors.memory.telling import (
@@ -71,6 +77,8 @@ class Extractions:
         async def decide(state: MemoryState) -> MemoryState | None:
             rollout = state.rollouts.get(request.rollout)
             if rollout is None or rollout.extracted >= request.runs or rollout.extracting:
+                return None
+            if await was_begun(self._bus, run):
                 return None
             return _with(state, rollout, extracting=run, attempt=attempt)
 

@@ -14,7 +14,7 @@ from sandstream_bus.subjects import RunId
 from sandstream_actors.memory.standing import CANCELLED
 from sandstream_actors.memory.telling import digest_of
 from sandstream_actors.run_state import RunState
-from sandstream_actors.tracing.run_reading import read_run
+from sandstream_actors.tracing.run_reading import has_news, read_run
 
 _AGAIN_S: Final = 0.5
 """After a restart of the server its clients are away for a moment."""
@@ -34,6 +34,13 @@ class Condition(NamedTuple):
 def phase_run(step: str, scope: str, sequence: int) -> str:
     """The run that a request starts, always the same one."""
     return f"memory-{step}-{digest_of(scope, sequence)}"
+
+
+async def was_begun(bus: Bus, run: str) -> bool:
+    """Did an earlier delivery of its request start it? What that asked for is over then, and what
+    it found says nothing about what has come since.
+    """
+    return await has_news(bus, run, after=0)
 
 
 def problem_of(done: RunDone) -> str:
