@@ -56,11 +56,11 @@ class SessionTool(FunctionTool):
         self.session = session
         self.user = user
         self.workspace_scope = workspace_scope or SandboxWorkspaceScope()
+        parameters = copy.deepcopy(self.tool_parameters) or self.args_model.model_json_schema()
         super().__init__(
             name=self.tool_name,
             description=self.tool_description,
-            params_json_schema=copy.deepcopy(self.tool_parameters)
-            or self.args_model.model_json_schema(),
+            params_json_schema=parameters,
             on_invoke_tool=self._invoke,
             strict_json_schema=False,
             needs_approval=needs_approval,
