@@ -96,6 +96,8 @@ class Revision(Spec, frozen=True, kw_only=True):
     by: str = ""
     """The run that made it, a sandbox, or a person."""
     note: str = ""
+    remarks: list[str] = []
+    """What of a consolidation's result was kept, completed, left out or deleted, in words."""
 
 
 class MemoryParent(Spec, frozen=True, kw_only=True):

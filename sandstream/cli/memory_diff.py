@@ -47,6 +47,8 @@ async def compare(arguments: argparse.Namespace) -> int:
         put_json(ChangeRecord(scope=state.scope, change=change, diff=diff))
         return Exit.OK
     say(change_text(change))
+    for remark in change.remarks:
+        say(f"  {one_line(remark)}")
     if not diff:
         say("no file that can be edited was changed by it")
     print_diff(out(), diff)

@@ -60,6 +60,7 @@ async def put(
     *,
     by: str = "memory-1",
     runs: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
     **more: Any,
 ) -> MemoryState:
     """A consolidation with these files."""
@@ -67,7 +68,7 @@ async def put(
     async def decide(state: MemoryState) -> MemoryState:
         tree = await with_files(bus, scope, state.tree, files)
         state = msgspec.structs.replace(state, **more)
-        return await revised(bus, state, tree, "merge", by=by, runs=runs)
+        return await revised(bus, state, tree, "merge", by=by, runs=runs, remarks=remarks)
 
     return await bus.memories.change(scope, decide)
 
@@ -101,7 +102,8 @@ async def alice(bus: Bus) -> None:
         selected=["a"],
         use=MemoryUse(memories_dir="notes"),
     )
-    await put(bus, "alice", {HANDBOOK: b"# Style\n- tabs\n"}, runs=("run-b",))
+    left_out = f"{HOSTILE}.md was deleted"
+    await put(bus, "alice", {HANDBOOK: b"# Style\n- tabs\n"}, runs=("run-b",), remarks=(left_out,))
 
 
 def test_the_list_says_what_is_pending_and_what_failed(cli: Cli) -> None:
@@ -207,6 +209,7 @@ def test_a_diff_is_that_of_one_change(cli: Cli) -> None:
     on_bus(cli, prepare)
     last = cli.here("memory", "diff", "alice")
     assert "revision 2 · merge" in last.err and "by memory-1 · of 1 run" in last.err
+    assert "red.md was deleted" in last.err and "\x1b" not in last.err
     assert "-- spaces\n+- tabs\n" in last.out and SUMMARY not in last.out
     first = cli.here("memory", "diff", "alice", "1", "--json").one
     assert first["change"]["runs"] == ["run-a"] and "+- spaces\n" in first["diff"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from sandstream_bus.errors import ObjectMissing
@@ -36,14 +36,23 @@ from sandstream_actors.sandbox.record import SandboxRecord
 MAX_FILES: Final = 10_000
 _KEPT_PER_SELECTED: Final = 4
 """So many times the rollouts of a selection are kept in all; older ones go with their files."""
+_MOST_REMARKS: Final = 20
+_LONGEST_REMARK: Final = 200
 
 
 class Refused(Exception):
     """The result cannot be taken over."""
 
 
-async def result_of(means: Means, state: MemoryState, merge: Merge) -> Files:
-    """What the consolidation has made of the files that can be edited."""
+class Result(NamedTuple):
+    """What a consolidation has made of the files that can be edited, and what was done to that."""
+
+    files: Files
+    remarks: list[str]
+
+
+async def result_of(means: Means, state: MemoryState, merge: Merge) -> Result:
+    """From the workspace of the consolidation, checked."""
     record = SandboxRecord.of(merge.sandbox, await means.bus.sandboxes.read(merge.sandbox))
     if not record.tree:
         raise Refused(f"its workspace {merge.sandbox} is gone: {record.reason or record.state}")
@@ -68,7 +77,15 @@ async def result_of(means: Means, state: MemoryState, merge: Merge) -> Files:
         )
     except MergeRefused as error:
         raise Refused(f"its result was refused: {error}") from error
-    return {path: data for path, data in accepted.files.items() if is_editable(path)}
+    files = {path: data for path, data in accepted.files.items() if is_editable(path)}
+    return Result(files, _remarks(accepted.notes))
+
+
+def _remarks(notes: list[str]) -> list[str]:
+    """So many, and so long, as a person reads, and a state has room for fifty times."""
+    short = [it if len(it) <= _LONGEST_REMARK else f"{it[:_LONGEST_REMARK]}…" for it in notes]
+    more = len(short) - _MOST_REMARKS
+    return [*short[:_MOST_REMARKS], *([f"and {more} more"] if more > 0 else [])]
 
 
 async def _snapshot(means: Means, tree: str, max_bytes: int) -> Files:
@@ -88,14 +105,14 @@ async def _snapshot(means: Means, tree: str, max_bytes: int) -> Files:
 
 
 async def accepted_state(
-    means: Means, state: MemoryState, merge: Merge, result: Files
+    means: Means, state: MemoryState, merge: Merge, result: Result
 ) -> MemoryState:
     """The state after the merge, with what others have changed meanwhile."""
     bus, scope = means.bus, state.scope
     base_tree = await bus.memories.get_tree(scope, merge.base)
     base = await load(bus, scope, editable(base_tree))
     head = await load(bus, scope, editable(state.tree))
-    merged = await asyncio.to_thread(merge_files, base, head, result)
+    merged = await asyncio.to_thread(merge_files, base, head, result.files)
     new_runs = [
         run
         for id in merge.selected
@@ -127,7 +144,16 @@ async def accepted_state(
     )
     state, tree = _without_oldest(state, tree)
     tree = await within_bounds(bus, state, tree)
-    return await revised(bus, state, tree, "merge", by=merge.run, runs=new_runs, note=merge.reason)
+    return await revised(
+        bus,
+        state,
+        tree,
+        "merge",
+        by=merge.run,
+        runs=new_runs,
+        note=merge.reason,
+        remarks=result.remarks,
+    )
 
 
 def _is_same(rollout: Rollout, base: Tree, head: Tree) -> bool:

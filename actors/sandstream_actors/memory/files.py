@@ -97,6 +97,7 @@ async def revised(
     by: str,
     runs: Sequence[str] = (),
     note: str = "",
+    remarks: Sequence[str] = (),
 ) -> MemoryState:
     """The state with this tree, and with the change in its history."""
     revision = Revision(
@@ -108,6 +109,7 @@ async def revised(
         runs=list(runs),
         by=by,
         note=note,
+        remarks=list(remarks),
     )
     return msgspec.structs.replace(
         state,

@@ -243,6 +243,9 @@ def test_a_consolidator_that_obeys_gets_nowhere(
         without(files | laid_out, [token, "forged", SECRETS["password"], SECRETS["openai"]])
         without(await checkpoints(it), [token])
         assert state.merges == 1
+        (merge,) = state.history
+        told = [remark for remark in merge.remarks if remark.startswith(raw)]
+        assert told == [f"{raw} is made by the pipeline: its change was not taken over"]
 
     with listener() as server:
         port = server.getsockname()[1]
