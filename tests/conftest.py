@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.nats_server import NatsServer
+
+
+def pytest_configure() -> None:
+    """Whoever starts the tests in the background of a script ignores Ctrl-C, and all processes of
+    the tests would inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

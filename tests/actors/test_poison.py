@@ -12,6 +12,7 @@ from sandstream_actors.model.client import OnEvent
 from sandstream_bus.bus import Bus
 from sandstream_bus.messages import Claim, RunDone, TokenUsage
 from sandstream_bus.subjects import RunId
+from support.idle import is_idle
 from support.nats_server import NatsServer, open_bus
 from support.runs import new_run, started
 from support.scripted_log import says
@@ -64,11 +65,7 @@ def test_poison_of_every_kind_leaves_the_harness_working(nats_server: NatsServer
             await bus.log.append(good, s.start(good, "main"), started(), after=0, msg_id="good")
             assert (await end_of(bus, good)).status == "completed"
 
-            async def settled() -> bool:
-                info = await bus.topology.consumer_info(bus.connection, "harness-main")
-                return bool(info and info["num_ack_pending"] == 0 and info["num_pending"] == 0)
-
-            await eventually(settled, what="every message settled")
+            await eventually(lambda: is_idle(bus, "harness-main"), what="every message settled")
             await harness.stop()
 
     asyncio.run(main())

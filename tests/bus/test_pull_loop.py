@@ -10,6 +10,7 @@ import pytest
 from sandstream_bus.bus import Bus
 from sandstream_bus.consumer import Delivery, PullLoop
 from sandstream_bus.topology import ConsumerSpec
+from support.idle import is_idle
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, new_run
 from support.waiting import eventually, until
@@ -42,11 +43,7 @@ async def send(bus: Bus, start: int, count: int) -> None:
 async def settled(bus: Bus) -> None:
     """Wait until the server knows of every acknowledgement."""
 
-    async def look() -> bool:
-        info = await bus.topology.consumer_info(bus.connection, "test")
-        return bool(info and info["num_ack_pending"] == 0 and info["num_pending"] == 0)
-
-    await eventually(look, what="all acknowledged")
+    await eventually(lambda: is_idle(bus, "test"), what="all acknowledged")
 
 
 def test_every_message_once_with_its_facts(nats_server: NatsServer) -> None:

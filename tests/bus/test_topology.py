@@ -40,9 +40,11 @@ def test_ten_connections_apply_at_once(nats_server: NatsServer) -> None:
         await asyncio.gather(*(connection.close() for connection in connections))
         async with open_bus(nats_server) as bus:
             assert await stream_names(bus) == [
+                "OBJ_sandstream-memory",
                 "OBJ_sandstream-objects",
                 "SANDSTREAM_AGENTS",
                 "SANDSTREAM_LOG",
+                "SANDSTREAM_MEMORY",
                 "SANDSTREAM_PARKED",
             ]
 

@@ -15,6 +15,7 @@ from sandstream_bus.messages import Parked
 from sandstream_bus.parking import ParkedEntry
 from sandstream_bus.runtime import Worker
 from sandstream_bus.topology import ConsumerSpec
+from support.idle import is_idle
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, new_run
 from support.waiting import eventually, until
@@ -44,11 +45,7 @@ async def parked(bus: Bus, count: int = 1) -> list[ParkedEntry]:
 
 
 async def is_settled(bus: Bus) -> None:
-    async def look() -> bool:
-        info = await bus.topology.consumer_info(bus.connection, "test")
-        return bool(info and info["num_ack_pending"] == 0 and info["num_pending"] == 0)
-
-    await eventually(look, what="settled")
+    await eventually(lambda: is_idle(bus, "test"), what="settled")
 
 
 def test_a_retry_comes_again_after_its_delay(nats_server: NatsServer) -> None:

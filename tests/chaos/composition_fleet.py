@@ -13,6 +13,7 @@ from chaos.fleet import Fleet
 from chaos.processes import Program
 from msgspec import Raw
 from sandstream_bus.messages import ApprovalDecided, CallRequested, RunWaiting, Task
+from support.idle import is_idle
 from support.waiting import eventually
 
 HARNESS, SECOND, WORKER = "harness", "second", "worker"
@@ -122,9 +123,7 @@ class CompositionFleet(Fleet):
 
     async def is_idle(self) -> bool:
         """Does no harness have or expect anything?"""
-        bus = self.client.bus
         for pool in ("main", "second"):
-            info = await bus.topology.consumer_info(bus.connection, f"harness-{pool}")
-            if info is None or info["num_ack_pending"] + info["num_pending"] > 0:
+            if not await is_idle(self.client.bus, f"harness-{pool}"):
                 return False
         return True

@@ -13,6 +13,7 @@ from chaos.fleet import Fleet, judge_runs
 from chaos.scenarios import Scenario
 from sandstream_bus.log import LogEvent
 from sandstream_bus.messages import ModelDeferred, RunDone
+from support.idle import is_idle
 from support.waiting import eventually
 
 from sandstream.testing import ScriptedModel
@@ -81,9 +82,7 @@ async def kill_parker(fleet: Fleet, cell: Cell) -> Outcome:
 
 
 async def _nothing_pending(fleet: Fleet) -> bool:
-    bus = fleet.client.bus
-    info = await bus.topology.consumer_info(bus.connection, "harness-main")
-    return info is not None and info["num_ack_pending"] + info["num_pending"] == 0
+    return await is_idle(fleet.client.bus, "harness-main")
 
 
 async def _publish_rubbish(fleet: Fleet, key: str, cell: Cell) -> None:

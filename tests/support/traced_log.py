@@ -31,6 +31,7 @@ from sandstream_bus.messages import (
 )
 from sandstream_bus.subjects import RunId
 from sandstream_bus.trace_context import TraceContext, run_span_id, trace_id_of
+from support.idle import is_idle
 from support.scripted_log import answer, asks, begin, calls, raw, says
 from support.waiting import eventually
 
@@ -158,11 +159,8 @@ async def opened_store(path: Path, **more: Any) -> AsyncIterator[TraceStore]:
 async def caught_up(bus: Bus, group: str = "main", *, within_s: float = 20.0) -> None:
     """Until the group has nothing to do."""
 
-    async def is_idle() -> bool:
-        info = await bus.topology.consumer_info(bus.connection, consumer_name(group))
-        return info is not None and info["num_pending"] + info["num_ack_pending"] == 0
-
-    await eventually(is_idle, within_s=within_s, what=f"{group} has caught up")
+    name = consumer_name(group)
+    await eventually(lambda: is_idle(bus, name), within_s=within_s, what=f"{group} has caught up")
 
 
 async def emptied(store: TraceStore, *, within_s: float = 20.0) -> None:
