@@ -36,8 +36,8 @@ from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.run_headers import answering
 from sandstream_actors.run_state import RunState
 from sandstream_actors.sandbox.calls import RunCalls
-from sandstream_actors.sandbox.failures import failure_of
-from sandstream_actors.sandbox.lifecycle import Elsewhere, Lifecycle
+from sandstream_actors.sandbox.failures import Elsewhere, failure_of
+from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.nodes import NodeWatch
 from sandstream_actors.sandbox.operations import Tools
 from sandstream_actors.sandbox.reaper import GRACE_S, Reaper

@@ -9,6 +9,7 @@ from typing import TypeVar
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_providers.interface import BoxGone
 
+from sandstream_actors.sandbox.failures import LetGo
 from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.live import Live
 
@@ -24,6 +25,7 @@ async def in_box(
     *,
     sequence: int,
     fresh: bool,
+    run: str = "",
     when_lost: Callable[[Live], T] | None = None,
     when_closed: Callable[[], T] | None = None,
 ) -> T:
@@ -31,10 +33,15 @@ async def in_box(
     moment later, as another replica may be starting it anew.
 
     Where it must not run twice, ``when_lost`` is the outcome of what may have begun in a box that
-    is gone, and ``when_closed`` of what was in one that somebody let go.
+    is gone, and ``when_closed`` of what was in one that somebody let go; ``run``: whose call it is.
     """
     for pause_s in (0.0, RESTART_S, None):
-        live = await lifecycle.live(sandbox)
+        try:
+            live = await lifecycle.live(sandbox, run=run, asked_at=sequence)
+        except LetGo:
+            if when_closed is None:
+                raise
+            return when_closed()
         if when_lost is not None and live.may_have_run(sequence, fresh=fresh):
             return when_lost(live)
         crashpoint("sandbox.before_operation")

@@ -16,8 +16,7 @@ from sandstream_bus.subjects import RunId
 from sandstream_providers.interface import BoxGone
 
 from sandstream_actors.sandbox.attempts import in_box
-from sandstream_actors.sandbox.failures import Refused, failure_of
-from sandstream_actors.sandbox.lifecycle import Elsewhere
+from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, failure_of
 from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.live_output import live_output
 from sandstream_actors.sandbox.memory_sync import mount_of
@@ -82,7 +81,10 @@ class RunCalls:
             use, spec, memory = await self._use_of(run, call)
             return await lifecycle.open(call.sandbox, spec if use.owned else None, memory)
         if call.kind == "checkpoint":
-            live = await lifecycle.live(call.sandbox)
+            try:
+                live = await lifecycle.live(call.sandbox, run=run, asked_at=sequence)
+            except LetGo as closed:
+                return Checkpointed(tree=closed.tree)
             return await lifecycle.checkpoint(live, reason=f"turn {call.turn}")
         return await self._close(run, call, "end of the run", asked_at=sequence)
 
@@ -146,6 +148,7 @@ class RunCalls:
             self._tools.lifecycle,
             call.sandbox,
             work,
+            run=run,
             sequence=sequence,
             fresh=fresh,
             when_lost=lost,

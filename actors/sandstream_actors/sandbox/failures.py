@@ -32,6 +32,23 @@ _OF_OPERATION = {
 _OF_GIT = {"missing": "git_missing_in_image"}
 
 
+class Elsewhere(Exception):
+    """Another node has the sandbox."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+class LetGo(Exception):
+    """The run closed its sandbox after it had asked for this: another replica has done it."""
+
+    def __init__(self, tree: str) -> None:
+        super().__init__(tree)
+        self.tree = tree
+        """The last checkpoint."""
+
+
 class Refused(Exception):
     """An operation that cannot be done, with the code that its caller will see."""
 

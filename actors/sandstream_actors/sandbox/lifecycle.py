@@ -38,7 +38,7 @@ from sandstream_bus.subscription import CoreMessage, Subscription
 from sandstream_providers.interface import Box, BoxGone, Provider, ProviderError
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream_actors.sandbox.failures import Refused, failure_of, unsaved
+from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, failure_of, unsaved
 from sandstream_actors.sandbox.filling import fill
 from sandstream_actors.sandbox.live import Live, awake, restored_notice
 from sandstream_actors.sandbox.memory_sync import WorkspaceMemories
@@ -57,14 +57,6 @@ from sandstream_actors.sandbox.specs import (
 logger = logging.getLogger(__name__)
 
 _KEPT_LIVE = 1000
-
-
-class Elsewhere(Exception):
-    """Another node has the sandbox."""
-
-    def __init__(self, node: str) -> None:
-        super().__init__(node)
-        self.node = node
 
 
 class Lifecycle:
@@ -121,17 +113,21 @@ class Lifecycle:
 
     # --- finding -------------------------------------------------------------------------------
 
-    async def live(self, sandbox: str) -> Live:
+    async def live(self, sandbox: str, *, run: str = "", asked_at: int = 0) -> Live:
         """The sandbox, ready for an operation: woken, found again or restored, as it needs.
 
-        Raises :class:`Elsewhere` or :class:`Refused`.
+        Raises :class:`Elsewhere`, :class:`Refused`, or :class:`LetGo` if it is the sandbox of the
+        run that asks, which has closed it since ``asked_at``.
         """
         found = self._known(sandbox)
         if found is None:
             async with self._lock(sandbox):
                 found = self._known(sandbox)
                 if found is None:
-                    found = await self._find(await self.record(sandbox))
+                    record = await self.record(sandbox)
+                    if record.was_let_go_by(run, asked_at):
+                        raise LetGo(record.tree)
+                    found = await self._find(record)
                     if found.is_new:
                         await self._memories.opened(found, self._append)
         found.used_at = time.monotonic()

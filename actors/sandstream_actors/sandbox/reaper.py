@@ -21,8 +21,8 @@ from sandstream_providers.interface import BoxInfo, Provider, ProviderError
 
 from sandstream_actors.harness.ends import cancelled
 from sandstream_actors.run_state import RunState
-from sandstream_actors.sandbox.failures import Refused
-from sandstream_actors.sandbox.lifecycle import Elsewhere, Lifecycle
+from sandstream_actors.sandbox.failures import Elsewhere, Refused
+from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.news import IDLE
 from sandstream_actors.sandbox.record import SandboxRecord
 

@@ -72,6 +72,13 @@ class SandboxRecord:
         is_open = self.state not in ("unknown", "stopped", "deleted")
         return is_open and asked_at is not None and asked_at < self.closed_at
 
+    def was_let_go_by(self, run: str, asked_at: int) -> bool:
+        """Is it closed since its run asked for something in it? Then somebody else has done that:
+        a run waits for all that it asks for before it closes its sandbox.
+        """
+        is_closed = self.state in ("stopped", "deleted")
+        return is_closed and bool(run) and self.spec.run == run and asked_at < self.closed_at
+
     @property
     def base(self) -> str:
         """What a new box starts from: the last checkpoint, or what the spec was made from."""

@@ -23,7 +23,7 @@ from sandstream_bus.sandbox_messages import (
 )
 
 from sandstream_actors.sandbox.attempts import in_box
-from sandstream_actors.sandbox.lifecycle import Elsewhere
+from sandstream_actors.sandbox.failures import Elsewhere
 from sandstream_actors.sandbox.live import Live
 from sandstream_actors.sandbox.live_output import live_output
 from sandstream_actors.sandbox.operations import OPERATIONS, Tools

@@ -10,13 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from actors.sandbox.yard import NODE, yard
 from sandstream_actors.sandbox.actor import installation_of
+from sandstream_actors.sandbox.calls import RunCalls
 from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.news import IDLE
+from sandstream_actors.sandbox.operations import Tools
+from sandstream_bus.messages import CallRequested
 from sandstream_bus.sandbox_messages import SandboxSpec
 from sandstream_bus.sandboxes import SandboxMovedOn
+from sandstream_bus.subjects import RunId
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer
@@ -68,6 +73,51 @@ def test_a_late_repeat_of_a_close_does_not_close_what_was_opened_since(
             assert it.box(record).is_dir()
             await lifecycle.close("one", **options, asked_at=record.last_seq)
             assert (await lifecycle.record("one")).state == "stopped"
+            await lifecycle.stop()
+            await provider.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "tool"])
+def test_a_late_repeat_of_a_call_does_not_open_what_its_run_has_closed(
+    nats_server: NatsServer, tmp_path: Path, kind: Any
+) -> None:
+    """The other replica was quicker: the call has its result, the run has gone on to its end."""
+
+    async def story() -> None:
+        async with yard(nats_server, tmp_path / "home") as it:
+            bus = await it.bus()
+            provider, store = LocalProvider(it.home), WorkspaceStore(bus)
+            owner = await installation_of(bus)
+            lifecycle = Lifecycle(bus, provider, store, node=NODE, owner=owner)
+            calls = RunCalls(bus, Tools(lifecycle=lifecycle, provider=provider, store=store))
+            await lifecycle.open("one", SandboxSpec(run="r1"))
+            asked_at = (await lifecycle.record("one")).last_seq
+            await lifecycle.close("one", checkpoint=True, delete=False)
+            closed = await lifecycle.record("one")
+            call = CallRequested(
+                call="t1-0",
+                kind=kind,
+                turn=1,
+                agent="a",
+                name="exec_command",
+                arguments='{"cmd": "true"}',
+                reply_pool="main",
+                sandbox="one",
+            )
+            run = RunId("r1")
+            finished = await calls.do(run, call, sequence=asked_at, fresh=False)
+            if kind == "checkpoint":
+                assert msgspec.json.decode(finished.output)["tree"] == closed.tree
+            else:
+                assert finished.error is not None and finished.error.code == "outcome_unknown"
+            record = await lifecycle.record("one")
+            assert (record.state, record.last_seq) == ("stopped", closed.last_seq)
+            later = await calls.do(run, call, sequence=closed.last_seq + 1, fresh=True)
+            assert later.error is None, "what is asked after the close is meant"
+            assert (await lifecycle.record("one")).state == "ready"
+            await lifecycle.close("one", checkpoint=False, delete=True)
             await lifecycle.stop()
             await provider.close()
 
