@@ -53,6 +53,8 @@ class Rollout(Spec, frozen=True, kw_only=True):
     """Of the extraction under way, or of the last one."""
     problem: str = ""
     """Why the last extraction failed."""
+    is_slow: bool = False
+    """The extraction under way takes long: nobody else waits for it."""
     empty: bool = False
     """The last extraction found nothing worth keeping."""
     slug: str = ""

@@ -1,4 +1,4 @@
-"""Memories without some rollouts, and memories within their size."""
+"""Memories without some rollouts, and without what only they support."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from sandstream_memory.layout import (
 )
 from sandstream_memory.rollouts import without_runs
 from sandstream_memory.selection import (
-    age_key,
     joined_raw_memories,
     selected_items,
     summary_of,
@@ -136,53 +135,3 @@ def _without_names(line: str, sources: Sources) -> str:
         if sources.of_file(path):
             line = re.sub(rf"`?{re.escape(path)}`?(?:\s*[,;])?\s*", "", line)
     return line
-
-
-# --- size -----------------------------------------------------------------------------------------
-
-
-def bounded(
-    files: Files, state_rollouts: Mapping[str, Rollout], max_bytes: int
-) -> tuple[Files, list[str]]:
-    """Files of at most ``max_bytes`` together, as far as that goes without the handbook, its digest
-    and what people wrote; and the paths that were dropped.
-    """
-    left = dict(files)
-    total = sum(map(len, left.values()))
-    dropped: list[str] = []
-    if total <= max_bytes:
-        return left, dropped
-    for path in _least_needed_first(files, state_rollouts):
-        if total <= max_bytes:
-            break
-        total -= len(left.pop(path))
-        dropped.append(path)
-    return left, dropped
-
-
-def _least_needed_first(files: Files, state_rollouts: Mapping[str, Rollout]) -> list[str]:
-    """Recordings that were read, oldest first; raw memories beyond the selection; recordings that
-    nobody read yet; then what else can be done without.
-    """
-    by_age = sorted(state_rollouts.values(), key=age_key)
-    known = {path for each in by_age for path in _paths(each)}
-    orphans = [path for path in sorted(files) if path.startswith(_OF_ROLLOUTS)]
-    orphans = [path for path in orphans if path not in known]
-    selected = {str(item.get("rollout_id")) for item in selected_items(files)}
-    beyond = [each for each in by_age if each.id not in selected and each.is_merged]
-    pending = {each.id for each in by_age if each.extracted < len(each.runs)}
-    order = [
-        *orphans,
-        *(rollout_path(each.name) for each in by_age if each.id not in pending),
-        *(path for each in beyond for path in _paths(each)[1:]),
-        *(rollout_path(each.name) for each in by_age if each.id in pending),
-        RAW_FILE,
-        *(path for each in by_age if each.is_merged for path in _paths(each)[1:]),
-        *(path for each in by_age if not each.is_merged for path in _paths(each)[1:]),
-    ]
-    return [path for path in dict.fromkeys(order) if path in files]
-
-
-def _paths(rollout: Rollout) -> list[str]:
-    """The recording, then what was made of it."""
-    return [rollout_path(rollout.name), raw_path(rollout.name), summary_of(rollout)]

@@ -80,6 +80,8 @@ class Waiting:
         self._asked_at = self._after = after
         """The last message of the log that was seen."""
         self._merging = ""
+        self._given_up = ""
+        """What will not be part of it, in words."""
 
     async def wait(self) -> MemoryState:
         while True:
@@ -87,6 +89,8 @@ class Waiting:
             await self._tell_events()
             self._tell_run(state)
             if not summary_of(state).is_pending and await self._is_read():
+                if self._given_up:
+                    raise CliError(Exit.FAILED, self._given_up)
                 return state
             await asyncio.sleep(_LOOK_EVERY_S)
 
@@ -114,6 +118,8 @@ class Waiting:
             elif isinstance(event, MemoryFailed):
                 if event.is_final and event.step == "merge":
                     raise CliError(Exit.FAILED, failed_text(event))
+                if event.is_final:
+                    self._given_up = f"the memory is not complete: {failed_text(event)}"
                 say(failed_text(event))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sandstream_actors.memory.actor import CONSUMER
 from sandstream_actors.memory.standing import has_given_up, has_news, is_extracting
-from sandstream_actors.memory.waiting import is_settled
+from sandstream_actors.memory.waiting import Marks, has_reached, is_settled, marks_of
 from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.bus import Bus
 from sandstream_bus.memory_messages import MemoryState, MergeRequested
@@ -87,14 +87,18 @@ async def _settled(bus: Bus, scope: str, run: str) -> MemoryStatus:
     if run and not problems and is_settled(state, run):
         return MemoryStatus(scope, state.revision)
     asked_at = -math.inf
+    marks: Marks = {}
     while True:
         has_read = False
         if time.monotonic() >= asked_at + _ASK_AGAIN_S:
+            is_first = asked_at == -math.inf
             has_read = await _ask(bus, scope)
             asked_at = time.monotonic()
+            if is_first and not run:  # what comes later is not waited for
+                marks = marks_of((await bus.memories.read(scope)).state)
         state = (await bus.memories.read(scope)).state
         problems |= dict.fromkeys(_problems(state))
-        if is_settled(state, run or None):
+        if is_settled(state, run or None) or (marks and has_reached(state, marks)):
             _check_not_given_up(state, run)
             return MemoryStatus(scope, state.revision, tuple(problems))
         if run and has_read and not _is_noted(state, run):

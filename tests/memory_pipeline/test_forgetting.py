@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sandstream_bus.memory_messages import Rollout
-from sandstream_memory.forgetting import bounded, without_rollouts
+from sandstream_memory.forgetting import without_rollouts
 from sandstream_memory.layout import (
     MEMORY_FILE,
     RAW_FILE,
@@ -107,33 +107,3 @@ def test_files_that_cannot_be_read_stay() -> None:
     made = {MEMORY_FILE: b"\xff a_s.md", SELECTION_FILE: b"{broken", RAW_FILE: b"raw of a"}
     left = without_rollouts(made, [A])
     assert left[MEMORY_FILE] == b"\xff a_s.md" and b"raw of a" not in left[RAW_FILE]
-
-
-def test_size_is_kept_by_dropping_what_is_needed_least() -> None:
-    old = rollout("old", 1, is_merged=True)
-    state = {"old": old, "a": A, "b": B, "new": Rollout(id="new", name="new", runs=["r"])}
-    made: Files = {MEMORY_FILE: b"h" * 1000, SUMMARY_FILE: b"s" * 100, "memories/n.md": b"n" * 100}
-    made[SELECTION_FILE] = selection_file(Selection(["a"]), state, "")
-    for name in ("old", "a", "b", "new"):
-        made[rollout_path(name)] = b"x" * 1000
-    for name in ("old", "a", "b"):
-        made[raw_path(name)] = b"x" * 1000
-    made[rollout_path("orphan")] = b"x" * 1000
-    made[RAW_FILE] = b"x" * 1000
-    total = sum(map(len, made.values()))
-    assert bounded(made, state, total) == (made, [])
-    order = bounded(made, state, 0)[1]
-    assert order == [
-        rollout_path("orphan"),
-        rollout_path("old"),
-        rollout_path("a"),
-        rollout_path("b"),
-        raw_path("old"),
-        rollout_path("new"),
-        RAW_FILE,
-        raw_path("a"),
-        raw_path("b"),
-    ]
-    left, dropped = bounded(made, state, total - 1500)
-    assert dropped == order[:2] and set(left) == set(made) - set(dropped)
-    assert {MEMORY_FILE, SUMMARY_FILE, "memories/n.md"} <= set(bounded(made, state, 0)[0])

@@ -15,27 +15,23 @@ from sandstream_memory.layout import (
     Files,
     is_editable,
     raw_path,
-    rollout_path,
 )
 from sandstream_memory.merging import merge_files
 from sandstream_memory.phase_two import MergeRefused, accept, workspace_files
 from sandstream_memory.selection import (
     Selection,
-    age_key,
     raw_memories_file,
     selection_file,
-    summary_of,
 )
 from sandstream_workspaces.errors import NoSuchPath, WorkspaceDamaged
 
 from sandstream_actors.memory.files import editable, load, now, revised, with_files, within_bounds
 from sandstream_actors.memory.means import Means
-from sandstream_actors.memory.standing import is_pending, selected_by, selection_of
+from sandstream_actors.memory.oldest import without_oldest
+from sandstream_actors.memory.standing import selected_by
 from sandstream_actors.sandbox.record import SandboxRecord
 
 MAX_FILES: Final = 10_000
-_KEPT_PER_SELECTED: Final = 4
-"""So many times the rollouts of a selection are kept in all; older ones go with their files."""
 _MOST_REMARKS: Final = 20
 _LONGEST_REMARK: Final = 200
 
@@ -142,8 +138,8 @@ async def accepted_state(
         merge_attempt=0,
         merge_problem="",
     )
-    state, tree = _without_oldest(state, tree)
-    tree = await within_bounds(bus, state, tree)
+    state, tree = without_oldest(state, tree)
+    tree = within_bounds(state, tree)
     return await revised(
         bus,
         state,
@@ -160,26 +156,3 @@ def _is_same(rollout: Rollout, base: Tree, head: Tree) -> bool:
     """Is its memory the one that the consolidation has read?"""
     path = raw_path(rollout.name)
     return path in base and base[path] == head.get(path)
-
-
-def _without_oldest(state: MemoryState, tree: Tree) -> tuple[MemoryState, Tree]:
-    """Of very many rollouts the oldest go, once they are consolidated and long forgotten."""
-    limit = state.use.max_raw_memories * _KEPT_PER_SELECTED
-    by_age = sorted(state.rollouts.values(), key=age_key)
-    kept = {*state.selected, *selection_of(state).selected}
-    gone = [
-        it
-        for it in by_age[: max(len(by_age) - limit, 0)]
-        if it.id not in kept and not is_pending(it) and not it.extracting
-    ]
-    if not gone:
-        return state, tree
-    ids = {it.id for it in gone}
-    paths = {
-        path for it in gone for path in (rollout_path(it.name), raw_path(it.name), summary_of(it))
-    }
-    rollouts = {id: it for id, it in state.rollouts.items() if id not in ids}
-    return (
-        msgspec.structs.replace(state, rollouts=rollouts),
-        {path: ref for path, ref in tree.items() if path not in paths},
-    )

@@ -41,6 +41,7 @@ from sandstream_actors.memory.standing import (
     CANCELLED,
     has_given_up,
     is_extracting,
+    is_held_up,
     is_pending,
     selected_by,
     selection_of,
@@ -103,9 +104,9 @@ class Consolidations:
         if state.merging is not None:
             is_ours = state.merging.run == run
             return state if is_ours or not insists else _replace(state, wanted=reason)
-        if is_extracting(state) and reason != "batch":
-            return _replace(state, wanted=reason) if insists else state
         is_retry = attempt > 1
+        if is_held_up(state) and reason != "batch" and not is_retry:
+            return _replace(state, wanted=reason) if insists else state
         if is_retry and state.merge_attempt != attempt - 1:
             return state  # somebody else has done it, or gave up
         if reason in _BY_ITSELF and state.merge_attempt:

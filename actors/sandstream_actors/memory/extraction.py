@@ -80,7 +80,7 @@ class Extractions:
                 return None
             if await was_begun(self._bus, run):
                 return None
-            return _with(state, rollout, extracting=run, attempt=attempt)
+            return _with(state, rollout, extracting=run, attempt=attempt, is_slow=False)
 
         await self._launch(await change(self._bus, scope, decide), request.rollout, run)
 
@@ -105,6 +105,7 @@ class Extractions:
                 return
             if condition.is_ == "alive":
                 await self._watch_again(scope, request, cause=f"watch:{sequence}")
+                await self._note_slow(scope, request.rollout, request.watches, sequence)
                 return
             await cancel_run(self._bus, request.watches, "nobody works on it: it begins elsewhere")
 
@@ -112,9 +113,21 @@ class Extractions:
             rollout = state.rollouts.get(request.rollout)
             if rollout is None or rollout.extracting != request.watches:
                 return None
-            return _with(state, rollout, extracting=run)
+            return _with(state, rollout, extracting=run, is_slow=False)
 
         await self._launch(await change(self._bus, scope, decide), request.rollout, run)
+
+    async def _note_slow(self, scope: str, id: str, run: str, sequence: int) -> None:
+        """It was looked at and is under way: others need not wait for it."""
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            rollout = state.rollouts.get(id)
+            if rollout is None or rollout.extracting != run or rollout.is_slow:
+                return None
+            return _with(state, rollout, is_slow=True)
+
+        state = await change(self._bus, scope, decide)
+        await go_on(self._bus, state, cause=f"slow:{sequence}")
 
     async def _launch(self, state: MemoryState, id: str, run: str) -> None:
         rollout = state.rollouts.get(id)
@@ -215,7 +228,7 @@ class Extractions:
             rollouts={**state.rollouts, new.id: new},
             merge_problem=state.merge_problem if state.merge_attempt else "",
         )
-        return msgspec.structs.replace(state, tree=await within_bounds(self._bus, state, tree))
+        return msgspec.structs.replace(state, tree=within_bounds(state, tree))
 
     async def _fail(self, scope: str, id: str, run: str, attempt: int, problem: str) -> None:
         """Try again later, unless that was the last time or somebody stopped it."""
@@ -253,6 +266,7 @@ class Extractions:
             delay_s = self._means.backoff_s[attempt - 1]
             name = f"extract-{digest_of(id)}"
             await ask_later(self._bus, scope, name, again, cause=run, delay_s=delay_s)
+            await go_on(self._bus, state, cause=run)  # others need not wait for it
 
     async def give_up(self, scope: str, request: ExtractRequested, sequence: int, why: str) -> None:
         """The request was parked: nothing of it is under way any more."""

@@ -17,8 +17,10 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.errors import ObjectMissing
 from sandstream_bus.memories import Decide
 from sandstream_bus.memory_messages import MemoryState, Revision, RevisionKind, Tree
-from sandstream_memory.forgetting import bounded
 from sandstream_memory.layout import Files, is_editable
+from sandstream_memory.size_bound import to_drop
+
+from sandstream_actors.memory.standing import is_pending
 
 logger = logging.getLogger(__name__)
 
@@ -73,16 +75,20 @@ def editable(tree: Tree) -> Tree:
     return {path: ref for path, ref in tree.items() if is_editable(path)}
 
 
-async def within_bounds(bus: Bus, state: MemoryState, tree: Tree) -> Tree:
-    """The tree with the least important files left out, if all are too big together."""
-    if sum(ref.size for ref in tree.values()) <= state.use.max_bytes:
-        return tree
-    files = await load(bus, state.scope, tree)
-    kept, dropped = bounded(files, state.rollouts, state.use.max_bytes)
-    logger.info("a memory reached its bound", extra={"scope": state.scope, "dropped": dropped})
-    changes: dict[str, bytes | None] = dict.fromkeys(tree.keys() - kept.keys())
-    changes |= {path: data for path, data in kept.items() if files[path] != data}
-    return await with_files(bus, state.scope, tree, changes)
+def within_bounds(state: MemoryState, tree: Tree) -> Tree:
+    """The tree with the least important files left out, if all are too big together. Recordings
+    that are still to be extracted stay: until they are, a memory can be bigger.
+    """
+    dropped = to_drop(
+        {path: ref.size for path, ref in tree.items()},
+        state.rollouts.values(),
+        selected=state.selected,
+        needed=[id for id, it in state.rollouts.items() if is_pending(it)],
+        max_bytes=state.use.max_bytes,
+    )
+    if dropped:
+        logger.info("a memory reached its bound", extra={"scope": state.scope, "dropped": dropped})
+    return {path: ref for path, ref in tree.items() if path not in dropped}
 
 
 # --- the history ----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from sandstream_memory.rollouts import Terminal, appended, segment_line, without
 
 from sandstream_actors.memory.files import change, load_one, with_files, within_bounds
 from sandstream_actors.memory.means import Means
+from sandstream_actors.memory.oldest import without_oldest
 from sandstream_actors.memory.telling import ask_extraction, tell
 from sandstream_actors.run_state import RunState
 from sandstream_actors.tracing.run_reading import read_run
@@ -48,6 +49,8 @@ class _Segment(NamedTuple):
     terminal_state: str
     use: MemoryUse
     sandbox: str
+    is_lasting: bool
+    """The workspace is not closed with its run."""
     is_again: bool
     """The run had ended before."""
 
@@ -63,7 +66,7 @@ async def note(means: Means, run: RunId, part: MemoryPart) -> None:
         return
 
     async def decide(state: MemoryState) -> MemoryState | None:
-        return None if run in state.forgotten else await _noted(means, state, part.id, segment)
+        return None if run in state.forgotten else await _noted(means, state, part, segment)
 
     crashpoint("memory.before_note")
     state = await change(means.bus, part.scope, decide)
@@ -79,8 +82,9 @@ async def note(means: Means, run: RunId, part: MemoryPart) -> None:
 
 
 async def _noted(
-    means: Means, state: MemoryState, id: str, segment: _Segment
+    means: Means, state: MemoryState, part: MemoryPart, segment: _Segment
 ) -> MemoryState | None:
+    scope, id = part.scope, part.id
     rollout = state.rollouts.get(id) or Rollout(id=id, name=rollout_name(id))
     path = rollout_path(rollout.name)
     existing = await load_one(means.bus, state.scope, state.tree, path)
@@ -105,14 +109,19 @@ async def _noted(
         problem="",
     )
     others = {key: it for key, it in state.rollouts.items() if key != id}
+    sandboxes = state.sandboxes
+    if segment.is_lasting:
+        sandboxes = with_workspace(sandboxes, segment.sandbox)
     state = msgspec.structs.replace(
         state,
+        scope=scope,  # whoever asked before may have known but a digest of a long name
         revision=state.revision + 1,
         use=segment.use,
         rollouts={**others, id: rollout},
-        sandboxes=with_workspace(state.sandboxes, segment.sandbox),
+        sandboxes=sandboxes,
     )
-    return msgspec.structs.replace(state, tree=await within_bounds(means.bus, state, tree))
+    state, tree = without_oldest(state, tree)
+    return msgspec.structs.replace(state, tree=within_bounds(state, tree))
 
 
 def with_workspace(known: Sequence[str], sandbox: str) -> list[str]:
@@ -154,6 +163,7 @@ def _made_of(means: Means, run: RunId, part: MemoryPart, events: list[LogEvent])
         terminal_state=terminal.state,
         use=agent.memory,
         sandbox=state.sandbox_id(agent),
+        is_lasting=not agent.sandbox.owned or agent.sandbox.keep,
         is_again=state.dones > 1,
     )
 

@@ -8,6 +8,8 @@ from sandstream_memory.selection import Selection, select
 
 CANCELLED = "cancelled"
 """How the problem of a phase begins that somebody stopped: the next trigger starts it again."""
+ENOUGH = 8
+"""So many rollouts that were extracted do not wait for others."""
 
 
 def has_given_up(rollout: Rollout) -> bool:
@@ -22,6 +24,15 @@ def is_pending(rollout: Rollout) -> bool:
 
 def is_extracting(state: MemoryState) -> bool:
     return any(map(is_pending, state.rollouts.values()))
+
+
+def is_held_up(state: MemoryState) -> bool:
+    """Is a consolidation worth waiting for, as more comes at once? Not for what failed and comes
+    again after a pause, nor for what takes long; and nothing holds up many others.
+    """
+    pending = [it for it in state.rollouts.values() if is_pending(it)]
+    comes_at_once = [it for it in pending if not it.is_slow and (it.extracting or not it.attempt)]
+    return bool(comes_at_once) and len(unmerged(state, selection_of(state))) < ENOUGH
 
 
 def selection_of(state: MemoryState) -> Selection:
@@ -65,6 +76,6 @@ def why_now(state: MemoryState) -> str:
     new = unmerged(state, selection_of(state))
     if state.use.batch_size is not None and len(new) >= state.use.batch_size:
         return "batch"
-    if is_extracting(state):
+    if is_held_up(state):
         return ""
     return state.wanted or ("eager" if state.use.eager else "")

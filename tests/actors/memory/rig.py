@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 from sandstream_actors.harness.actor import Harness
-from sandstream_actors.memory.actor import MemoryActor
+from sandstream_actors.memory.actor import CONSUMER, MemoryActor
 from sandstream_actors.memory.files import load
 from sandstream_actors.memory.waiting import is_settled
 from sandstream_actors.run_state import RunState
@@ -47,6 +47,7 @@ from sandstream_bus.specs import AgentSpec, GraphSpec, RunOptions
 from sandstream_bus.subjects import RunId
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
+from support.idle import is_idle
 from support.nats_server import NatsServer
 from support.waiting import eventually
 
@@ -171,7 +172,11 @@ class Rig:
         run = run or f"run{self._runs}"
         bus, s = self.bus, self.bus.subjects
         agent = AgentSpec(
-            name="a", host="gone", model="m", memory=use, sandbox=SandboxUse(id=sandbox)
+            name="a",
+            host="gone",
+            model="m",
+            memory=use,
+            sandbox=SandboxUse(id=sandbox, owned=False),
         )
         started = RunStarted(
             graph=GraphSpec(start="a", agents={"a": agent}),
@@ -266,11 +271,12 @@ class Rig:
         await self.until(lambda s: not rollout_of(s, run).extracting, "it is extracted")
         return run
 
-    async def extracting(self, run: str) -> str:
+    async def extracting(self, run: str, scope: str = SCOPE) -> str:
         """The run that extracts from this one, once it is there."""
         state = await self.until(
             lambda s: bool(rollout_of(s, run) and rollout_of(s, run).extracting),
             "its extraction begins",
+            scope,
         )
         return await self._begun(rollout_of(state, run).extracting)
 
@@ -343,11 +349,9 @@ class Rig:
     async def caught_up(self) -> None:
         """All that was sent is worked on."""
 
-        async def nothing_left() -> bool:
-            waiting = await self.bus.topology.waiting(self.bus.connection, "memory")
-            return not waiting["memory"]
-
-        await eventually(nothing_left, what="the memory actor has nothing to do")
+        await eventually(
+            lambda: is_idle(self.bus, CONSUMER), what="the memory actor has nothing to do"
+        )
 
     async def phase_runs(self, step: str) -> list[str]:
         """All runs of a phase that were started."""
