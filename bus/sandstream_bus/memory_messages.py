@@ -166,7 +166,9 @@ class MergeRequested(Message, frozen=True, kw_only=True, tag="memory.merge"):
     """Consolidate what was extracted, unless that was done."""
 
     reason: str
-    """``batch``, ``closed``, ``quiet``, ``asked``, ``removed``, ``retry`` or ``eager``."""
+    """``batch``, ``closed``, ``quiet``, ``asked``, ``removed``, ``retry``, ``eager``, or ``again``:
+    also if nothing is new.
+    """
     attempt: int = 1
     watches: str = ""
     """Only look whether this consolidation run is alive."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from typing import Any
 
 import msgspec
@@ -112,17 +113,20 @@ async def _jetstream(connection: Connection, settings: Settings) -> AsyncIterato
     yield ok("streams", named)
     answer = await _api(connection, f"CONSUMER.LIST.{topology.log}") or {}
     consumers: list[dict[str, Any]] = answer.get("consumers") or []
-    yield _harnesses(consumers)
-    yield _sandbox_actors(consumers)
     bus = _bus(connection, topology)
-    async for check in check_tracing(bus, settings, consumers):
+    names = [str(it.get("name", "")) for it in consumers]
+    answers = await asyncio.gather(*map(bus.presence.is_served, names))
+    served = {name for name, answered in zip(names, answers, strict=True) if answered}
+    yield _harnesses(consumers, served)
+    yield _sandbox_actors(consumers, served)
+    async for check in check_tracing(bus, settings, consumers, served):
         yield check
-    yield await check_memory(bus, consumers)
+    yield await check_memory(bus, consumers, served)
     async for check in _contents(bus):
         yield check
 
 
-def _harnesses(consumers: list[dict[str, Any]]) -> Check:
+def _harnesses(consumers: list[dict[str, Any]], served: Set[str]) -> Check:
     found: list[str] = []
     behind = 0
     for consumer in consumers:
@@ -130,7 +134,7 @@ def _harnesses(consumers: list[dict[str, Any]]) -> Check:
         if not name.startswith("harness-") or name.startswith("harness-p-"):
             continue  # p-…: the own pool of a Runner.run
         behind += consumer.get("num_pending", 0)
-        if _is_served(consumer):
+        if name in served:
             found.append(name.removeprefix("harness-"))
     if found:
         return ok("harness", f"live in pool {', '.join(sorted(found))}")
@@ -142,7 +146,7 @@ def _harnesses(consumers: list[dict[str, Any]]) -> Check:
     )
 
 
-def _sandbox_actors(consumers: list[dict[str, Any]]) -> Check:
+def _sandbox_actors(consumers: list[dict[str, Any]], served: Set[str]) -> Check:
     """Live ones, and work that waits for one; a caller's own are not for others."""
     shared = re.compile(r"sandbox-[^-]+(-(?!own-).+)?")
     found: list[str] = []
@@ -151,7 +155,7 @@ def _sandbox_actors(consumers: list[dict[str, Any]]) -> Check:
         name = str(consumer.get("name", ""))
         if shared.fullmatch(name) is None:
             continue
-        if not _is_served(consumer):
+        if name not in served:
             behind += consumer.get("num_pending", 0)
         elif name.count("-") > 1:
             found.append(name.partition("-")[2])
@@ -163,10 +167,6 @@ def _sandbox_actors(consumers: list[dict[str, Any]]) -> Check:
         )
     text = f"live: {', '.join(sorted(found))}" if found else "no actor is live; nothing waits"
     return ok("sandbox", text)
-
-
-def _is_served(consumer: dict[str, Any]) -> bool:
-    return bool(consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0))
 
 
 def _bus(connection: Connection, topology: Topology) -> Bus:

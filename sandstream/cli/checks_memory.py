@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from sandstream_bus.bus import Bus
@@ -19,12 +19,12 @@ _MOST_NAMED = 3
 _LONGEST_NAME = 40
 
 
-async def check_memory(bus: Bus, consumers: list[dict[str, Any]]) -> Check:
+async def check_memory(bus: Bus, consumers: list[dict[str, Any]], served: Set[str]) -> Check:
     consumer = next((it for it in consumers if it.get("name") == _CONSUMER), {})
-    is_served = bool(consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0))
+    is_served = _CONSUMER in served
     states = await all_memories(bus)
     waiting = [it.scope for it in states if summary_of(it).is_pending]
-    unread = consumer.get("num_pending", 0)
+    unread = consumer.get("num_pending", 0) + consumer.get("num_ack_pending", 0)
     parked = [it for it in await bus.parking.list() if it.parked.consumer == _CONSUMER]
     live = "an actor is live" if is_served else "no actor is live"
     if waiting and not is_served:

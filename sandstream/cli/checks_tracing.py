@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,22 @@ from sandstream.settings import Settings
 
 
 async def check_tracing(
-    bus: Bus, settings: Settings, consumers: list[dict[str, Any]]
+    bus: Bus, settings: Settings, consumers: list[dict[str, Any]], served: Set[str]
 ) -> AsyncIterator[Check]:
-    yield _actors(consumers, bus.topology.log)
+    yield _actors(consumers, served, bus.topology.log)
     path = store_path(settings.home, await installation_of(bus))
     yield await _store(path)
     yield _export()
 
 
-def _actors(consumers: list[dict[str, Any]], log: str) -> Check:
+def _actors(consumers: list[dict[str, Any]], served: Set[str], log: str) -> Check:
     """Nobody needs one; but where work waits, there was one, and somebody may miss it."""
     found: list[str] = []
     behind: dict[str, int] = {}
     for consumer in consumers:
         name = str(consumer.get("name", ""))
         if name.startswith("tracing-"):
-            if consumer.get("num_waiting", 0) or consumer.get("num_ack_pending", 0):
+            if name in served:
                 found.append(name.removeprefix("tracing-"))
             elif pending := consumer.get("num_pending", 0):
                 behind[name.removeprefix("tracing-")] = pending

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 import msgspec
 from sandstream_bus.conversations import Conversation
 
+from sandstream.cli.confirming import confirm
 from sandstream.cli.conversation_blocks import ROLE_WIDTH, print_items
 from sandstream.cli.deciding import decider
 from sandstream.cli.event_texts import item_text, numbered
@@ -111,22 +111,17 @@ async def _clear(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         conversation = await _found(client, arguments.session)
         if not arguments.yes:
-            _ask(conversation)
+            items = numbered(len(conversation.history), "item")
+            await confirm(
+                f"forget {items} of conversation {conversation.session}?",
+                to_do="clear it",
+                otherwise="nothing was cleared",
+            )
         cleared = await client.bus.conversations.clear(arguments.session, by=decider(arguments.by))
     if arguments.json:
         put_json(_summary(cleared))
     say(f"{numbered(len(conversation.history), 'item')} forgotten")
     return Exit.OK
-
-
-def _ask(conversation: Conversation) -> None:
-    if not sys.stdin.isatty():
-        raise CliError(Exit.USAGE, "there is nobody to ask here: say --yes to clear it")
-    items = numbered(len(conversation.history), "item")
-    sys.stderr.write(f"forget {items} of conversation {conversation.session}? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CliError(Exit.FAILED, "nothing was cleared")
 
 
 async def _found(client: Client, session: str) -> Conversation:

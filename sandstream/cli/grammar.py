@@ -57,6 +57,29 @@ def add_flag(
     parser.add_argument(*names, action="store_true", default=default, help=help)
 
 
+def add_optional(
+    parser: argparse.ArgumentParser, name: str, *, default: Any = None, **how: Any
+) -> None:
+    """The last positional, which need not be there and may stand behind options, too: argparse
+    alone takes it for missing at the first option.
+    """
+    parser.add_argument(name, nargs="?", default=default, **how)
+    parser.set_defaults(late=(name, default, how.get("type", str)))
+
+
+def without_late(arguments: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """What is still unknown once the positional that stands behind options has its value."""
+    name, default, kind = getattr(arguments, "late", ("", None, str))
+    values = [it for it in unknown if not it.startswith("-")]
+    if not name or len(values) != 1 or getattr(arguments, name) != default:
+        return unknown
+    try:
+        setattr(arguments, name, kind(values[0]))
+    except argparse.ArgumentTypeError as error:
+        arguments.refuse(f"argument {name.upper()}: {error}")
+    return [it for it in unknown if it != values[0]]
+
+
 def positive(text: str) -> int:
     """A whole number above zero."""
     number = whole(text)
@@ -67,8 +90,10 @@ def positive(text: str) -> int:
 
 def whole(text: str) -> int:
     """A whole number that is not negative."""
-    if not text.isdecimal():
+    if not text.removeprefix("-").isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    if text.startswith("-"):
+        raise argparse.ArgumentTypeError(f"{text} is below zero")
     return int(text)
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.grammar import without_late
 from sandstream.cli.parser import build_parser
 
 _FLAGS = {
@@ -39,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     parser = build_parser()
     arguments, unknown = parser.parse_known_args(argv)
+    unknown = without_late(arguments, unknown)
     if unknown:  # by the command itself, which knows its options
         refuse = getattr(arguments, "refuse", parser.error)
         refuse(f"unrecognized arguments: {' '.join(unknown)}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 import msgspec
 from sandstream_actors.memory import changes
 from sandstream_bus.memory_messages import MemoryState
 
+from sandstream.cli.confirming import confirm
 from sandstream.cli.deciding import decider
 from sandstream.cli.event_texts import numbered
 from sandstream.cli.exits import CliError, Exit
@@ -70,7 +70,7 @@ async def remove(arguments: argparse.Namespace) -> int:
         before = await memory_named(client, arguments.scope)
         name = one_line(before.scope)
         if arguments.run is None and arguments.rollout is None:
-            _confirm(arguments, f"forget all of memory {name} ({_amount(before)})? for good")
+            await _confirm(arguments, f"forget all of memory {name} ({_amount(before)})? for good")
             await changes.delete_scope(client.bus, before.scope)
             told = Changed(
                 scope=before.scope,
@@ -89,7 +89,7 @@ async def remove(arguments: argparse.Namespace) -> int:
             rollout = rollout_named(before, arguments.rollout)
             what, part = f"rollout {one_line(rollout.id)}", {"rollouts": [rollout.id]}
         derived = "and what was derived from it"
-        _confirm(arguments, f"forget {what} of memory {name}, {derived}? for good")
+        await _confirm(arguments, f"forget {what} of memory {name}, {derived}? for good")
         runs = await changes.remove(client.bus, before.scope, by=by, **part)
         after = (await client.bus.memories.read(before.scope)).state
     _tell(_changed(before, after, runs), as_json=arguments.json)
@@ -103,15 +103,9 @@ def _amount(state: MemoryState) -> str:
     return f"{rollouts}, {files}, {size(summary.size_bytes)}"
 
 
-def _confirm(arguments: argparse.Namespace, question: str) -> None:
-    if arguments.yes:
-        return
-    if not sys.stdin.isatty():
-        raise CliError(Exit.USAGE, "there is nobody to ask here: say --yes to forget it")
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CliError(Exit.FAILED, "nothing was forgotten")
+async def _confirm(arguments: argparse.Namespace, question: str) -> None:
+    if not arguments.yes:
+        await confirm(question, to_do="forget it", otherwise="nothing was forgotten")
 
 
 # --- what changed ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import uuid
 
-from sandstream_actors.memory.standing import CANCELLED
+from sandstream_actors.memory.standing import AGAIN, CANCELLED
 from sandstream_bus.bus import Bus
 from sandstream_bus.direct import direct_get_many
 from sandstream_bus.memory_messages import MemoryChanged, MemoryFailed, MemoryState, MergeRequested
@@ -29,9 +29,11 @@ async def merge(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         state = await memory_named(client, arguments.scope)
         before = summary_of(state)
-        if not before.is_pending and not await _has_unread(client.bus):
+        is_idle = not before.is_pending and not await _has_unread(client.bus)
+        if is_idle and not (arguments.again and state.selected):
             given_up = f"; {pending_text(before)}: `sandstream parked` tells more"
             more = given_up if before.given_up else ""
+            more += " (--again: do it once more)" if state.selected else ""
             say(f"memory {one_line(state.scope)}: nothing is left to consolidate{more}")
         else:
             state = await _merge(client, state, arguments)
@@ -50,11 +52,12 @@ async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespa
     bus = client.bus
     sequence = await bus.memories.send(
         bus.subjects.memory_merge(state.scope),
-        MergeRequested(reason="asked"),
+        MergeRequested(reason=AGAIN if arguments.again else "asked"),
         msg_id=f"memory-asked:{uuid.uuid4().hex}",
     )
     summary = summary_of(state)
-    left = pending_text(summary) or "perhaps runs that nobody has looked at"
+    unread = "perhaps runs that nobody has looked at"
+    left = pending_text(summary) or ("nothing new" if arguments.again else unread)
     say(f"asked: {one_line(state.scope)} has {left}")
     for problem in summary.problems:
         say(one_line(problem))
@@ -85,10 +88,11 @@ class Waiting:
 
     async def wait(self) -> MemoryState:
         while True:
+            is_read = await self._is_read()  # first: what follows from it is in the state then
             state = (await self._bus.memories.read(self._scope)).state
             await self._tell_events()
             self._tell_run(state)
-            if not summary_of(state).is_pending and await self._is_read():
+            if is_read and not summary_of(state).is_pending:
                 if self._given_up:
                     raise CliError(Exit.FAILED, self._given_up)
                 return state

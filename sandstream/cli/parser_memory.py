@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sandstream.cli.grammar import add_flag, command, positive, seconds
+from sandstream.cli.grammar import add_flag, add_optional, command, positive, seconds
 
 
 def add_memory(commands: Any) -> None:
@@ -47,9 +47,7 @@ def _add_looking(actions: Any) -> None:
         json="one object: the memory and its text, or the file",
     )
     _add_scope(shown)
-    shown.add_argument(
-        "path", nargs="?", default="", metavar="PATH", help="a file of it, or a directory"
-    )
+    add_optional(shown, "path", default="", metavar="PATH", help="a file of it, or a directory")
     add_flag(shown, "-a", "--all", help="leave no rollout and no file out", is_inner=True)
     shown.add_argument(
         "--raw", action="store_true", help="only the file (memory_summary.md), as it is"
@@ -103,6 +101,9 @@ def _add_changing(actions: Any) -> None:
         json="one object: the memory",
     )
     _add_scope(merged)
+    merged.add_argument(
+        "--again", action="store_true", help="also if nothing is new: after an undo, for example"
+    )
     merged.add_argument("--wait", action="store_true", help="until it is done, or has failed")
     merged.add_argument("--timeout", type=seconds, metavar="S", help="with --wait: at most S s")
 
@@ -114,9 +115,9 @@ def _add_scope(parser: Any) -> None:
 
 
 def _add_revision(parser: Any, default: str) -> None:
-    parser.add_argument(
+    add_optional(
+        parser,
         "revision",
-        nargs="?",
         type=positive,
         metavar="REVISION",
         help=f"as `memory diff SCOPE --list` shows it ({default})",

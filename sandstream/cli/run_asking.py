@@ -7,7 +7,6 @@ meanwhile: then there is nothing to ask any more.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from sandstream_bus.subjects import RunId
 
 from sandstream.approvals import AlreadyDecided, ApprovalNotFound, decide
 from sandstream.cli.approval_texts import wanted_text
+from sandstream.cli.confirming import typed_line
 from sandstream.cli.deciding import decider
 from sandstream.cli.render import clean, err
 from sandstream.cli.session import say
@@ -89,7 +89,7 @@ class Asker:
             screen.stream.write(screen.paint(_PROMPT, "bold"))
             screen.stream.flush()
             elsewhere = asyncio.ensure_future(self._until(lambda: bool(keys & self._decided)))
-            line = asyncio.ensure_future(_line())
+            line = asyncio.ensure_future(typed_line())
             try:
                 await asyncio.wait({elsewhere, line}, return_when=asyncio.FIRST_COMPLETED)
                 if not line.done():
@@ -160,22 +160,3 @@ def _meant(said: str) -> _Answer:
             return _Answer(True, always=True)
         case _:
             return _Answer(False, message=said)
-
-
-async def _line() -> str | None:
-    """The next line that is typed; None at the end of input."""
-    loop = asyncio.get_running_loop()
-    fd = sys.stdin.fileno()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def on_input() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    loop.add_reader(fd, on_input)
-    try:
-        await ready
-        data = os.read(fd, 65_536)  # of a terminal: one line
-    finally:
-        loop.remove_reader(fd)
-    return data.decode(errors="replace") if data else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from sandstream_bus.sandbox_messages import Close
 
-from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.confirming import confirm
+from sandstream.cli.exits import Exit
 from sandstream.cli.finding import FoundSandbox, sandbox_named
 from sandstream.cli.reaching import reached
 from sandstream.cli.sandboxes import summary_of
@@ -22,7 +22,7 @@ async def remove(arguments: argparse.Namespace) -> int:
         was_deleted = found.record.state == "deleted"
         if not was_deleted:
             if not arguments.yes:
-                _ask(found)
+                await _ask(found)
             await _remove(client, found)
             found = await sandbox_named(client, found.id)
     if arguments.json:
@@ -38,12 +38,11 @@ async def _remove(client: Client, found: FoundSandbox) -> None:
         await remote.ask(Close(checkpoint=False, delete=True))
 
 
-def _ask(found: FoundSandbox) -> None:
+async def _ask(found: FoundSandbox) -> None:
     record = found.record
-    if not sys.stdin.isatty():
-        raise CliError(Exit.USAGE, "there is nobody to ask here: say --yes to remove it")
     loses = "what is in it and not in a checkpoint is lost" if record.is_live else "for good"
-    sys.stderr.write(f"remove sandbox {found.id} ({record.state})? {loses} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CliError(Exit.FAILED, "nothing was removed")
+    await confirm(
+        f"remove sandbox {found.id} ({record.state})? {loses}",
+        to_do="remove it",
+        otherwise="nothing was removed",
+    )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import nats
 import pytest
 from cli_process import Cli
 from cli_terminal import on_terminal
@@ -219,6 +223,18 @@ def test_a_diff_is_that_of_one_change(cli: Cli) -> None:
     assert (none.code, none.out) == (0, "") and "no changes yet" in none.err
 
 
+def test_a_file_or_a_change_may_be_named_behind_options(cli: Cli) -> None:
+    on_bus(cli, alice)
+    assert cli.here("memory", "show", "alice", "--raw", HANDBOOK).out == "# Style\n- tabs\n"
+    assert cli.here("memory", "diff", "alice", "--json", "1").one["change"]["number"] == 1
+    for wrong, why in (("x", "not a whole number"), ("0", "not above zero")):
+        done = cli.here("memory", "undo", "alice", "--as", "ada", wrong)
+        assert done.code == 2 and why in done.err
+    for more in (("1", "2"), ("1", "--nope"), ("--nope", "1")):
+        done = cli.here("memory", "undo", "alice", "--as", "ada", *more)
+        assert done.code == 2 and "unrecognized arguments: " in done.err
+
+
 def test_a_merge_is_asked_for_and_waits_for_an_actor(cli: Cli) -> None:
     async def prepare(bus: Bus) -> None:
         await alice(bus)
@@ -263,6 +279,16 @@ def test_doctor_says_that_work_waits_and_what_is_parked(cli: Cli) -> None:
     async def _asked(state: MemoryState) -> MemoryState:
         return msgspec.structs.replace(state, wanted="asked")
 
+    async def take_and_die(bus: Bus) -> None:
+        """What a reader that was killed has taken is not acknowledged, and nobody is there."""
+        client = await nats.connect(cli.env["NATS_URL"])
+        log = bus.topology.log
+        reader = await client.jetstream().pull_subscribe_bind("memory", stream=log)
+        await reader.fetch(1)
+        await client.close()
+        info = await bus.topology.consumer_info(bus.connection, "memory")
+        assert info is not None and info["num_ack_pending"] == 1
+
     on_bus(cli, alice)
     found = memory()
     assert found["state"] == "warning" and "work on alice" in found["found"]
@@ -270,6 +296,8 @@ def test_doctor_says_that_work_waits_and_what_is_parked(cli: Cli) -> None:
     on_bus(cli, settle)
     assert memory()["found"] == "no actor is live; 1 scope, nothing waits"
     on_bus(cli, leave_unread)
+    assert "no actor is live; 1 message not read yet" in memory()["found"]
+    on_bus(cli, take_and_die)
     assert "no actor is live; 1 message not read yet" in memory()["found"]
     assert "perhaps runs that nobody has looked at" in cli.here("memory", "merge", "bob").err
 
@@ -306,6 +334,16 @@ def test_a_whole_memory_is_forgotten_once_somebody_has_agreed(cli: Cli) -> None:
     code, text, _ = on_terminal(cli, "memory", "rm", "alice", typed="n\n")
     assert code == 1 and "forget all of memory alice (5 rollouts, 5 files" in text
     assert "nothing was forgotten" in text
+    ours, theirs = pty.openpty()
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    asking = cli.start("memory", "rm", "alice", **pipes)
+    os.close(theirs)
+    told = b""
+    while b"[y/N]" not in told:
+        told += os.read(ours, 1024)
+    asking.send_signal(signal.SIGINT)
+    assert asking.wait(30) == 130
+    os.close(ours)
     done = cli.here("memory", "rm", "alice", "--yes")
     assert done.code == 0 and "forgotten: memory alice (5 rollouts" in done.err
     assert cli.here("memory", "--json").out == ""

@@ -38,6 +38,7 @@ from sandstream_actors.memory.phases import (
     was_begun,
 )
 from sandstream_actors.memory.standing import (
+    AGAIN,
     CANCELLED,
     has_given_up,
     is_extracting,
@@ -60,7 +61,7 @@ from sandstream_actors.memory.telling import (
 
 logger = logging.getLogger(__name__)
 
-_INSISTING: Final = frozenset({"asked", "closed", "removed"})
+_INSISTING: Final = frozenset({"asked", "closed", "removed", AGAIN})
 """Reasons that are remembered until it can be done."""
 _BY_ITSELF: Final = frozenset({"batch", "eager", "quiet"})
 """Reasons that come again with the next extraction."""
@@ -112,7 +113,8 @@ class Consolidations:
         if reason in _BY_ITSELF and state.merge_attempt:
             return state  # its retry comes
         selection = selection_of(state)
-        if not selection.removed and not unmerged(state, selection):
+        has_something = selection.removed or unmerged(state, selection)
+        if not has_something and not (reason == AGAIN and selection.selected):
             # whoever asks may be quicker than the note of a run that ended before
             wanted = reason if reason in ("asked", "closed") else ""
             return _replace(state, wanted=wanted, merge_attempt=0, merge_problem="")

@@ -8,6 +8,8 @@ from sandstream_memory.selection import Selection, select
 
 CANCELLED = "cancelled"
 """How the problem of a phase begins that somebody stopped: the next trigger starts it again."""
+AGAIN = "again"
+"""The reason of a consolidation that somebody wants although nothing is new."""
 ENOUGH = 8
 """So many rollouts that were extracted do not wait for others."""
 
@@ -43,7 +45,7 @@ def selection_of(state: MemoryState) -> Selection:
 
 def selected_by(state: MemoryState, merge: Merge) -> Selection:
     """The selection that a consolidation was started with."""
-    before = set(state.selected)
+    before = set() if merge.reason == AGAIN else set(state.selected)
     added = [id for id in merge.selected if id not in before or not _is_merged(state, id)]
     return Selection(
         selected=merge.selected,
@@ -71,7 +73,8 @@ def has_news(state: MemoryState) -> bool:
 
 def why_now(state: MemoryState) -> str:
     """Why a consolidation must begin; empty: it need not, now."""
-    if state.merging is not None or state.merge_attempt or not has_news(state):
+    is_wanted = state.wanted == AGAIN or has_news(state)
+    if state.merging is not None or state.merge_attempt or not is_wanted:
         return ""
     new = unmerged(state, selection_of(state))
     if state.use.batch_size is not None and len(new) >= state.use.batch_size:

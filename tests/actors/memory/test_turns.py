@@ -18,9 +18,12 @@ from actors.memory.rig import (
     rollout_of,
     use,
 )
+from sandstream_actors.memory.changes import undo
 from sandstream_actors.memory.standing import ENOUGH, is_held_up, why_now
 from sandstream_actors.memory.waiting import has_reached, is_settled, marks_of
+from sandstream_actors.run_state import RunState
 from sandstream_bus.memory_messages import FileRef, MemoryState, Merge, MergeRequested, Rollout
+from sandstream_bus.subjects import RunId
 from sandstream_memory.layout import raw_path, rollout_path
 
 from sandstream.testing import ScriptedModel
@@ -138,6 +141,32 @@ def test_a_retry_comes_though_something_is_extracted_meanwhile(play: Play) -> No
             await it.until(
                 lambda s: s.merging is not None and s.merging.attempt == 2, "it is tried again"
             )
+
+    play(scene)
+
+
+def test_what_was_undone_is_consolidated_again_if_somebody_wants_it(play: Play) -> None:
+    async def scene(it: Rig, model: ScriptedModel) -> None:
+        async with it.served("harness-memory"):
+            await it.actor()
+            await it.extracted("I prefer tea")
+            await it.ask()
+            made: dict[str, str] = {"MEMORY": "# Tea\n", "memory_summary": "Tea.\n"}
+            first = await it.merging()
+            await it.end_phase(first, completed(), **made)
+            await it.until(lambda s: s.merges == 1, "it is consolidated")
+            await undo(it.bus, SCOPE, None, "ada")
+            await it.ask()
+            await it.caught_up()
+            state = await it.state()
+            assert state.merging is None and state.wanted == "asked", "nothing is new"
+            await it.ask("again")
+            again = await it.merging()
+            started = RunState.of(RunId(again), await it.bus.log.read(RunId(again))).started
+            assert started is not None and "run-run1" in str(bytes(started.input[0]))
+            await it.end_phase(again, completed(), **made)
+            await it.until(lambda s: s.merges == 2 and s.merging is None, "it is done again")
+            assert "# Tea" in await it.text("memories/MEMORY.md")
 
     play(scene)
 
