@@ -61,7 +61,7 @@ class RunSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     approvals: int = 0
     """How many calls wait for a person, those of runs below included."""
     memory: str = ""
-    """The memory whose extraction or consolidation it is."""
+    """The memory that it is remembered in, or whose extraction or consolidation it is."""
 
     @property
     def is_over(self) -> bool:
@@ -139,6 +139,8 @@ def _of_done(run: RunId, done: RunDone, started: RunStarted | None, pool: str) -
         output=output,
     )
     _add_links(summary, started)
+    if done.memory is not None:
+        summary.memory = done.memory.scope
     return summary
 
 

@@ -23,6 +23,7 @@ from sandstream.settings import Settings
 
 T = TypeVar("T")
 _TASKS_LOOKED_AT = 10_000
+_MOST_NEAR = 3
 
 
 def run_async(work: Coroutine[Any, Any, T], *, debug: bool = False) -> T:
@@ -116,7 +117,19 @@ async def not_found(client: Client, run: str) -> CliError:
             f"run {run!r} has not started: its task waits for a harness "
             "(start one with `sandstream up`)",
         )
-    return CliError(Exit.NOT_FOUND, f"there is no run {run!r}; `sandstream runs` lists them")
+    near = [it for it in await _runs(client) if it.startswith(run)][: _MOST_NEAR + 1]
+    more = f"; there is {', '.join(near[:_MOST_NEAR])}" if near else ""
+    more += " and others" if len(near) > _MOST_NEAR else ""
+    return CliError(Exit.NOT_FOUND, f"there is no run {run!r}{more}; `sandstream runs` lists all")
+
+
+async def _runs(client: Client) -> list[str]:
+    """The ids of all runs, without reading any of them."""
+    bus = client.bus
+    subjects = await bus.topology.subjects_of(
+        bus.connection, bus.topology.log, bus.subjects.start("*", "*")
+    )
+    return [str(bus.subjects.parse_run(it).run) for it in subjects]
 
 
 async def is_queued(client: Client, run: str) -> bool:

@@ -29,10 +29,15 @@ class MemoryLayoutConfig:
     """An older name of ``sessions_dir``."""
 
     def __post_init__(self, memory_dir: str | None, rollouts_dir: str | None) -> None:
-        if memory_dir is not None:
-            self.memories_dir = memory_dir
-        if rollouts_dir is not None:
-            self.sessions_dir = rollouts_dir
+        for older, name, given in (
+            ("memory_dir", "memories_dir", memory_dir),
+            ("rollouts_dir", "sessions_dir", rollouts_dir),
+        ):
+            if given is None:
+                continue
+            if getattr(self, name) not in (given, getattr(MemoryLayoutConfig, name)):
+                raise TypeError(f"MemoryLayoutConfig: {older} is an older name of {name}: give one")
+            setattr(self, name, given)
         for name in ("memories_dir", "sessions_dir"):
             value: object = getattr(self, name)
             if not isinstance(value, str):
@@ -120,6 +125,12 @@ class MemoryGenerateConfig:
         if not is_number or not math.isfinite(self.quiet_seconds) or self.quiet_seconds <= 0:
             raise ValueError(
                 f"MemoryGenerateConfig.quiet_seconds must be seconds greater than 0, not {quiet!r}"
+            )
+        waits: object = self.wait_for_memory
+        if not isinstance(waits, bool):
+            raise TypeError(
+                f"MemoryGenerateConfig.wait_for_memory must be True or False, not {waits!r}; "
+                "a time limit goes to the function wait_for_memory"
             )
         prompt: object = self.extra_prompt
         if prompt is not None and not isinstance(prompt, str):

@@ -17,7 +17,7 @@ from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.bus import Bus
 from sandstream_bus.memory_messages import MemoryState, MergeRequested
 from sandstream_bus.messages import RunDone
-from sandstream_bus.subjects import RunId, scope_token
+from sandstream_bus.subjects import RunId, is_token, scope_token
 
 from sandstream.exceptions import AgentsException, UserError
 from sandstream.process import Process
@@ -62,6 +62,8 @@ async def wait_for_memory(what: Any, timeout: float | None = None) -> MemoryStat
         TimeoutError: after ``timeout`` seconds. The work goes on.
         UserError: if ``what`` has no memory.
     """
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+        raise UserError(f"timeout must be a number of seconds, or None; not {timeout!r}")
     process = await Process.of_this_loop()
     scopes, run = await _scopes_of(process.bus, what)
     process.memory.want()
@@ -74,8 +76,11 @@ async def wait_for_memory(what: Any, timeout: float | None = None) -> MemoryStat
         if not limit.expired():
             raise
         names = ", ".join(map(repr, scopes))
+        states = [(await process.bus.memories.read(scope)).state for scope in scopes]
+        problems = [problem for state in states for problem in _problems(state)]
+        more = f" (so far: {'; '.join(problems)})" if problems else ""
         raise TimeoutError(
-            f"memory {names} was not ready within {timeout} s; it is still worked on"
+            f"memory {names} was not ready within {timeout} s; it is still worked on{more}"
         ) from None
     return dataclasses.replace(found[0], others=tuple(found[1:]))
 
@@ -156,6 +161,7 @@ async def _scopes_of(bus: Bus, what: Any) -> tuple[list[str], str]:
     if isinstance(what, str):
         if not what:
             raise UserError("the name of a memory scope must not be empty")
+        await _check_no_run(bus, what)
         return [what], ""
     if isinstance(what, RunResultBase):
         return [await _scope_of_run(bus, RunId(what.run_id))], what.run_id
@@ -167,6 +173,18 @@ async def _scopes_of(bus: Bus, what: Any) -> tuple[list[str], str]:
         "wait_for_memory needs a result, a sandbox session, its state, or the name of a scope; "
         f"not {type(what).__name__}"
     )
+
+
+async def _check_no_run(bus: Bus, name: str) -> None:
+    """Who gives the id of a run waits for nothing: say so."""
+    if not is_token(name) or (await bus.memories.read(name)).sequence:
+        return
+    last = await bus.log.last(bus.subjects.done(name))
+    if last is not None and isinstance(last.event, RunDone) and last.event.memory is not None:
+        raise UserError(
+            f"{name!r} is a run, not a memory; its memory is {last.event.memory.scope!r}: "
+            "give that, or the result of the run"
+        )
 
 
 async def _scope_of_run(bus: Bus, run: RunId) -> str:

@@ -196,6 +196,11 @@ def test_a_run_that_nobody_knows(served: Cli) -> None:
     assert done.err.startswith("sandstream: there is no run 'no-such-run'")
 
 
+def test_a_run_whose_id_was_cut_in_a_table_is_named(served: Cli, finished: str) -> None:
+    done = served.here("show", finished[:-1])
+    assert done.code == 3 and f"; there is {finished}; `sandstream runs`" in done.err
+
+
 # --- the page -------------------------------------------------------------------------------------
 
 

@@ -379,6 +379,12 @@ def test_what_cannot_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(TypeError, match="not int"):
             await wait_for_memory(1)
         result = await Runner.run(agent(), "Hi.", run_config=config())
+        with pytest.raises(UserError, match=r"is a run, not a memory; its memory is 'sandbox:"):
+            await wait_for_memory(result.run_id)
+        for wrong in ("3", -1, float("nan")):
+            timeout: Any = wrong
+            with pytest.raises(UserError, match="a number of seconds"):
+                await wait_for_memory(result, timeout=timeout)
         with pytest.raises(TimeoutError, match="was not ready within 0 s"):
             await wait_for_memory(result, timeout=0)
         assert (await wait_for_memory(result, timeout=30)).revision > 0

@@ -131,6 +131,7 @@ def test_what_makes_no_sense_is_refused(settings: dict[str, Any], problem: str) 
         ({"phase_two_model": ""}, "phase_two_model"),
         ({"phase_one_model_settings": {"nope": 1}}, "nope"),
         ({"extra_prompt": 1}, "extra_prompt"),
+        ({"wait_for_memory": 5}, "must be True or False, not 5"),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, Any], problem: str) -> None:
@@ -142,6 +143,12 @@ def test_bad_settings_are_named(settings: dict[str, Any], problem: str) -> None:
 def test_a_directory_is_a_text(value: Any) -> None:
     with pytest.raises(TypeError, match="memories_dir"):
         MemoryLayoutConfig(memories_dir=value)
+
+
+def test_a_directory_has_one_name() -> None:
+    with pytest.raises(TypeError, match="memory_dir is an older name of memories_dir: give one"):
+        MemoryLayoutConfig(memories_dir="a", memory_dir="b")
+    assert MemoryLayoutConfig(sessions_dir="a", rollouts_dir="a").sessions_dir == "a"
 
 
 # --- what an agent needs for it -------------------------------------------------------------------
