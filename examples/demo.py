@@ -267,6 +267,7 @@ async def summary(
     )
     screen.say("")
     for command, meaning in (
+        ("source .venv/bin/activate", "first, for all of these"),
         ("python examples/01_hello_tools.py", "the names of the Agents SDK, durable"),
         (
             "python examples/03_survive_a_crash.py",
@@ -274,7 +275,6 @@ async def summary(
         ),
         ("python examples/08_data_analyst.py", "an agent with a sandbox, and its report"),
         ("sandstream up examples/06_worker_app.py", "serve agents to any NATS client"),
-        ("source .venv/bin/activate", "then: python examples/01_hello_tools.py"),
         ("sandstream --help", "run, submit, watch, runs, show, cancel, doctor"),
         ("examples/README.md, README.md", "where to go from here"),
     ):
