@@ -14,6 +14,7 @@ import msgspec
 from sandstream_bus.memory_messages import Rollout
 
 from sandstream_memory.bounding import Scrub, encoded, shortened_bytes
+from sandstream_memory.clashes import without_clashes
 from sandstream_memory.layout import (
     MARKER_FILE,
     MEMORY_FILE,
@@ -79,7 +80,8 @@ def accept(
     total = sum(len(data) for path, data in result.items() if is_editable(path))
     if total > max_bytes:
         raise MergeRefused(f"the memory has {total} bytes, more than the {max_bytes} allowed")
-    return Accepted(dict(sorted(result.items())), notes)
+    laid_out, clashes = without_clashes(result)
+    return Accepted(laid_out, notes + clashes)
 
 
 def _text(files: Files, path: str, has_to_say: bool) -> str:

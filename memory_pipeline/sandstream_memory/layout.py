@@ -27,6 +27,10 @@ RAW_MEMORIES = "memories/raw_memories/"
 SUMMARIES = "memories/rollout_summaries/"
 SKILLS = "memories/skills/"
 
+KNOWN_FILES = frozenset({MEMORY_FILE, SUMMARY_FILE, RAW_FILE, SELECTION_FILE, MARKER_FILE})
+KNOWN_FOLDERS = frozenset(it.rstrip("/") for it in (RAW_MEMORIES, SUMMARIES, SKILLS))
+"""They are there in every workspace, whether a memory has files in them or not."""
+
 _VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ESCAPED_NAME = re.compile(r".*\.id-[0-9a-f]{24}", re.S)
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
@@ -78,12 +82,22 @@ def _encoded(text: str) -> bytes:
 
 
 def is_editable(path: str) -> bool:
-    """May an agent or a person change it? Else it is made by the pipeline alone."""
+    """May an agent or a person change it? Else it is made by the pipeline alone, or cannot be laid
+    out: a file in the place of a known folder, or below a known file.
+    """
     if not path.startswith(MEMORIES) or not is_valid_path(path):
         return False
-    if path in (RAW_FILE, SELECTION_FILE, MARKER_FILE):
+    if path in (RAW_FILE, SELECTION_FILE, MARKER_FILE) or path in KNOWN_FOLDERS:
+        return False
+    if not KNOWN_FILES.isdisjoint(folders_of(path)):
         return False
     return not path.startswith((RAW_MEMORIES, SUMMARIES))
+
+
+def folders_of(path: str) -> list[str]:
+    """All folders that it is in, the outermost first."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 # --- the layout of a workspace --------------------------------------------------------------------

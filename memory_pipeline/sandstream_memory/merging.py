@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from sandstream_memory.alignment import matches
+from sandstream_memory.clashes import without_clashes
 from sandstream_memory.layout import Files, is_editable
 
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
@@ -166,9 +167,10 @@ def _units(added: list[_Added]) -> list[list[_Added]]:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def merge_files(base: Files, ours: Files, theirs: Files) -> Files:
+def merge_files(base: Files, ours: Files, theirs: Files, notes: list[str] | None = None) -> Files:
     """Both sides' changes of the editable files. Of a file that is no text, ours; a file that one
-    side deleted and the other changed stays.
+    side deleted and the other changed stays. All of them can be laid out in one directory; what
+    was done for that is added to ``notes``.
     """
     merged: Files = {}
     for path in sorted({*base, *ours, *theirs}):
@@ -177,6 +179,9 @@ def merge_files(base: Files, ours: Files, theirs: Files) -> Files:
         data = _merged(base.get(path), ours.get(path), theirs.get(path))
         if data is not None:
             merged[path] = data
+    merged, clashes = without_clashes(merged)
+    if notes is not None:
+        notes += clashes
     return merged
 
 

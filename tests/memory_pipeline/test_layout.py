@@ -50,6 +50,13 @@ def test_only_what_the_pipeline_does_not_make_is_editable() -> None:
         "memories//x",
         "memories/a\nb",
         "memories/",
+        "memories/raw_memories",
+        "memories/rollout_summaries",
+        "memories/skills",
+        "memories/MEMORY.md/x",
+        "memories/memory_summary.md/x/y",
+        "memories/raw_memories.md/x",
+        "memories/.memory.json/x",
     ]
     for path in made:
         assert not is_editable(path), path
