@@ -1,15 +1,16 @@
 """Three-way merges: what two sides made of the same file, in one.
 
 There are no conflicts to be solved by anybody. A line is in the result if one side added it, or if
-it was there and no side deleted it. What both added at the same place is there once. Blank lines
-belong to the line before them: they look the same everywhere, so they cannot say where a place is.
+it was there and no side deleted it. What both added at the same place is there once. A line that
+both sides have is never lost, although each may have deleted another copy of it. Blank lines belong
+to the line before them: they look the same everywhere, so they cannot say where a place is.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -43,17 +44,32 @@ def merge_text(base: str, ours: str, theirs: str) -> str:
     theirs_has_all = _has_all_changes(lines, their_lines, of=our_lines)
     if ours_has_all != theirs_has_all:
         return ours if ours_has_all else theirs
-    our_side, their_side = _Side(lines, our_lines), _Side(lines, their_lines)
+    sides = _Side(lines, our_lines), _Side(lines, their_lines)
+    merged = _merged_lines(lines, *sides, put_back=set())
+    for is_careful in (False, True):
+        too_few = _too_few(lines, our_lines, their_lines, merged)
+        if not too_few:
+            break
+        put_back = _copies(lines, *sides, too_few, all_of_them=is_careful)
+        merged = _merged_lines(lines, *sides, put_back=put_back)
+    return _text(merged, ends_line=ours.endswith("\n") or theirs.endswith("\n"))
+
+
+def _merged_lines(
+    base: list[_Line], ours: _Side, theirs: _Side, *, put_back: set[int]
+) -> list[_Line]:
+    """``put_back``: lines of the base that stay although one side deleted them."""
     merged: list[_Line] = []
     start = 0
-    for at in range(len(lines) + 1):
-        mine, yours = our_side.kept.get(at), their_side.kept.get(at)
-        if at == len(lines) or (mine and yours):
-            merged += _both(our_side.added(start, at), their_side.added(start, at))
+    for at in range(len(base) + 1):
+        mine, yours = ours.kept.get(at), theirs.kept.get(at)
+        is_kept = at in put_back or (mine is not None and yours is not None)
+        if at == len(base) or is_kept:
+            merged += _both(ours.added(start, at), theirs.added(start, at))
             start = at + 1
-        if mine and yours:
-            merged.append(_with_blanks(lines[at], mine, yours))
-    return _text(merged, ends_line=ours.endswith("\n") or theirs.endswith("\n"))
+        if is_kept:
+            merged.append(_with_blanks(base[at], mine or base[at], yours or base[at]))
+    return merged
 
 
 def _lines(text: str) -> list[_Line]:
@@ -73,13 +89,32 @@ def _text(lines: Sequence[_Line], *, ends_line: bool) -> str:
 
 
 def _has_all_changes(base: list[_Line], side: list[_Line], *, of: list[_Line]) -> bool:
-    """Was the other side's change merged into this one before? Then where does not matter."""
-    before, here, there = (Counter(line.text for line in lines) for lines in (base, side, of))
+    """Was the other side's change merged into this one before? Then it does not matter where, but
+    what was added is below its heading: below another one the same words say something else.
+    """
+    given = (base, side, of)
+    before, here, there = (Counter(line.text for line in lines) for lines in given)
     changed = [text for text in {*before, *there} if before[text] != there[text]]
-    return bool(changed) and all(
+    if not changed or not all(
         here[text] >= there[text] if there[text] > before[text] else here[text] <= there[text]
         for text in changed
-    )
+    ):
+        return False
+    added = there - before
+    had, has, wanted = (Counter(_with_headings(lines)) for lines in given)
+    return all(has[it] >= wanted[it] for it in wanted - had if it[-1] in added)
+
+
+def _with_headings(lines: list[_Line]) -> Iterator[tuple[str, ...]]:
+    """Each line, with the headings that it is below."""
+    above: list[tuple[int, str]] = []
+    for line in lines:
+        heading = _HEADING.match(line.text)
+        while heading and above and above[-1][0] >= len(heading[1]):
+            above.pop()
+        yield (*(text for _, text in above), line.text)
+        if heading:
+            above.append((len(heading[1]), line.text))
 
 
 def _with_blanks(base: _Line, ours: _Line, theirs: _Line) -> _Line:
@@ -106,6 +141,39 @@ class _Side:
     def added(self, start: int, end: int) -> list[_Added]:
         """What was added before one of these lines."""
         return [(at, line) for at in range(start, end + 1) for line in self._added.get(at, ())]
+
+
+# --- copies of a line -----------------------------------------------------------------------------
+
+
+def _too_few(
+    base: list[_Line], ours: list[_Line], theirs: list[_Line], merged: list[_Line]
+) -> Counter[str]:
+    """How many copies of which lines are missing: as many as both sides have must be there, and as
+    many as either has if nobody has fewer than there were.
+    """
+    given = (base, ours, theirs, merged)
+    was, mine, yours, here = (Counter(line.text for line in lines) for lines in given)
+    both, either = mine & yours, mine | yours
+    wanted = {text: either[text] if both[text] >= was[text] else both[text] for text in either}
+    return Counter(wanted) - here
+
+
+def _copies(
+    base: list[_Line], ours: _Side, theirs: _Side, wanted: Counter[str], *, all_of_them: bool
+) -> set[int]:
+    """The first lines of the base with these texts that just one side deleted.
+
+    A line more in its old place divides what was added around it, so that less of that may be the
+    same: with all copies there are enough of them whatever becomes of the rest.
+    """
+    left = Counter(wanted)
+    found: set[int] = set()
+    for at, line in enumerate(base):
+        if (at in ours.kept) != (at in theirs.kept) and left[line.text] > 0:
+            found.add(at)
+            left[line.text] -= 0 if all_of_them else 1
+    return found
 
 
 # --- what both added ------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -21,6 +22,14 @@ CASES = [
     ("deleted by one", "a\nb\nc\n", "a\nc\n", "a\nb\nc\nd\n", "a\nc\nd\n"),
     ("deleted and changed", "a\nb\nc\n", "a\nc\n", "a\nB\nc\n", "a\nB\nc\n"),
     ("from nothing", "", "ours\n", "theirs\n", "ours\ntheirs\n"),
+    (
+        "the same words in two places",
+        "# A\n# B\n",
+        "# A\nx\ny\n# B\n",
+        "# A\n# B\nx\n",
+        "# A\nx\ny\n# B\nx\n",
+    ),
+    ("each deleted another copy", "A\nx\nB\nx\n", "A\nx\nB\n", "A\nB\nx\n", "A\nx\nB\n"),
     ("without a last line break", "a", "a\nx", "y\na", "y\na\nx"),
 ]
 
@@ -90,6 +99,58 @@ def test_lines_that_are_everywhere_lose_nothing() -> None:
         merged = set(_said(merge_text(base, ours, theirs)))
         added = (set(_said(ours)) | set(_said(theirs))) - set(_said(base))
         assert added <= merged, (seed, base, ours, theirs)
+
+
+def test_copies_of_a_line_are_not_lost() -> None:
+    pools = ["abcd", ["# A", "# B", "## S", "- x", "- y", "- none", "", "t"]]
+    for seed in range(1500):
+        rng = random.Random(seed)
+        pool = rng.choice(pools)
+        fresh = functools.partial(rng.choice, pool)
+        lines = [fresh() for _ in range(rng.randint(0, 10))]
+        sides = [_changed(rng, lines, fresh) for _ in range(2)]
+        base, ours, theirs = ("\n".join(each) for each in (lines, *sides))
+        merged = merge_text(base, ours, theirs)
+        was, mine, yours, here = (Counter(_said(it)) for it in (base, ours, theirs, merged))
+        for line in mine | yours:
+            assert here[line] >= min(mine[line], yours[line]), (seed, line, merged)
+            if min(mine[line], yours[line]) >= was[line]:
+                assert here[line] >= max(mine[line], yours[line]), (seed, line, merged)
+
+
+def _items_below(text: str) -> set[tuple[str, str]]:
+    found, heading = set(), ""
+    for line in _said(text):
+        heading = line if line.startswith("#") else heading
+        found.add((heading, line))
+    return found
+
+
+def test_what_one_side_added_below_a_heading_is_there_and_merged_only_once() -> None:
+    for seed in range(1500):
+        rng = random.Random(seed)
+        lines = [it for name in "ABC" for it in (f"# {name}", f"- of {name}", f"- {name}", "")]
+        fresh = functools.partial(rng.choice, ["- x", "- y", "- z", "- pays by card", "## more"])
+        texts = ["\n".join(lines)]
+        for _ in range(2):
+            changed = list(lines)
+            for _ in range(rng.randint(0, 4)):
+                at = rng.randint(1, len(changed))
+                if rng.random() < 0.8:
+                    changed[at:at] = [fresh()]
+                elif at < len(changed) and changed[at] in lines and changed[at][:1] != "#":
+                    del changed[at]
+            texts.append("\n".join(changed))
+        base, ours, theirs = texts
+        merged = merge_text(base, ours, theirs)
+        added = {it for side in (ours, theirs) for it in _items_below(side) if it[1] not in lines}
+        plain = {(below, item) for below, item in added if below != "## more" != item}
+        if "## more" not in merged:
+            assert plain <= _items_below(merged), (seed, texts, merged)
+        assert {item for _, item in added} <= set(_said(merged)), (seed, texts, merged)
+        for side in (ours, theirs):
+            assert _said(merge_text(base, merged, side)) == _said(merged), (seed, texts, merged)
+            assert _said(merge_text(base, side, merged)) == _said(merged), (seed, texts, merged)
 
 
 def test_an_edit_that_was_merged_is_not_merged_again() -> None:
