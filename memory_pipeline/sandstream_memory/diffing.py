@@ -45,7 +45,11 @@ def _lines(text: str) -> list[str]:
 
 def reverted(before: Files, after: Files, head: Files) -> Files:
     """``head`` without the change from ``before`` to ``after``; what came later stays."""
-    result = merge_files(after, before, head)
+    made = _made_and_changed_later(before, after, head)
+    result = merge_files(after, before | dict.fromkeys(made, b""), head)
+    for path in made:
+        if not result.get(path, b"").strip():
+            result.pop(path, None)  # nothing of it came later
     for path in sorted({*before, *after, *head}):
         if is_editable(path):
             continue
@@ -53,3 +57,20 @@ def reverted(before: Files, after: Files, head: Files) -> Files:
         if data is not None:
             result[path] = data
     return dict(sorted(result.items()))
+
+
+def _made_and_changed_later(before: Files, after: Files, head: Files) -> list[str]:
+    """Texts that the change made. To a merge they are deleted and changed, so they would stay with
+    all that is to be taken back; lines of an empty text are deleted one by one.
+    """
+    made = [path for path in after if path not in before and path in head]
+    changed = [path for path in made if is_editable(path) and head[path] != after[path]]
+    return [path for path in changed if _is_text(after[path]) and _is_text(head[path])]
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -75,7 +75,7 @@ def _merged_lines(
 def _lines(text: str) -> list[_Line]:
     """The first one is empty: what is blank before all others is behind it."""
     found = [_Line("", [])]
-    for line in text.removesuffix("\n").split("\n"):
+    for line in text.removesuffix("\n").split("\n") if text else ():
         if line.strip():
             found.append(_Line(line, []))
         else:

@@ -195,6 +195,20 @@ def test_an_undo_keeps_what_came_later() -> None:
     }
 
 
+def test_an_undo_of_a_change_that_made_a_file_takes_its_lines_back() -> None:
+    after = {MEMORY_FILE: b"- a\n- wrong\n", "memories/n.md": b"n\n", "memories/b": b"\xff1"}
+    later = {
+        MEMORY_FILE: b"- a\n- wrong\n- later\n",
+        "memories/n.md": b"\n",
+        "memories/b": b"\xff2",
+    }
+    assert reverted({}, after, later) == {MEMORY_FILE: b"- later\n", "memories/b": b"\xff2"}
+    assert reverted({}, after, after) == {}
+    kept = {**after, MEMORY_FILE: b""}
+    assert reverted({MEMORY_FILE: b""}, after, later)[MEMORY_FILE] == b"- later\n"
+    assert reverted(kept, after, later)[MEMORY_FILE] == b"- later\n"
+
+
 def test_a_diff_names_all_files() -> None:
     before = {MEMORY_FILE: b"a\nb\n", "memories/gone.md": b"x\n", "memories/same.md": b"s"}
     after = {MEMORY_FILE: b"a\nc\n", "memories/n.bin": b"\xff", "memories/same.md": b"s"}
