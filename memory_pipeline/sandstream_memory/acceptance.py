@@ -23,13 +23,15 @@ from sandstream_memory.layout import (
     Files,
     is_editable,
 )
+from sandstream_memory.limits import (
+    MAX_OTHER_BYTES,
+    MAX_OTHER_FILES,
+    MAX_SUMMARY_BYTES,
+    most_bytes,
+)
 from sandstream_memory.selection import Selection
 from sandstream_memory.superseding import completed_handbook
 
-MAX_HANDBOOK_BYTES = 512 * 1024
-MAX_SUMMARY_BYTES = 60_000
-MAX_OTHER_BYTES = 256 * 1024
-MAX_OTHER_FILES = 1000
 _SKILL = re.compile(r"[a-z0-9-]{1,64}/.+", re.S)
 _SUMMARY_NOTE = "\n\n[... the middle of this digest was left out: it was too long ...]\n\n"
 
@@ -63,7 +65,7 @@ def accept(
     has_to_say = bool(selection.selected)
     handbook = _text(after, MEMORY_FILE, has_to_say)
     summary = scrub(_text(after, SUMMARY_FILE, has_to_say))
-    limit = min(MAX_HANDBOOK_BYTES, max_bytes // 2)
+    limit = most_bytes(MEMORY_FILE, max_bytes)
     whole, more_notes = completed_handbook(
         _old_text(before), scrub(handbook), selection=selection, rollouts=rollouts, max_bytes=limit
     )
