@@ -201,9 +201,9 @@ def summary_file(
     return _with_header(header, extraction.summary, scrub)
 
 
-def runs_named(rollout: Rollout) -> str:
+def runs_named(rollout: Rollout, most: int = _MAX_RUNS_NAMED) -> str:
     """The runs that a memory came from; of very many the last ones."""
-    last = rollout.runs[-_MAX_RUNS_NAMED:]
+    last = rollout.runs[-most:]
     earlier = len(rollout.runs) - len(last)
     return ", ".join([*last, *([f"and {earlier} earlier"] if earlier else [])])
 

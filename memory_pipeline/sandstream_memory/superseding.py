@@ -32,7 +32,9 @@ _INTRODUCTION = (
     "Entries that a merge left out although their sources still count. The blocks above are newer."
 )
 _DROPPED_BY = "Left out by the merge of runs "
-_MAX_SOURCES_NAMED = 20
+_MAX_SOURCES_BYTES = 2048
+"""Of a line that names sources, or runs."""
+_MAX_RUNS_OF_A_SOURCE = 3
 _MAX_RUNS_NAMED = 20
 
 
@@ -49,11 +51,12 @@ def completed_handbook(
     old_blocks, old_entries = _split(before)
     new_blocks, new_entries = _split(after)
     notes: list[str] = []
-    texts = _with_sources(new_blocks, old_blocks, sources, selection, rollouts, notes)
+    merged = [rollouts[each] for each in selection.added or selection.selected if each in rollouts]
+    texts = _with_sources(new_blocks, old_blocks, sources, merged, max_bytes, notes)
     body = "\n\n".join(texts)
     kept_by = _Keeper(body, sources, selection)
     lost = [each for each in old_blocks if kept_by.must_keep(each)]
-    fresh = [_as_entry(each, selection, rollouts) for each in lost]
+    fresh = [_as_entry(each, merged) for each in lost]
     notes += [f"kept as superseded: {_title(each)}" for each in lost]
     left = [each.text for each in new_entries if not kept_by.is_forgotten(each)]
     left += [each.text for each in old_entries if kept_by.must_keep(each)]
@@ -109,11 +112,10 @@ class _Keeper:
         return bool(named) and not named & self._selected
 
 
-def _as_entry(block: Section, selection: Selection, rollouts: Mapping[str, Rollout]) -> str:
+def _as_entry(block: Section, merged: Sequence[Rollout]) -> str:
     lines = demoted(block.lines) if block.level else [f"## {_title(block)}", *block.lines]
-    runs = [run for each in _newest(selection) if each in rollouts for run in rollouts[each].runs]
-    more = f" and {len(runs) - _MAX_RUNS_NAMED} more" if len(runs) > _MAX_RUNS_NAMED else ""
-    reason = f"{_DROPPED_BY}{', '.join(runs[:_MAX_RUNS_NAMED])}{more}."
+    runs = [run for each in merged for run in each.runs]
+    reason = f"{_DROPPED_BY}{_listed(runs[:_MAX_RUNS_NAMED], ', ', _MAX_SOURCES_BYTES, len(runs))}."
     return "\n".join([lines[0], "", reason, *lines[1:]]).strip()
 
 
@@ -136,34 +138,52 @@ def _with_sources(
     new: Sequence[Section],
     old: Sequence[Section],
     sources: Sources,
-    selection: Selection,
-    rollouts: Mapping[str, Rollout],
+    merged: Sequence[Rollout],
+    max_bytes: int,
     notes: list[str],
 ) -> list[str]:
-    """The texts of the blocks; one that is new and names no source names what was merged."""
+    """The texts of the blocks; one that is new and names no source names what was merged.
+
+    That takes at most half of the room that the handbook has left: a good text must not be refused
+    for what was added to it.
+    """
     known = {each.text for each in old}
+    bare = [
+        each.text not in known and _says_something(each) and not sources.of(each.text)
+        for each in new
+    ]
+    room = (max_bytes - sum(len(encoded(each.text)) for each in new)) // 2
+    named = _named(merged, min(_MAX_SOURCES_BYTES, room // max(sum(bare), 1)))
     texts = []
-    for block in new:
-        text = block.text
-        is_heading_only = bool(block.level) and not "".join(block.body).strip()
-        if text not in known and not is_heading_only and not sources.of(text):
-            named = _named(_newest(selection), rollouts)
-            if named:
-                text = f"{text}\n\nSources: {named}"
-                notes.append(f"sources were added to: {_title(block)}")
-        texts.append(text)
+    for block, is_bare in zip(new, bare, strict=True):
+        if is_bare and merged:
+            done = "sources were added to" if named else "no room for the sources of"
+            notes.append(f"{done}: {_title(block)}")
+        texts.append(f"{block.text}\n\nSources: {named}" if is_bare and named else block.text)
     return texts
 
 
-def _newest(selection: Selection) -> list[str]:
-    return list(selection.added or selection.selected)
+def _says_something(block: Section) -> bool:
+    return bool("".join(block.body).strip())
 
 
-def _named(ids: Sequence[str], rollouts: Mapping[str, Rollout]) -> str:
-    known = [rollouts[each] for each in ids if each in rollouts]
-    named = [
-        f"{summary_of(each).removeprefix(MEMORIES) or each.name} (runs {runs_named(each)})"
-        for each in known[:_MAX_SOURCES_NAMED]
-    ]
-    more = len(known) - len(named)
-    return "; ".join([*named, *([f"and {more} more"] if more else [])])
+def _named(merged: Sequence[Rollout], max_bytes: int) -> str:
+    """Their files, with their runs if there is room for that."""
+    files = [summary_of(each).removeprefix(MEMORIES) or each.name for each in merged]
+    runs = [f"(runs {runs_named(each, _MAX_RUNS_OF_A_SOURCE)})" for each in merged]
+    whole = [f"{file} {its_runs}" for file, its_runs in zip(files, runs, strict=True)]
+    count = len(merged)
+    return _listed(whole, "; ", max_bytes, count) or _listed(files, "; ", max_bytes, count)
+
+
+def _listed(named: Sequence[str], between: str, max_bytes: int, count: int) -> str:
+    """As many as there is room for, and how many more of ``count`` there are."""
+    taken: list[str] = []
+    room = max_bytes - len(f"{between}and {count} more")
+    for each in named:
+        room -= len(encoded(each)) + len(between)
+        if room < 0:
+            break
+        taken.append(each)
+    more = count - len(taken)
+    return between.join([*taken, f"and {more} more"] if more and taken else taken)

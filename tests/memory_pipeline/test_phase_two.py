@@ -205,6 +205,25 @@ def test_a_block_without_a_source_is_given_one() -> None:
     assert handbook(OLD + "\n# N\n\n- x\n\nRuns: run-of-b\n").endswith("Runs: run-of-b\n")
 
 
+def test_sources_that_are_added_leave_room_for_the_handbook() -> None:
+    many = {
+        f"c{n}": rollout(f"c{n}", runs=[f"run-{n}-{m:030}" for m in range(100)]) for n in range(40)
+    }
+    selection = Selection(list(many), added=list(many))
+    for blocks, max_bytes in ((10, 1 << 24), (2000, 1 << 24), (40, 4000)):
+        text = "".join(f"# Group {n}\n\n- fact {n}\n\n" for n in range(blocks))
+        after = {MEMORY_FILE: text.encode(), SUMMARY_FILE: b"x"}
+        found = accept(
+            {}, after, selection=selection, rollouts=many, scrub=scrub, max_bytes=max_bytes
+        )
+        lines = found.files[MEMORY_FILE].decode().split("\n")
+        named = [line for line in lines if line.startswith("Sources: ")]
+        assert all(len(line) <= 2100 for line in named) and len(found.notes) == blocks
+        assert len(named) == (0 if max_bytes == 4000 else blocks)
+        assert all(line.endswith(" more") for line in named)
+        assert all("97 earlier" in line for line in named) or blocks > 1000
+
+
 def test_secrets_do_not_reach_the_handbook() -> None:
     key = "sk-" + "a1" * 20
     after = {**BEFORE, MEMORY_FILE: f"{OLD}\n{key}".encode(), SUMMARY_FILE: key.encode()}
