@@ -104,7 +104,7 @@ class Sources:
         """The ids of those that it names."""
         found = {each for path in cited_files(text) if (each := self.of_file(path))}
         for line in text.split("\n"):
-            if _SOURCES_LINE.match(line):
+            if names_sources(line):
                 names = [name.rstrip(".") for name in _NAME.findall(line)]
                 found |= {self._names[name] for name in names if name in self._names}
         return found
@@ -121,6 +121,11 @@ class Sources:
 
     def is_of_others(self, path: str) -> bool:
         return _short(path) in self._others and _short(path) not in self._files
+
+
+def names_sources(line: str) -> bool:
+    """Does it say ``Sources:``, ``Runs:`` or the like?"""
+    return _SOURCES_LINE.match(line) is not None
 
 
 def cited_files(text: str) -> list[str]:

@@ -1,9 +1,13 @@
 """A merge supersedes, never silently deletes; and every block says where it comes from.
 
-A block that a merge dropped is kept under ``# Superseded`` as long as one of its sources is
-selected and named by nothing in the new handbook. A block that names no source (a person or the
-agent itself wrote it) is kept if nothing of it is left. Both rules hold for what is there already,
-so that a later merge can do away with an entry by saying what it says elsewhere.
+A block of which a merge dropped at least half is kept under ``# Superseded`` as long as one of its
+sources is selected, or if it names none (a person or the agent itself wrote it). It is judged by
+its own statements: that another block names the same source does not make up for them. A statement
+that was replaced in its block, by one of the same source, is not dropped; otherwise each correction
+would leave the old version behind.
+
+An entry that is there already may be removed by a later merge that names its sources elsewhere.
+Every block that is gone, and every entry, has a remark.
 """
 
 from __future__ import annotations
@@ -13,15 +17,8 @@ from collections.abc import Mapping, Sequence
 from sandstream_bus.memory_messages import Rollout
 
 from sandstream_memory.bounding import encoded
-from sandstream_memory.handbook import (
-    Section,
-    Sources,
-    blocks,
-    cited_files,
-    demoted,
-    is_rollout_file,
-    sections,
-)
+from sandstream_memory.handbook import Section, Sources, blocks, demoted, sections
+from sandstream_memory.keeping import DROPPED_BY, Keeper, own_statements, title_of
 from sandstream_memory.layout import MEMORIES
 from sandstream_memory.phase_one import runs_named
 from sandstream_memory.selection import Selection, summary_of
@@ -31,7 +28,6 @@ MAX_SUPERSEDED_BYTES = 64 * 1024
 _INTRODUCTION = (
     "Entries that a merge left out although their sources still count. The blocks above are newer."
 )
-_DROPPED_BY = "Left out by the merge of runs "
 _MAX_SOURCES_BYTES = 2048
 """Of a line that names sources, or runs."""
 _MAX_RUNS_OF_A_SOURCE = 3
@@ -54,12 +50,11 @@ def completed_handbook(
     merged = [rollouts[each] for each in selection.added or selection.selected if each in rollouts]
     texts = _with_sources(new_blocks, old_blocks, sources, merged, max_bytes, notes)
     body = "\n\n".join(texts)
-    kept_by = _Keeper(body, sources, selection)
-    lost = [each for each in old_blocks if kept_by.must_keep(each)]
-    fresh = [_as_entry(each, merged) for each in lost]
-    notes += [f"kept as superseded: {_title(each)}" for each in lost]
-    left = [each.text for each in new_entries if not kept_by.is_forgotten(each)]
-    left += [each.text for each in old_entries if kept_by.must_keep(each)]
+    keeper = Keeper(old_blocks, new_blocks, body, sources, selection)
+    judged = [(each, keeper.judge(each)) for each in old_blocks]
+    notes += [f"{verdict.remark}: {title_of(each)}" for each, verdict in judged if verdict.remark]
+    fresh = [_as_entry(each, merged) for each, verdict in judged if verdict.is_kept]
+    left = _left(old_entries, new_entries, fresh, keeper, notes)
     room = min(MAX_SUPERSEDED_BYTES, max_bytes - len(encoded(body)) - 1024)
     entries = _fitting(list(dict.fromkeys([*fresh, *left])), room, notes)
     if entries:
@@ -78,44 +73,37 @@ def _split(text: str) -> tuple[list[Section], list[Section]]:
     return found, entries
 
 
-def _title(block: Section) -> str:
-    return block.title or "the text before the first heading"
-
-
 # --- what a merge lost ----------------------------------------------------------------------------
 
 
-class _Keeper:
-    """Decides what of the old handbook must stay beside the new one."""
-
-    def __init__(self, body: str, sources: Sources, selection: Selection) -> None:
-        self._body = body
-        self._lines = {line.strip() for line in body.split("\n")}
-        self._sources = sources
-        self._selected = set(selection.selected)
-        self._unnamed = self._selected - sources.of(body)
-
-    def must_keep(self, old: Section) -> bool:
-        if old.text in self._body:
-            return False
-        named = self._sources.of(old.text)
-        if named:
-            return bool(named & self._unnamed)
-        if any(is_rollout_file(path) for path in cited_files(old.text)):
-            return False  # its sources do not exist any more
-        said = [line.strip() for line in old.body if not line.startswith(_DROPPED_BY)]
-        return any(said) and not any(line in self._lines for line in said if line)
-
-    def is_forgotten(self, entry: Section) -> bool:
-        """Nothing that is selected supports it any more."""
-        named = self._sources.of(entry.text)
-        return bool(named) and not named & self._selected
+def _left(
+    old: Sequence[Section],
+    new: Sequence[Section],
+    fresh: Sequence[str],
+    keeper: Keeper,
+    notes: list[str],
+) -> list[str]:
+    """The entries that stay. One that a fresh one repeats goes."""
+    kept = [each for each in new if not keeper.is_forgotten(each)]
+    texts = {each.text for each in kept}
+    kept += [each for each in old if each.text not in texts and keeper.must_stay(each)]
+    repeated = keeper.said_by("\n".join(fresh))
+    left = [
+        each
+        for each in kept
+        if not (own := own_statements(each)) or not all(map(repeated.says, own))
+    ]
+    texts = {each.text for each in left}
+    notes += [
+        f"no longer kept as superseded: {title_of(each)}" for each in old if each.text not in texts
+    ]
+    return [each.text for each in left]
 
 
 def _as_entry(block: Section, merged: Sequence[Rollout]) -> str:
-    lines = demoted(block.lines) if block.level else [f"## {_title(block)}", *block.lines]
+    lines = demoted(block.lines) if block.level else [f"## {title_of(block)}", *block.lines]
     runs = [run for each in merged for run in each.runs]
-    reason = f"{_DROPPED_BY}{_listed(runs[:_MAX_RUNS_NAMED], ', ', _MAX_SOURCES_BYTES, len(runs))}."
+    reason = f"{DROPPED_BY}{_listed(runs[:_MAX_RUNS_NAMED], ', ', _MAX_SOURCES_BYTES, len(runs))}."
     return "\n".join([lines[0], "", reason, *lines[1:]]).strip()
 
 
@@ -158,7 +146,7 @@ def _with_sources(
     for block, is_bare in zip(new, bare, strict=True):
         if is_bare and merged:
             done = "sources were added to" if named else "no room for the sources of"
-            notes.append(f"{done}: {_title(block)}")
+            notes.append(f"{done}: {title_of(block)}")
         texts.append(f"{block.text}\n\nSources: {named}" if is_bare and named else block.text)
     return texts
 

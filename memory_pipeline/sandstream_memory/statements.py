@@ -1,0 +1,73 @@
+"""What a text states, and whether another text says the same.
+
+A statement is an item of a list, a row of a table or a paragraph, without its marks and sources.
+Another text says it if one of its own statements has most of the words, and all that have digits in
+them: whoever condenses keeps the words, whoever writes of something else keeps only some.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+IsSource = Callable[[str], bool]
+"""Is this word the name of a source? It is no part of what is said."""
+Words = tuple[str, ...]
+
+_BEGINS = re.compile(r"\s*(?:[-*+]|\d+[.)]|\|)\s*")
+_NO_STATEMENT = re.compile(r"\s*(?:#{1,6}\s|```|~~~|[-*_=|: ]+$)")
+_TASK = re.compile(r"\[task \d+\]", re.I)
+_WORD = re.compile(r"\w[\w./:@-]*\w|\w")
+_DIGIT = re.compile(r"\d")
+_ENOUGH = 0.75
+"""So many of the words."""
+_MOST_COMPARED = 200
+"""Of the statements that share a word."""
+
+
+def statements(lines: Iterable[str]) -> list[str]:
+    """In order, each in one line; no headings."""
+    found: list[list[str]] = []
+    is_open = False
+    for line in lines:
+        if not line.strip() or _NO_STATEMENT.match(line):
+            is_open = False
+            continue
+        mark = _BEGINS.match(line)
+        if mark or not is_open:
+            found.append([])
+        found[-1].append(line[mark.end() :] if mark else line)
+        is_open = not line.lstrip().startswith("|")
+    return [" ".join(" ".join(parts).split()) for parts in found]
+
+
+def words(statement: str, is_source: IsSource) -> Words:
+    plain = _TASK.sub("", statement)
+    return tuple(it.casefold() for it in _WORD.findall(plain) if not is_source(it))
+
+
+class Said:
+    """What a text says."""
+
+    def __init__(self, lines: Sequence[str], is_source: IsSource) -> None:
+        self._is_source = is_source
+        self._known: list[frozenset[str]] = []
+        self._with: dict[str, list[int]] = {}
+        for known in {words(each, is_source): None for each in statements(lines)}:
+            for word in set(known):
+                self._with.setdefault(word, []).append(len(self._known))
+            self._known.append(frozenset(known))
+
+    def says(self, statement: str) -> bool:
+        wanted = frozenset(words(statement, self._is_source))
+        exact = {word for word in wanted if _DIGIT.search(word)}
+        needed = math.ceil(len(wanted) * _ENOUGH)
+        rarest_first = sorted(wanted, key=lambda word: len(self._with.get(word, ())))
+        # Whatever has enough of the words has one of these.
+        telling = rarest_first[: len(wanted) - needed + 1]
+        candidates = (at for word in telling for at in self._with.get(word, ())[:_MOST_COMPARED])
+        return not wanted or any(
+            exact <= self._known[at] and len(wanted & self._known[at]) >= needed
+            for at in candidates
+        )
