@@ -8,18 +8,27 @@ from collections.abc import Collection, Mapping
 from sandstream_bus.memory_messages import Rollout
 
 from sandstream_memory.bounding import encoded
-from sandstream_memory.handbook import Sources, cited_files, sections
+from sandstream_memory.handbook import Sources
 from sandstream_memory.layout import (
     MEMORY_FILE,
     RAW_FILE,
     RAW_MEMORIES,
     SELECTION_FILE,
     SESSIONS,
+    SKILLS,
     SUMMARIES,
     SUMMARY_FILE,
     Files,
+    is_editable,
     raw_path,
     rollout_path,
+)
+from sandstream_memory.pruning import (
+    is_only_of,
+    pruned_handbook,
+    said_no_more,
+    supported_digest,
+    without_said,
 )
 from sandstream_memory.rollouts import without_runs
 from sandstream_memory.selection import (
@@ -29,31 +38,63 @@ from sandstream_memory.selection import (
     without_selected,
 )
 
-_DEEPEST = 6
 _OF_ROLLOUTS = (SESSIONS, RAW_MEMORIES, SUMMARIES)
 _PATH_HEADER = re.compile(rb"^rollout_path: (\S+)$", re.M)
 
 
-def without_rollouts(files: Files, rollouts: Collection[Rollout]) -> Files:
+def without_rollouts(
+    files: Files, rollouts: Collection[Rollout], others: Collection[Rollout] = ()
+) -> Files:
     """The files without these rollouts and what only they support.
 
     Of a recording, the lines of ``runs`` go; the raw memory and the summary go as a whole. What
-    other rollouts support too stays, without naming these.
+    other rollouts support too stays, without naming these. ``others`` are all that stay: a text may
+    name them by a run or an earlier file, which cannot be seen from the files.
+
+    What went from the handbook goes from skills and notes, too. Once these rollouts were merged,
+    the digest may tell of them in any words. So nothing is left of it that others do not surely
+    support, often nothing at all: the next merge makes it anew, and a fact that was to be removed
+    must not be in the instructions of every run until then.
     """
-    left = _without_own_files(files, rollouts)
-    others = [path for path in left if path.startswith(_OF_ROLLOUTS)]
-    sources = Sources(rollouts, others)
-    if (data := left.get(MEMORY_FILE)) is not None:
-        left[MEMORY_FILE] = _pruned(data, sources, 1)
-    if (data := left.get(SUMMARY_FILE)) is not None:
-        left[SUMMARY_FILE] = _pruned(data, sources, _DEEPEST + 1)
     ids = {rollout.id for rollout in rollouts}
+    left = _without_own_files(files, rollouts)
+    of_others = [path for path in left if path.startswith(_OF_ROLLOUTS)]
+    sources = Sources(rollouts, [each for each in others if each.id not in ids], of_others)
+    was_merged = any(each.is_merged for each in rollouts) or any(
+        item.get("rollout_id") in ids for item in selected_items(files)
+    )
+    _prune(left, sources, was_merged)
     if SELECTION_FILE in left:
         left[SELECTION_FILE] = without_selected(left, ids)
     if RAW_FILE in left:
         names = [_name_of_item(item) for item in selected_items(left)]
         left[RAW_FILE] = joined_raw_memories(left, names)
     return left
+
+
+def _prune(files: Files, sources: Sources, was_merged: bool) -> None:
+    before = _text(files, MEMORY_FILE) or ""
+    after = pruned_handbook(before, sources)
+    if before:
+        files[MEMORY_FILE] = encoded(after)
+    gone = said_no_more(before, after, sources)
+    for path in [path for path in files if is_editable(path) and path != MEMORY_FILE]:
+        text = _text(files, path)
+        if text is None:
+            continue
+        if path == SUMMARY_FILE and (was_merged or after != before):
+            files[path] = encoded(supported_digest(text, after, sources))
+        elif path.startswith(SKILLS) and is_only_of(text, sources):
+            del files[path]
+        else:
+            files[path] = encoded(without_said(text, sources, gone))
+
+
+def _text(files: Files, path: str) -> str | None:
+    try:
+        return files[path].decode() if path in files else None
+    except UnicodeDecodeError:
+        return None
 
 
 def _without_own_files(files: Files, rollouts: Collection[Rollout]) -> Files:
@@ -76,62 +117,3 @@ def _without_own_files(files: Files, rollouts: Collection[Rollout]) -> Files:
 
 def _name_of_item(item: Mapping[str, object]) -> str:
     return str(item.get("rollout_path", "")).removeprefix(SESSIONS).removesuffix(".jsonl")
-
-
-# --- what only they support -----------------------------------------------------------------------
-
-
-def _pruned(data: bytes, sources: Sources, level: int) -> bytes:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return data
-    lines = _pruned_lines(text.split("\n"), sources, level)
-    return encoded("\n".join(lines))
-
-
-def _pruned_lines(lines: list[str], sources: Sources, level: int) -> list[str]:
-    """Without the sections, then without the lines, that name only rollouts of ``sources``."""
-    if level > _DEEPEST:
-        return _without_lines(lines, sources)
-    kept: list[str] = []
-    for section in sections(lines, level):
-        if section.level != level:
-            kept += _pruned_lines(section.lines, sources, level + 1)
-        elif not _names_only_these("\n".join(section.lines), sources):
-            kept.append(section.lines[0])
-            kept += _pruned_lines(section.lines[1:], sources, level + 1)
-    return kept
-
-
-def _names_only_these(text: str, sources: Sources) -> bool:
-    return bool(sources.of(text)) and not _names_others(text, sources)
-
-
-def _names_others(text: str, sources: Sources) -> bool:
-    return any(sources.is_of_others(path) for path in cited_files(text))
-
-
-def _without_lines(lines: list[str], sources: Sources) -> list[str]:
-    kept: list[str] = []
-    dropped_indent: int | None = None
-    for line in lines:
-        indent = len(line) - len(line.lstrip())
-        if dropped_indent is not None:
-            is_below = bool(line.strip()) and indent > dropped_indent
-            if is_below and not _names_others(line, sources):
-                continue
-            dropped_indent = None
-        if _names_only_these(line, sources):
-            dropped_indent = indent
-            continue
-        kept.append(_without_names(line, sources))
-    return kept
-
-
-def _without_names(line: str, sources: Sources) -> str:
-    """A line that others support too: it names these no more."""
-    for path in cited_files(line):
-        if sources.of_file(path):
-            line = re.sub(rf"`?{re.escape(path)}`?(?:\s*[,;])?\s*", "", line)
-    return line

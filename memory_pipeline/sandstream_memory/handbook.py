@@ -68,6 +68,11 @@ def demoted(lines: list[str]) -> list[str]:
     ]
 
 
+def is_heading(line: str) -> bool:
+    """Of one line, wherever it stands."""
+    return _HEADING.fullmatch(line.rstrip()) is not None
+
+
 def _with_headings(lines: Iterable[str]) -> Iterator[tuple[str, re.Match[str] | None]]:
     fence = ""
     for line in lines:
@@ -81,46 +86,88 @@ def _with_headings(lines: Iterable[str]) -> Iterator[tuple[str, re.Match[str] | 
 
 
 class Sources:
-    """Finds the rollouts that a text names, and the files of others."""
+    """Finds the rollouts that a text names, and tells them from others."""
 
-    def __init__(self, rollouts: Collection[Rollout], others: Collection[str] = ()) -> None:
-        self._others = {_short(path) for path in others}
-        self._others |= {path.rpartition("/")[2] for path in self._others}
+    def __init__(
+        self,
+        rollouts: Collection[Rollout],
+        others: Collection[Rollout] = (),
+        other_files: Collection[str] = (),
+    ) -> None:
+        """``other_files``: canonical paths of other rollouts' files."""
         self._files: dict[str, str] = {}
         self._names: dict[str, str] = {}
         for rollout in rollouts:
-            for path in (summary_of(rollout), raw_path(rollout.name), rollout_path(rollout.name)):
-                self._files[_short(path)] = rollout.id
-            self._files[summary_of(rollout).rpartition("/")[2]] = rollout.id
-            self._files[rollout_path(rollout.name).rpartition("/")[2]] = rollout.id
-            for name in (rollout.name, *rollout.runs):
-                self._names[name] = rollout.id
-        self._files.pop("", None)
-        self._longest_first = sorted(
-            ((each.name, each.id) for each in rollouts), key=lambda pair: -len(pair[0])
-        )
+            self._files |= dict.fromkeys(_files_of(rollout), rollout.id)
+            self._names |= dict.fromkeys((rollout.name, *rollout.runs), rollout.id)
+        self._others = {_short(path) for path in other_files}
+        self._others |= {path.rpartition("/")[2] for path in self._others}
+        self._other_names = {name for path in other_files if (name := _name_in(path))}
+        for other in others:
+            self._others |= _files_of(other)
+            self._other_names.add(other.name)
+        self._owners = dict.fromkeys(self._other_names, "")
+        self._owners |= {each.name: each.id for each in rollouts}
+        self._other_names |= {run for other in others for run in other.runs}
+        self._others -= self._files.keys()
+        self._other_names -= self._names.keys()
 
     def of(self, text: str) -> set[str]:
         """The ids of those that it names."""
         found = {each for path in cited_files(text) if (each := self.of_file(path))}
-        for line in text.split("\n"):
-            if names_sources(line):
-                names = [name.rstrip(".") for name in _NAME.findall(line)]
-                found |= {self._names[name] for name in names if name in self._names}
-        return found
+        return found | {self._names[name] for name in _names_in(text) if name in self._names}
 
     def of_file(self, path: str) -> str:
         """Whose file it is, also under a slug that it had before; empty: of none of these."""
-        if known := self._files.get(_short(path)):
-            return known
-        folder, _, file = _short(path).rpartition("/")
-        if folder != "rollout_summaries" or self.is_of_others(path):
-            return ""
-        owners = (each for name, each in self._longest_first if file.startswith(f"{name}_"))
-        return next(owners, "")
+        return self._files.get(_short(path)) or self._owner_of_summary(path) or ""
+
+    def is_file(self, word: str) -> bool:
+        """Is it, in a text, the file of some rollout, known or not?"""
+        return is_rollout_file(word) or bool(self.of_file(word)) or self.is_of_others(word)
+
+    def of_name(self, name: str) -> str:
+        return self._names.get(name, "")
+
+    def names_others(self, text: str) -> bool:
+        """Does it name any of the others?"""
+        if any(self.is_of_others(path) for path in cited_files(text)):
+            return True
+        return not self._other_names.isdisjoint(_names_in(text))
 
     def is_of_others(self, path: str) -> bool:
-        return _short(path) in self._others and _short(path) not in self._files
+        return _short(path) in self._others or self._owner_of_summary(path) == ""
+
+    def _owner_of_summary(self, path: str) -> str | None:
+        """By the name that its file begins with; empty: one of the others; None: nobody's."""
+        folder, _, file = _short(path).rpartition("/")
+        if folder != "rollout_summaries" or _short(path) in self._files:
+            return None
+        if _short(path) in self._others:
+            return ""
+        ends = [at for at, letter in enumerate(file) if letter == "_"]
+        names = (file[:end] for end in reversed(ends))  # the longest first
+        return next((self._owners[name] for name in names if name in self._owners), None)
+
+
+def _files_of(rollout: Rollout) -> set[str]:
+    """Its files, as texts name them."""
+    summary, recording = summary_of(rollout), rollout_path(rollout.name)
+    found = {_short(path) for path in (summary, raw_path(rollout.name), recording)}
+    return (found | {path.rpartition("/")[2] for path in (summary, recording)}) - {""}
+
+
+def _name_in(path: str) -> str:
+    """The name of the rollout that a raw memory or a recording is of."""
+    folder, _, file = _short(path).rpartition("/")
+    if folder in ("raw_memories", "sessions"):
+        return file.removesuffix(".md").removesuffix(".jsonl")
+    return ""
+
+
+def _names_in(text: str) -> list[str]:
+    """What may be names of rollouts or runs, in the lines that say so."""
+    lines = [line for line in text.split("\n") if names_sources(line)]
+    return [name.rstrip(".") for line in lines for name in _NAME.findall(line)]
 
 
 def names_sources(line: str) -> bool:

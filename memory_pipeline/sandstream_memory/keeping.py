@@ -64,10 +64,7 @@ class Keeper:
             self._titles.setdefault(_normal(block.title), []).extend(fresh)
 
     def said_by(self, text: str) -> Said:
-        return Said(text.split("\n"), self._is_source)
-
-    def _is_source(self, word: str) -> bool:
-        return is_rollout_file(word) or bool(self._sources.of_file(word))
+        return Said(text.split("\n"), self._sources.is_file)
 
     # --- blocks
 

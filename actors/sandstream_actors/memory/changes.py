@@ -164,7 +164,8 @@ async def _without(
         return None
     removed = [msgspec.structs.replace(state.rollouts[id], runs=gone[id]) for id in gone]
     files = await load(bus, state.scope, state.tree)
-    left = await asyncio.to_thread(without_rollouts, files, removed)
+    others = [it for id, it in state.rollouts.items() if id not in gone]
+    left = await asyncio.to_thread(without_rollouts, files, removed, others)
     changes: dict[str, bytes | None] = dict.fromkeys(state.tree.keys() - left.keys())
     changes |= {path: data for path, data in left.items() if files.get(path) != data}
     tree = await with_files(bus, state.scope, state.tree, changes)
