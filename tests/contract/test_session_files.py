@@ -172,6 +172,13 @@ def test_bounded_reading(sessions: SessionStage) -> None:
         assert await session.read_bounded(f"{place}/file", max_bytes=99 * MB) == b"0123456789"
         with pytest.raises(ValueError, match="max_bytes"):
             await session.read_bounded(f"{place}/file", max_bytes=0)
+        for most, ends in (
+            (3, (b"012", b"789", 10)),
+            (7, (b"0123456", b"789", 10)),
+            (10, (b"0123456789", b"", 10)),
+            (99, (b"0123456789", b"", 10)),
+        ):
+            assert await session.read_ends(f"{place}/file", max_bytes=most) == ends
 
     sessions.run(story())
 
@@ -193,6 +200,7 @@ def test_paths_by_their_text(sessions: SessionStage, path: str, reason: str) -> 
             lambda: session.mv("x", path),
             lambda: session.same_file("x", path),
             lambda: session.read_bounded(path, max_bytes=1),
+            lambda: session.read_ends(path, max_bytes=1),
         ):
             code = "invalid_manifest_path"
             with refused(InvalidManifestPathError, code, rel=path, reason=reason):

@@ -11,13 +11,13 @@ import logging
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from sandstream_bus.memory_specs import MemoryUse, PhaseModel, is_workspace_scope
 
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model
 from sandstream.sandbox.capabilities.capability import Capability
-from sandstream.sandbox.errors import WorkspaceArchiveReadError, WorkspaceReadNotFoundError
+from sandstream.sandbox.errors import SandboxError, WorkspaceReadNotFoundError
 from sandstream.sandbox.memory_config import (
     MemoryGenerateConfig,
     MemoryLayoutConfig,
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from sandstream.sandbox.manifest import Manifest
 
 logger = logging.getLogger(__name__)
+
+_END_BYTES = 256 * 1024
+"""So much of either end of the digest is read: more than can be told, whatever is in its place."""
 
 
 class Memory(Capability):
@@ -48,6 +51,7 @@ class Memory(Capability):
     """The name of a memory that outlives workspaces and may be in many, such as a user's; any text.
     None: the memory belongs to the workspace.
     """
+    _has_warned: bool = PrivateAttr(default=False)
 
     if TYPE_CHECKING:
 
@@ -105,28 +109,37 @@ class Memory(Capability):
         from sandstream_memory.layout import SUMMARY_FILE
         from sandstream_memory.reading import memory_section
 
+        from sandstream.sandbox.memory_digest import digest_of_ends
+
         if self.read is None:
             return None
         if self.session is None:
             raise ValueError("Memory has no session yet: bind(session) comes before instructions()")
         directory = PurePosixPath(self.layout.memories_dir)
+        path = directory / PurePosixPath(SUMMARY_FILE).name
         try:
-            file = await self.session.read(
-                directory / PurePosixPath(SUMMARY_FILE).name, user=self.run_as
-            )
+            ends = await self.session.read_ends(path, max_bytes=_END_BYTES, user=self.run_as)
+            summary = digest_of_ends(*ends)
         except WorkspaceReadNotFoundError:
             return None
-        except WorkspaceArchiveReadError as error:  # a directory, say: no reason to fail the run
-            logger.warning("the memory cannot be read: %s", error)
+        except (SandboxError, ValueError) as error:
+            # anybody who works there can put anything in its place: no reason to fail a run
+            self._warn(f"{path} cannot be used: {error}")
             return None
-        with file:
-            summary = file.read().decode("utf-8", "replace")
         shown = self.layout.memories_dir
         if self.workspace_scope.cwd is not None:
             shown = self.workspace_scope.model_resource_path(
                 workspace_root=manifest.root, workspace_relative_path=directory
             ).as_posix()
         return memory_section(summary, memories_dir=shown, live_update=self.read.live_update)
+
+    def _warn(self, problem: str) -> None:
+        """Once: it is looked at before each turn of a run."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "the digest of its memory is not in the agent's instructions: %s", problem
+            )
 
     def use(self, *, owned: bool, has_provider: bool) -> MemoryUse:
         """How runs of the agent are remembered, as data.

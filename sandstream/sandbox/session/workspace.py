@@ -134,6 +134,23 @@ class WorkspaceSession(BaseSandboxSession):
                     break
             return data
 
+    async def read_ends(
+        self, path: AnyPath, *, max_bytes: int, user: str | User | None = None
+    ) -> tuple[bytes, bytes, int]:
+        """The beginning of a file, its end and its size. Each is at most ``max_bytes`` long; the
+        end is empty if the beginning is all of it.
+        """
+        async with self._events.operation("read", path=str(path), max_bytes=2 * max_bytes):
+            inside, name = self._inside(path), name_of(user)
+            action = ReadFile(path=inside, limit=max_bytes, user=name)
+            head = await self.remote.ask(action, Content)
+            if head.size <= len(head.data):
+                return head.data, b"", head.size
+            start = max(len(head.data), head.size - max_bytes)
+            action = ReadFile(path=inside, offset=start, limit=max_bytes, user=name)
+            tail = await self.remote.ask(action, Content)
+            return head.data, tail.data, start + len(tail.data)
+
     async def write(
         self, path: AnyPath, data: io.IOBase, *, user: str | User | None = None
     ) -> None:

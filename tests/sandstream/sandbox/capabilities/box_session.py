@@ -65,6 +65,12 @@ class BoxSession:
         except NotFound as error:
             raise WorkspaceReadNotFoundError(path=path) from error
 
+    async def read_ends(
+        self, path: Path, *, max_bytes: int, user: object = None
+    ) -> tuple[bytes, bytes, int]:
+        data = (await self.read(path, user)).read()
+        return data[:max_bytes], data[max_bytes:][-max_bytes:], len(data)
+
     async def write(self, path: Path, data: Any, user: object = None) -> None:
         changes = [FileWrite(path=str(path), data=data.read())]
         await self.box.change(self._op(), changes, self.rule)
