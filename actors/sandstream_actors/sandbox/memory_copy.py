@@ -41,6 +41,7 @@ from sandstream_actors.sandbox.memory_decisions import (
     decide,
     digest_in,
     digest_of,
+    in_place_of_folders,
 )
 from sandstream_actors.sandbox.memory_files import Folder, Found, MemoryTrouble, said_of
 from sandstream_actors.sandbox.memory_forks import is_parent, pull
@@ -98,20 +99,26 @@ class MemoryCopy:
         self._say = say
         self._getting = asyncio.Semaphore(_GETS_AT_ONCE)
 
-    async def sync(self, purpose: Purpose, *, is_new: bool, first: bool) -> MemorySynced:
+    async def sync(
+        self, purpose: Purpose, *, is_new: bool, first: bool, was_there: bool = False
+    ) -> MemorySynced:
         """``is_new``: the box was just made, no command has run in it. ``first``: what is there
-        without a marker is the workspace's own, and not an agent's doing.
+        without a marker is the workspace's own, and not an agent's doing. ``was_there``: nothing
+        was in the way of the memory's directories at an earlier sync.
         """
         for _ in range(_TRIES):
-            synced = await self._try(purpose, is_new=is_new, first=first)
+            synced = await self._try(purpose, is_new=is_new, first=first, was_there=was_there)
             if synced is not None:
                 return synced
         raise MemoryTrouble("its files are changed all the time")
 
-    async def _try(self, purpose: Purpose, *, is_new: bool, first: bool) -> MemorySynced | None:
+    async def _try(
+        self, purpose: Purpose, *, is_new: bool, first: bool, was_there: bool
+    ) -> MemorySynced | None:
         """None: somebody changed a file meanwhile that would have been overwritten."""
         state = await self._state(purpose)
-        found = await self._folder.survey(state.tree)
+        known = state.tree.keys() - in_place_of_folders(state.tree, _FOLDERS)
+        found = await self._folder.survey(known, was_there=was_there)
         odd = said_of(found.odd)
         if odd:
             self._say(f"not taken over, move it elsewhere: {odd}")
@@ -129,11 +136,16 @@ class MemoryCopy:
         if not origin.is_known:
             decisions |= {path: "head" for path in decisions if state.tree.get(path, _NOTHING).size}
         merged = await self._merged(decisions, origin, state, found)
+        misplaced = self._misplaced(decisions, state, merged)
+        if misplaced:
+            kept = {path: ref for path, ref in state.tree.items() if path not in misplaced}
+            state = msgspec.structs.replace(state, tree=kept)
         edits = {path: data for path, data in merged.items() if decisions[path] == "edit"}
         if edits:
             await self._tell(state, edits)
         synced = MemorySynced(synced=True, revision=state.revision, edits=len(edits))
-        if purpose == "discard" or (purpose == "close" and not edits and origin.keeps):
+        is_done = purpose == "close" and not edits and origin.keeps and not found.barriers
+        if purpose == "discard" or is_done:
             return synced
         told = {path: ABSENT if it is None else digest_of(it) for path, it in merged.items()}
         marker = Laid(scope=self._scope, revision=state.revision, files=state.tree, told=told)
@@ -142,7 +154,9 @@ class MemoryCopy:
             if found.marker is not None and found.marker.scope == self._scope:
                 generated = {p: it for p, it in found.marker.files.items() if not is_editable(p)}
                 marker = msgspec.structs.replace(marker, files=marker.files | generated)
-        is_written = await self._write(purpose, state, found, decisions, merged, marker)
+        is_written = await self._write(
+            purpose, state, found, decisions, merged, marker, misplaced & found.texts.keys()
+        )
         return synced if is_written else None
 
     async def _state(self, purpose: Purpose) -> MemoryState:
@@ -242,6 +256,26 @@ class MemoryCopy:
                 merged[path] = data
         return merged
 
+    def _misplaced(
+        self,
+        decisions: dict[str, Decision],
+        state: MemoryState,
+        merged: dict[str, bytes | None],
+    ) -> set[str]:
+        """Files where there must be directories: those of other files, or always. They are neither
+        told nor laid out, wherever they are from.
+        """
+        paths = {path for path in state.tree if path not in merged}
+        paths |= {path for path, data in merged.items() if data is not None}
+        misplaced = in_place_of_folders(paths, _FOLDERS)
+        if misplaced:
+            names = ", ".join(sorted(misplaced)[:5])
+            self._say(f"files are left out where directories belong: {names}")
+        for path in misplaced:
+            decisions.pop(path, None)
+            merged.pop(path, None)
+        return misplaced
+
     async def _contents(self, tree: Tree, origin: Origin) -> Files:
         """What can be had of them."""
         found: Files = {}
@@ -282,9 +316,10 @@ class MemoryCopy:
         decisions: dict[str, Decision],
         merged: dict[str, bytes | None],
         marker: Laid,
+        misplaced: set[str],
     ) -> bool:
         files: Files = {}
-        removed: set[str] = set()
+        removed = set(misplaced)
         wanted: Tree = {}
         for path, decision in decisions.items():
             now = found.texts.get(path)
@@ -306,7 +341,10 @@ class MemoryCopy:
         if purpose != "close":
             generated = self._outdated(state, found)
             removed |= self._superfluous(state, found)
-        if not (files or removed or wanted or generated or found.links) and marker == found.marker:
+        if (
+            not (files or removed or wanted or generated or found.barriers)
+            and marker == found.marker
+        ):
             return True
         crashpoint("sandbox.before_memory")
         missing: set[str] = set()
@@ -317,10 +355,12 @@ class MemoryCopy:
         files |= await self._fetched(wanted, missing)
         laid = {path: ref for path, ref in marker.files.items() if path not in missing}
         files[MARKER_FILE] = msgspec.structs.replace(marker, files=laid).encode()
+        removed &= found.texts.keys() | found.sizes.keys()  # else it was in the way of a batch
         if await self._folder.differs(found, [*files, *removed]):
             return False
         is_ours = found.marker is not None and found.marker.scope == self._scope
-        await self._folder.write(files, removed, found, folders=() if is_ours else _FOLDERS)
+        folders = () if is_ours and not misplaced else _FOLDERS
+        await self._folder.write(files, removed, found, folders=folders)
         crashpoint("sandbox.after_memory")
         if missing:
             names = ", ".join(sorted(missing)[:5])

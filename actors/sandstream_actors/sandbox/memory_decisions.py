@@ -33,6 +33,15 @@ def digest_in(tree: Tree, path: str) -> str:
     return EMPTY if path in ALWAYS_THERE else ABSENT
 
 
+def in_place_of_folders(paths: Collection[str], folders: Collection[str]) -> set[str]:
+    """Which of these files have the path of a directory: one of ``folders``, or of another file."""
+    above = {folder.rstrip("/") for folder in folders}
+    for path in paths:
+        parts = path.split("/")
+        above |= {"/".join(parts[:count]) for count in range(1, len(parts))}
+    return above.intersection(paths)
+
+
 def decide(
     local: Mapping[str, str],
     *,

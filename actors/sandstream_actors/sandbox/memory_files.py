@@ -60,8 +60,8 @@ class Found(msgspec.Struct):
     """All other files."""
     odd: dict[str, str] = {}
     """What is not taken over, and why."""
-    links: list[str] = []
-    """Links on the way to the directories, as absolute paths: they must go."""
+    barriers: list[str] = []
+    """Links and files on the way to the directories, as absolute paths: they must go."""
 
 
 class Folder:
@@ -78,16 +78,20 @@ class Folder:
 
     # --- finding -------------------------------------------------------------------------------
 
-    async def survey(self, known: Collection[str]) -> Found:
-        """``known``: paths that are files, so that a directory there is out of place."""
+    async def survey(self, known: Collection[str], *, was_there: bool = False) -> Found:
+        """``known``: paths that are files, so that a directory there is out of place.
+        ``was_there``: the memory was laid out here before, so that a file in the place of its
+        directories came later. One that was there first is not ours to remove.
+        """
         found = Found()
+        blocking: list[str] = []
         files: dict[str, Entry] = {}
         root = (await self._box.stat(self._box.root, self._rule)).path
         places = {*ALWAYS_THERE, MARKER_FILE, *known}
         folders = {self._mount.memories_dir, self._mount.sessions_dir}
 
         async def look(folder: str) -> None:
-            if await self._is_plain(root, folder, found):
+            if await self._is_plain(root, folder, found, blocking):
                 await self._walk(folder, 0, places, files, found)
 
         await asyncio.gather(*map(look, sorted(map(posixpath.normpath, folders))))
@@ -95,9 +99,15 @@ class Folder:
             if not is_editable(path):
                 found.sizes[path] = files[path].size
         await asyncio.gather(self._read_texts(files, found), self._read_marker(found))
+        if blocking and not was_there and found.marker is None:
+            raise MemoryTrouble(
+                f"{blocking[0]} is in the way of the memory: move it, or give the memory another "
+                "layout"
+            )
+        found.barriers = [*dict.fromkeys([*found.barriers, *blocking])]
         return found
 
-    async def _is_plain(self, root: str, folder: str, found: Found) -> bool:
+    async def _is_plain(self, root: str, folder: str, found: Found, blocking: list[str]) -> bool:
         """Is there such a directory, without a link on the way to it?"""
         try:
             entry = await self._box.stat(posixpath.join(self._box.root, folder), self._rule)
@@ -106,10 +116,10 @@ class Folder:
         else:
             if entry.kind == "dir" and entry.path == posixpath.join(root, folder):
                 return True
-        await self._look_for_links(folder, found)
+        await self._look_for_barriers(folder, found, blocking)
         return False
 
-    async def _look_for_links(self, folder: str, found: Found) -> None:
+    async def _look_for_barriers(self, folder: str, found: Found, blocking: list[str]) -> None:
         parent = self._box.root
         for name in folder.split("/"):
             entries = {it.path: it for it in await self._box.list(parent, self._rule)}
@@ -117,14 +127,10 @@ class Folder:
             entry = entries.get(name)
             if entry is None:
                 return
-            if entry.kind == "link":
-                found.links.append(parent)
-                return
-            if entry.kind != "dir":
-                raise MemoryTrouble(
-                    f"{parent} is in the way of the memory: move it, or give the memory another "
-                    "layout"
-                )
+            if entry.kind == "dir":
+                continue
+            (found.barriers if entry.kind == "link" else blocking).append(parent)
+            return
 
     async def _walk(
         self,
@@ -228,8 +234,8 @@ class Folder:
         self, files: Files, removed: Iterable[str], found: Found, *, folders: Sequence[str] = ()
     ) -> None:
         """All or nothing. What is in the way of a file goes; ``found`` is told so."""
-        gone = [FileWrite(path=link, kind="remove") for link in found.links]
-        found.links = []
+        gone = [FileWrite(path=it, kind="remove") for it in found.barriers]
+        found.barriers = []
         for path in self._in_the_way([*files, *folders], found):
             gone.append(FileWrite(path=self.path(path), kind="remove"))
             for known in (found.odd, found.texts, found.sizes):

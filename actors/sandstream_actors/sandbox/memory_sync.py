@@ -12,6 +12,7 @@ import logging
 import posixpath
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import msgspec
 from sandstream_bus.bus import Bus
@@ -28,9 +29,12 @@ from sandstream_actors.sandbox.record import SandboxRecord
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 PATIENCE_S = 30.0
 """So long an open or a close waits for a memory."""
 _KEPT_SAYINGS = 1000
+_KEPT_SYNCED = 10_000
 
 Append = Callable[[SandboxRecord, SandboxEvent], Awaitable[None]]
 """Writes to a sandbox's log."""
@@ -76,6 +80,8 @@ class WorkspaceMemories:
         self._bus = bus
         self._provider = provider
         self._said: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._synced: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Memories of sandboxes whose directories were there: a file in their place came later."""
 
     async def opened(self, live: Live, append: Append, added: MemoryMount | None = None) -> None:
         """Lay out all that it has; ``added``: it is to have this one from now on."""
@@ -141,7 +147,10 @@ class WorkspaceMemories:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 copy = MemoryCopy(self._bus, record, box, mount, say)
-                return await copy.sync(purpose, is_new=is_new, first=first)
+                was_there = (record.sandbox, mount.scope) in self._synced
+                synced = await copy.sync(purpose, is_new=is_new, first=first, was_there=was_there)
+                _remember(self._synced, (record.sandbox, mount.scope), _KEPT_SYNCED)
+                return synced
         except (SandstreamError, ProviderError, MemoryTrouble, ValueError, TimeoutError) as error:
             why = str(error) or f"nothing happened for {PATIENCE_S:.0f} s"
             say(f"not laid out ({why}); it is tried again at the next open")
@@ -154,7 +163,11 @@ class WorkspaceMemories:
         key = (sandbox, scope, text)
         if key in self._said:
             return False
-        self._said[key] = None
-        while len(self._said) > _KEPT_SAYINGS:
-            self._said.popitem(last=False)
+        _remember(self._said, key, _KEPT_SAYINGS)
         return True
+
+
+def _remember(kept: OrderedDict[T, None], key: T, most: int) -> None:
+    kept[key] = None
+    while len(kept) > most:
+        kept.popitem(last=False)
