@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -33,7 +33,6 @@ from sandstream_memory.layout import (
 from sandstream_memory.merging import merge_files
 from sandstream_providers.interface import Box
 
-from sandstream_actors.memory.files import KEPT_REVISIONS
 from sandstream_actors.sandbox.memory_decisions import (
     ABSENT,
     ALWAYS_THERE,
@@ -46,6 +45,7 @@ from sandstream_actors.sandbox.memory_decisions import (
 from sandstream_actors.sandbox.memory_files import Folder, Found, MemoryTrouble, said_of
 from sandstream_actors.sandbox.memory_forks import is_parent, pull
 from sandstream_actors.sandbox.memory_marker import Laid
+from sandstream_actors.sandbox.memory_taken import NOTHING_TAKEN, Taken, taken_over
 from sandstream_actors.sandbox.record import SandboxRecord
 
 MOST_SANDBOXES = 100
@@ -123,12 +123,15 @@ class MemoryCopy:
         if odd:
             self._say(f"not taken over, move it elsewhere: {odd}")
         state, origin = await self._origin(state, found, first=first)
+        taken = await self._taken(state, found)
+        origin = origin._replace(base=_with_versions(origin.base, taken.versions))
         decisions = decide(
             {path: digest_of(data) for path, data in found.texts.items()},
             base=origin.base,
             head=state.tree,
             told=origin.told,
-            is_taken=self._is_taken(state, found),
+            is_taken=taken.is_any,
+            settled=taken.settled,
             unreadable=found.odd,
             writable=origin.keeps,
             may_delete=not is_new,
@@ -141,14 +144,22 @@ class MemoryCopy:
             kept = {path: ref for path, ref in state.tree.items() if path not in misplaced}
             state = msgspec.structs.replace(state, tree=kept)
         edits = {path: data for path, data in merged.items() if decisions[path] == "edit"}
+        messages = found.marker.messages if found.marker is not None else {}
+        messages = {path: it for path, it in messages.items() if path in merged}
         if edits:
-            await self._tell(state, edits)
+            messages |= dict.fromkeys(edits, await self._tell(state, edits))
         synced = MemorySynced(synced=True, revision=state.revision, edits=len(edits))
         is_done = purpose == "close" and not edits and origin.keeps and not found.barriers
         if purpose == "discard" or is_done:
             return synced
         told = {path: ABSENT if it is None else digest_of(it) for path, it in merged.items()}
-        marker = Laid(scope=self._scope, revision=state.revision, files=state.tree, told=told)
+        marker = Laid(
+            scope=self._scope,
+            revision=state.revision,
+            files=state.tree,
+            told=told,
+            messages=messages,
+        )
         if purpose == "close":
             marker = msgspec.structs.replace(marker, files=_editable(marker.files))
             if found.marker is not None and found.marker.scope == self._scope:
@@ -206,15 +217,11 @@ class MemoryCopy:
             return state, Origin({}, {}, keeps=True, is_known=False)  # it is all that is left
         return state, replaced
 
-    def _is_taken(self, state: MemoryState, found: Found) -> bool:
-        """Has the memory taken over an edit from here since it was laid out? Or nobody knows."""
+    async def _taken(self, state: MemoryState, found: Found) -> Taken:
         if found.marker is None:
-            return False
-        known, since = state.history, found.marker.revision
-        if known and known[0].number > since + 1 and len(known) >= KEPT_REVISIONS:
-            return True
+            return NOTHING_TAKEN
         ours = {self._record.sandbox, self._record.spec.run} - {""}
-        return any(it.kind == "edit" and it.by in ours for it in known if it.number > since)
+        return await taken_over(self._memories, state, found.marker, ours)
 
     async def _not_older_than(self, revision: int, state: MemoryState) -> MemoryState:
         """A server of a cluster may answer before it has what another one has."""
@@ -294,7 +301,7 @@ class MemoryCopy:
             except (ObjectMissing, UndecodableMessage):  # gone, or damaged
                 return None
 
-    async def _tell(self, state: MemoryState, merged: dict[str, bytes | None]) -> None:
+    async def _tell(self, state: MemoryState, merged: dict[str, bytes | None]) -> int:
         edits = [FileEdit(path=path, data=data) for path, data in sorted(merged.items())]
         request = EditRequested(
             sandbox=self._record.sandbox,
@@ -304,7 +311,7 @@ class MemoryCopy:
         )
         subject = self._bus.subjects.memory_edit(self._scope)
         content = hashlib.sha256(msgspec.json.encode(request)).hexdigest()
-        await self._memories.send(subject, request, msg_id=f"{subject}:{content}")
+        return await self._memories.send(subject, request, msg_id=f"{subject}:{content}")
 
     # --- laying out ----------------------------------------------------------------------------
 
@@ -394,6 +401,11 @@ class MemoryCopy:
             else:
                 files[path] = data
         return files
+
+
+def _with_versions(tree: Tree, versions: Mapping[str, FileRef | None]) -> Tree:
+    changed = {path: ref for path, ref in tree.items() if path not in versions}
+    return changed | {path: ref for path, ref in versions.items() if ref is not None}
 
 
 def _editable(tree: Tree) -> Tree:

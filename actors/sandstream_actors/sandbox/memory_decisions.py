@@ -49,14 +49,16 @@ def decide(
     head: Tree,
     told: Mapping[str, str],
     is_taken: bool = False,
+    settled: Collection[str] = (),
     unreadable: Collection[str] = (),
     writable: bool,
     may_delete: bool,
 ) -> dict[str, Decision]:
     """For every editable file; ``local`` are digests. What is ``unreadable`` counts as unchanged.
 
-    ``is_taken``: the memory has what was told. ``may_delete``: what is missing was deleted; the
-    handbook and its summary never are.
+    ``settled``: the memory has decided on what was told of these; whatever it says counts.
+    ``is_taken``: it has something of what was told, but nobody knows what. ``may_delete``: what is
+    missing was deleted; the handbook and its summary never are.
     """
     paths = {path for path in {*local, *base, *head, *ALWAYS_THERE} if is_editable(path)}
     decisions: dict[str, Decision] = {}
@@ -69,7 +71,8 @@ def decide(
         if not writable or mine in (was, now):
             decisions[path] = "head"
         elif told.get(path) == mine:
-            decisions[path] = "head" if is_taken and now != was else "pending"
+            is_over = path in settled or (is_taken and now != was)
+            decisions[path] = "head" if is_over else "pending"
         else:
             decisions[path] = "edit"
     return decisions

@@ -21,6 +21,8 @@ class Laid(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Files that were changed in the workspace, by the digest of their content (empty: deleted)
     when that was told. Nobody needs to be told again.
     """
+    messages: dict[str, int] = {}
+    """The same files, by the message that told of them: the memory's history names it."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self, order="sorted") + b"\n"

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import msgspec
 from actors.sandbox.yard import NODE, Yard, yard
+from sandstream_actors.memory.edits import edit
 from sandstream_actors.memory.files import change, revised, with_files
+from sandstream_actors.memory.means import Means
 from sandstream_actors.sandbox.actor import installation_of
 from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.memory_marker import Laid, parse_marker
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import direct_get_many
+from sandstream_bus.direct import Stored, direct_get_many
 from sandstream_bus.memory_messages import EditRequested, MemoryState, RevisionKind
 from sandstream_bus.sandbox_messages import MemoryMount, SandboxSpec
 from sandstream_providers.interface import ExecSpec
@@ -27,6 +29,10 @@ HANDBOOK, SUMMARY = "memories/MEMORY.md", "memories/memory_summary.md"
 RAW, SESSION = "memories/raw_memories/r1.md", "sessions/r1.jsonl"
 MARKER = "memories/.memory.json"
 ALL = {HANDBOOK: "a\nb\nc\n", SUMMARY: "short\n", RAW: "raw\n", SESSION: "{}\n"}
+
+
+async def _nowhere() -> tuple[str, str]:
+    raise AssertionError("nothing is consolidated here")
 
 
 class Place:
@@ -62,10 +68,19 @@ class Place:
 
     async def edits(self, scope: str = SCOPE) -> list[EditRequested]:
         """What was told of this memory."""
-        subject = self.bus.subjects.memory_edit(scope)
-        found = await direct_get_many(self.bus.connection, self.bus.topology.log, subject, after=0)
-        events = [await self.bus.codec.memory_event(it.data) for it in found]
+        events = [await self.bus.codec.memory_event(it.data) for it in await self._stored(scope)]
         return [it for it in events if isinstance(it, EditRequested)]
+
+    async def _stored(self, scope: str) -> list[Stored]:
+        subject = self.bus.subjects.memory_edit(scope)
+        return await direct_get_many(self.bus.connection, self.bus.topology.log, subject, after=0)
+
+    async def take_over(self, number: int = -1) -> MemoryState:
+        """What was told becomes part of the memory, as the memory actor does it."""
+        stored = (await self._stored(SCOPE))[number]
+        means = Means(self.bus, WorkspaceStore(self.bus), _nowhere, pool="", watch_s=15.0)
+        await edit(means, SCOPE, (await self.edits())[number], stored.sequence)
+        return (await self.bus.memories.read(SCOPE)).state
 
     async def told(self, scope: str = SCOPE) -> list[dict[str, str | None]]:
         return [
@@ -81,13 +96,14 @@ async def remember(
     scope: str = SCOPE,
     kind: RevisionKind = "merge",
     by: str = "test",
+    note: str = "",
 ) -> MemoryState:
     """Change a memory, as the memory actor does."""
 
     async def decide(state: MemoryState) -> MemoryState:
         changes = {path: None if it is None else it.encode() for path, it in files.items()}
         tree = await with_files(bus, scope, state.tree, changes)
-        return await revised(bus, state, tree, kind, by=by)
+        return await revised(bus, state, tree, kind, by=by, note=note)
 
     return await change(bus, scope, decide)
 

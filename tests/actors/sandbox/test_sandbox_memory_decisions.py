@@ -48,13 +48,20 @@ def test_three_versions(
 
 
 def test_a_change_that_was_told_is_kept_until_the_memory_has_it() -> None:
-    for now, is_taken, decision in (("a", True, "pending"), ("c", True, "head")):
+    for now, is_taken, settled, decision in (
+        ("a", True, [], "pending"),
+        ("c", True, [], "head"),
+        ("a", False, [NOTE], "head"),  # somebody has taken it back
+        ("c", False, [NOTE], "head"),
+        ("c", False, [HANDBOOK], "pending"),
+    ):
         found = decide(
             {NOTE: digest_of(b"b")},
             base=tree(NOTE, "a"),
             head=tree(NOTE, now),
             told={NOTE: digest_of(b"b")},
             is_taken=is_taken,
+            settled=settled,
             writable=True,
             may_delete=True,
         )
@@ -100,5 +107,5 @@ def test_what_is_no_marker(data: bytes) -> None:
 
 
 def test_a_marker_is_read_as_it_was_written() -> None:
-    laid = Laid(scope="s", revision=3, files=tree(NOTE, "a"), told={NOTE: ""})
+    laid = Laid(scope="s", revision=3, files=tree(NOTE, "a"), told={NOTE: ""}, messages={NOTE: 7})
     assert parse_marker(laid.encode()) == laid

@@ -1,0 +1,67 @@
+"""Which of the changes that a workspace told of has its memory taken over since?
+
+Those are the memory's own affair from then on: whatever it says now counts, also if somebody has
+taken the change back. The workspace must neither keep it nor tell of it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sandstream_bus.errors import ObjectMissing, UndecodableMessage
+from sandstream_bus.memories import Memories
+from sandstream_bus.memory_messages import FileRef, MemoryState, Revision
+
+from sandstream_actors.memory.files import KEPT_REVISIONS
+from sandstream_actors.sandbox.memory_marker import Laid
+
+
+class Taken(NamedTuple):
+    """By path."""
+
+    versions: dict[str, FileRef | None]
+    """What the memory made of the change, where that is known: what was changed since in the
+    workspace is a change of that. None: it was deleted.
+    """
+    settled: frozenset[str]
+    """The memory has decided on these, one way or the other."""
+    is_any: bool = False
+    """Something from this workspace was taken over; or nobody knows."""
+
+
+NOTHING_TAKEN = Taken({}, frozenset())
+
+
+async def taken_over(
+    memories: Memories, state: MemoryState, marker: Laid, ours: Collection[str]
+) -> Taken:
+    """``ours``: as whom the workspace is known in the history."""
+    known = [it for it in state.history if it.number > marker.revision]
+    is_cut = len(state.history) >= KEPT_REVISIONS and len(known) == len(state.history)
+    if is_cut and known[0].number > marker.revision + 1:
+        return Taken({}, frozenset(marker.told), is_any=True)
+    is_any = any(it.kind == "edit" and it.by in ours for it in known)
+    if marker.scope != state.scope:
+        return Taken({}, frozenset(), is_any)
+    versions: dict[str, FileRef | None] = {}
+    settled = set()
+    if any(it.kind == "remove" for it in known):  # with what was told on an older revision
+        settled = {*marker.told}
+    by_note = {it.note: it for it in known if it.kind == "edit"}
+    for path in marker.told:
+        revision = by_note.get(f"message {marker.messages.get(path, 0)}")
+        if revision is None:
+            continue
+        settled.add(path)
+        tree = await _after(memories, state.scope, revision)
+        if tree is not None:
+            versions[path] = tree.get(path)
+    return Taken(versions, frozenset(settled), is_any)
+
+
+async def _after(memories: Memories, scope: str, revision: Revision) -> dict[str, FileRef] | None:
+    try:
+        return await memories.get_tree(scope, revision.after)
+    except (ObjectMissing, UndecodableMessage):
+        return None
