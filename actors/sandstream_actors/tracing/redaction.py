@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -19,7 +20,13 @@ from sandstream_bus.trace_context import run_span_id
 
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
-from sandstream_actors.tracing.secret_patterns import MASK, is_surely_clean, names_a_secret
+from sandstream_actors.tracing.secret_patterns import (
+    MASK,
+    hides_the_next,
+    is_surely_clean,
+    names_a_secret,
+    shortest_secret,
+)
 from sandstream_actors.tracing.secret_patterns import scrub as scrub
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink, Value
 
@@ -45,6 +52,7 @@ _OF_RUN = {
 _OTHER = "_OTHER"
 """OpenTelemetry's word for a kind of failure that is not told."""
 _MAX_DEPTH = 32
+_SCHEMA_KEYS = frozenset(("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"))
 
 
 class InvalidRedactor(SandstreamError):
@@ -244,20 +252,61 @@ def _scrubbed(name: str, value: Any, depth: int) -> Any:
         case str():
             text = _scrubbed_text(value, depth)
             return value if text == value else text
-        case list() if depth < _MAX_DEPTH:
+        case bool() | None:
+            return value
+        case int() | float():
+            return MASK if names_a_secret(name, str(value)) else value
+        case list() | dict() if depth >= _MAX_DEPTH:
+            return MASK  # nobody has looked at it
+        case list() | dict() if shortest_secret(name) == 1 and _is_held(value):
+            return MASK
+        case list():
             items = [_scrubbed(name, it, depth + 1) for it in value]
+            for place in _hidden(value):
+                items[place] = MASK
             changed = any(new is not old for new, old in zip(items, value, strict=True))
             return items if changed else value
-        case dict() if depth < _MAX_DEPTH:
-            members = {scrub(key): _scrubbed(key, it, depth + 1) for key, it in value.items()}
+        case dict():
+            members = _members(name, value, depth)
             changed = members.keys() != value.keys() or any(
                 members[key] is not it for key, it in value.items()
             )
             return members if changed else value
-        case list() | dict():
-            return MASK  # nobody has looked at it
         case _:
             return value
+
+
+def _is_held(value: list[Any] | dict[str, Any]) -> bool:
+    """Does it hold something? A schema only says what that would look like."""
+    if isinstance(value, dict):
+        return bool(value) and _SCHEMA_KEYS.isdisjoint(value)
+    return any(it is not None and not isinstance(it, bool) and it not in ("", MASK) for it in value)
+
+
+def _members(name: str, value: dict[str, Any], depth: int) -> dict[str, Any]:
+    """Each under its own name, else under that of all of them; ``{"name": …, "value": …}`` is one
+    of the name that it tells.
+    """
+    is_schema = not _SCHEMA_KEYS.isdisjoint(value)
+    above = name if shortest_secret(name) and not is_schema else ""
+    label = next((it for key, it in value.items() if key.lower() in ("name", "key")), "")
+    told = label if isinstance(label, str) and shortest_secret(label) else above
+    found: dict[str, Any] = {}
+    for key, it in value.items():
+        under = told if key.lower() == "value" else above
+        found[scrub(key)] = _scrubbed(
+            key if shortest_secret(key) or not under else under, it, depth + 1
+        )
+    return found
+
+
+def _hidden(items: list[Any]) -> list[int]:
+    """Where the values of options are that hide something, as in ``["--password", …]``."""
+    return [
+        place
+        for place, (option, value) in enumerate(itertools.pairwise(items), start=1)
+        if isinstance(option, str) and isinstance(value, str) and hides_the_next(option, value)
+    ]
 
 
 def _scrubbed_text(text: str, depth: int) -> str:

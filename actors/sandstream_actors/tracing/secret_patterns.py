@@ -21,7 +21,7 @@ _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 _END = r"(?![A-Za-z0-9_-])"
 
 STRONG_NAMES = (
-    r"pass(?:word|wd|phrase)"
+    r"pass(?:words?|wd|phrases?)"
     r"|(?:api|secret|access|private|signing|encryption|account)[_-]?key"
     r"|secret[_-]?access[_-]?key"
     r"|client[_-]?secret"
@@ -42,7 +42,9 @@ _NAME_ANCHORS = ("pass", "pwd", "key", "secret", "token", "credential", "sig")
 _HARMLESS = r"(?:none|null|nil|true|false|undefined|str|string|bytes|int|optional|required)\b"
 _NO_VALUE = rf"(?!{_HARMLESS}|\$[A-Z_a-z{{(]|<|{{|os\.|env\.|process\.|\*{{3}}|\[redacted|…)"
 _IS_VALUE = re.compile(_NO_VALUE, re.I)
-_SEPARATOR = r"\\{0,7}[\"']?\s{0,8}(?:=>|:=|[:=])\s{0,8}"
+_ESCAPES = r"\\{0,63}"
+"""Before a quote, in JSON that is a text in JSON, and so on: six times."""
+_SEPARATOR = rf"{_ESCAPES}[\"']?\s{{0,8}}(?:=>|:=|[:=])\s{{0,8}}"
 _PLAIN = (
     r"(?:[^\s\"'`&<>\\,;(){}\[\]|]"
     r"|[,;(){}\[\]|](?![\s,;(){}\[\]|\"'`\\]|$|[\w.-]{1,40}[=:]))"
@@ -55,6 +57,8 @@ class _Pattern(NamedTuple):
     """One of them is in every match, in lower case: a quick look saves a slow one."""
     regex: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str] = MASK
+    needs: str = ""
+    """Is in every match, too."""
 
 
 def _key(prefix: str, rest: str, *anchors: str) -> _Pattern:
@@ -63,27 +67,100 @@ def _key(prefix: str, rest: str, *anchors: str) -> _Pattern:
     return _Pattern(anchors or (prefix.lower(),), pattern)
 
 
-def _assignment(names: str, shortest: int) -> _Pattern:
-    """A name and its value: in quotes, behind a quote that never ends, or without quotes."""
-    in_quotes = r"(?P<quoted>(?:(?!(?P=quote))[^\\\r\n]|(?!(?P=quote))\\.)*+)(?P=quote)"
+_SUFFIX = r"(?-i:_[A-Z0-9]{1,16})?"
+_QUOTE = rf"(?P<quote>{_ESCAPES}[\"'])"
+_IN_QUOTES = r"(?:(?!(?P=quote))[^\\\r\n]|(?!(?P=quote))\\.)*+"
+
+
+_SCHEMA_KEYS = r"type|\$ref|anyOf|oneOf|allOf|enum|const|format|title|description"
+"""What is under the name of a secret is no secret, but says what one looks like."""
+_TEXT = rf"(?P=inner){_IN_QUOTES.replace('quote', 'inner')}(?P=inner)"
+_CONTAINER = (
+    rf"(?:\[|{{(?!\s{{0,64}}{_ESCAPES}[\"'](?-i:{_SCHEMA_KEYS}){_ESCAPES}[\"']))"
+    rf"(?=\s{{0,64}}(?P<inner>{_ESCAPES}[\"'])(?!\[redacted))"
+    rf"(?:(?:{_TEXT}|[^\[\]{{}}]|[\[{{](?:{_TEXT}|[^\[\]{{}}])*+[\]}}])*+(?P<end>[\]}}])|[^\r\n]++)"
+)
+"""A list or an object that begins with a text. One that is cut off goes to the end of its line."""
+_BLOCK = (
+    r"(?P<block>[|>][+-]?[0-9]?[ \t]{0,8}\r?\n(?P<indent>[ \t]{1,64}))(?!\[redacted)[^\s][^\r\n]*+"
+    r"(?:\r?\n(?P=indent)[^\r\n]*+)*+"
+)
+"""Lines of YAML that are indented like the first of them."""
+
+
+def _named(
+    name: str,
+    shortest: int,
+    *,
+    plain: str = _PLAIN,
+    no_value: str = _NO_VALUE,
+    talk: str = "",
+    needs: str = "",
+) -> _Pattern:
+    """A name and its value: in quotes, behind a quote that never ends, without quotes, or in
+    brackets. ``talk`` is no value without quotes.
+    """
+    several = rf"|{_CONTAINER}|{_BLOCK}" if shortest == 1 else r"|(?!)(?P<inner>)(?P<block>)"
     regex = re.compile(
-        rf"(?P<name>(?:{names})(?-i:_[A-Z0-9]{{1,16}})?{_SEPARATOR})"
-        rf"(?:(?P<quote>\\{{0,7}}[\"'])(?:{in_quotes}|(?P<cut>{_NO_VALUE}[^\r\n]++))"
-        rf"|{_NO_VALUE}{_PLAIN}{{{shortest},}}+)",
+        rf"(?P<name>{name})"
+        rf"(?:{_QUOTE}(?:(?P<quoted>{_IN_QUOTES})(?P=quote)|(?P<cut>{no_value}[^\r\n]++))"
+        rf"|{talk}{no_value}{plain}{{{shortest},}}+{several})",
         re.I,
     )
+    is_value = re.compile(no_value, re.I)
 
     def masked(match: re.Match[str]) -> str:
         quote, quoted = match["quote"], match["quoted"]
+        if match["inner"] is not None:
+            quote = match["inner"]
+            return f"{match['name']}{quote}{MASK}{quote if match['end'] else ''}"
         if quote is None:
-            return f"{match['name']}{MASK}"
+            return f"{match['name']}{match['block'] or ''}{MASK}"
         if quoted is None:
             return f"{match['name']}{quote}{MASK}"
-        if len(quoted) < shortest or _IS_VALUE.match(quoted) is None:
+        if len(quoted) < shortest or is_value.match(quoted) is None:
             return match[0]
         return f"{match['name']}{quote}{MASK}{quote}"
 
-    return _Pattern(_NAME_ANCHORS, regex, masked)
+    return _Pattern(_NAME_ANCHORS, regex, masked, needs)
+
+
+def _assignment(names: str, shortest: int) -> _Pattern:
+    return _named(f"(?:{names}){_SUFFIX}{_SEPARATOR}", shortest)
+
+
+_NEXT = rf"(?:[ \t]{{1,8}}|{_ESCAPES}[\"']\s{{0,8}},\s{{0,64}}(?={_ESCAPES}[\"']))"
+"""Between an option and its value: in a command, or in a list of texts."""
+_OPTION = r"(?<![\w-])--(?:[A-Za-z0-9]{1,32}-){0,4}"
+_OPTION_NAMES = (
+    r"pass(?:word|wd|phrase)|(?:api|secret|access|account)-?key|secret-access-key|client-?secret"
+    r"|(?:access|refresh|auth|id|session|security|bearer|api|bot)-?token"
+)
+_OPTION_KEY_NAMES = r"(?:private|signing|encryption)-?key"
+_OPTION_WEAK_NAMES = "token|secret|pwd"
+_TALK = (
+    r"(?!(?-i:[A-Z_]+\b)|(?:option|flag|argument|parameter|switch|value|prompt|is|was|to|and|or|for|with"
+    r"|if|in|on|from|as|has|must|should|can|may|not|the|a|an)\b)"
+)
+"""What follows an option in a help text or in a sentence."""
+_NO_ARGUMENT = rf"(?!-){_NO_VALUE}"
+_NO_FILE = r"(?![~./]|[^\s\"']{0,256}[/.])"
+_ARGUMENT = r"[^\s\"'`\\;|&<>()]"
+
+
+def _option(names: str, shortest: int, no_value: str = _NO_ARGUMENT) -> _Pattern:
+    name = f"{_OPTION}(?:{names}){_NEXT}"
+    return _named(name, shortest, plain=_ARGUMENT, no_value=no_value, talk=_TALK, needs="--")
+
+
+def _labelled() -> _Pattern:
+    """``"name": "DB_PASSWORD", "value": …``, in JSON or YAML."""
+    quote = rf"{_ESCAPES}[\"']?"
+    name = (
+        rf"\b(?:name|key){quote}\s{{0,8}}:\s{{0,8}}{quote}[\w.-]{{0,64}}?(?:{STRONG_NAMES}){_SUFFIX}{quote}"
+        rf"\s{{0,64}},?\s{{0,64}}{quote}value{quote}\s{{0,8}}:\s{{0,8}}"
+    )
+    return _named(name, 1, needs="value")
 
 
 _SEED_LENGTH = 58
@@ -130,7 +207,7 @@ _SHORT_PATTERNS = (
     _Pattern(
         ("authorization",),
         re.compile(
-            rf"(authorization{_SEPARATOR}\\{{0,7}}[\"']?(?:(?:bearer|basic|token|digest|apikey)\s{{1,8}})?+)"
+            rf"(authorization{_SEPARATOR}{_ESCAPES}[\"']?(?:(?:bearer|basic|token|digest|apikey)\s{{1,8}})?+)"
             rf"{_NO_VALUE}[^\s\"'\\]++",
             re.I,
         ),
@@ -151,7 +228,7 @@ _SHORT_PATTERNS = (
     _Pattern(
         ("cookie",),
         re.compile(
-            r"\b((?:set-)?cookie\\{0,7}[\"']?\s{0,8}:\s{0,8}\\{0,7}[\"']?)"
+            rf"\b((?:set-)?cookie{_ESCAPES}[\"']?\s{{0,8}}[:=]\s{{0,8}}{_ESCAPES}[\"']?)"
             r"(?=[^\s=;:\"'\\]{1,256}+=)[^\r\n\"'\\]++",
             re.I,
         ),
@@ -167,8 +244,12 @@ _SHORT_PATTERNS = (
         re.compile(r"(://)(?=[^\s/@:\"'\\0-9]{0,256}+[0-9])[^\s/@:\"'\\]{16,512}+(?=@)"),
         rf"\1{MASK}",
     ),
+    _labelled(),
     _assignment(STRONG_NAMES, 1),
     _assignment(rf"(?<![A-Za-z])(?:{WEAK_NAMES})", _SHORTEST_WEAK),
+    _option(_OPTION_NAMES, 1),
+    _option(_OPTION_KEY_NAMES, 1, _NO_ARGUMENT + _NO_FILE),
+    _option(_OPTION_WEAK_NAMES, _SHORTEST_WEAK),
 )
 """Values that their place gives away, however short they are."""
 _LONG_PATTERNS = (*_KEY_PATTERNS, *_SHORT_PATTERNS)
@@ -186,7 +267,8 @@ def _scrubbed(text: str) -> str:
     for pattern in _LONG_PATTERNS if len(text) >= _SHORTEST_KEY else _SHORT_PATTERNS:
         for anchor in pattern.anchors:  # plain loops: this is where the time goes
             if anchor in lower:
-                text = pattern.regex.sub(pattern.replacement, text)
+                if pattern.needs in lower:
+                    text = pattern.regex.sub(pattern.replacement, text)
                 break
     return text if len(text) < _SEED_LENGTH else _SEED.sub(MASK, text)
 
@@ -212,13 +294,29 @@ def names_a_secret(name: str, value: str) -> bool:
     """Is this the value of a secret, going by its name?"""
     if len(name) > _OFTEN_SEEN or not value:
         return False
-    shortest = _shortest_secret(name)
+    if _COOKIE_NAME.fullmatch(name):
+        return "=" in value and value != MASK
+    shortest = shortest_secret(name)
     return 0 < shortest <= len(value) and _IS_VALUE.match(value) is not None
 
 
+def hides_the_next(argument: str, value: str) -> bool:
+    """Is ``value`` a secret, because it follows this argument of a command?"""
+    return argument.startswith("--") and scrub(f'{argument}", "{value[:_OFTEN_SEEN]}"').endswith(
+        f'"{MASK}"'
+    )
+
+
+_COOKIE_NAME = re.compile(r"(?:.*[^A-Za-z])?(?:set[_-])?cookie", re.I | re.S)
+_HEADER_NAME = re.compile(r"(?:proxy-)?authorization", re.I)
+
+
 @functools.lru_cache(maxsize=8192)
-def _shortest_secret(name: str) -> int:
+def shortest_secret(name: str) -> int:
     """How long a value of this name must be for a secret; 0: it is none."""
-    if _SECRET_NAME.fullmatch(name) or _SECRET_CAMEL_NAME.fullmatch(name):
-        return 1
+    if len(name) > _OFTEN_SEEN:
+        return 0
+    for pattern in (_SECRET_NAME, _SECRET_CAMEL_NAME, _HEADER_NAME):
+        if pattern.fullmatch(name):
+            return 1
     return _SHORTEST_WEAK if _WEAK_NAME.fullmatch(name) else 0
