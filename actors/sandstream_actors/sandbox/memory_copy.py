@@ -136,6 +136,8 @@ class MemoryCopy:
             writable=origin.keeps,
             may_delete=not is_new,
         )
+        if not self._mount.writable and not origin.keeps:
+            self._name_what_is_not_kept(origin, state, found, may_delete=not is_new)
         if not origin.is_known:
             decisions |= {path: "head" for path in decisions if state.tree.get(path, _NOTHING).size}
         merged = await self._merged(decisions, origin, state, found)
@@ -262,6 +264,27 @@ class MemoryCopy:
             else:
                 merged[path] = data
         return merged
+
+    def _name_what_is_not_kept(
+        self, origin: Origin, state: MemoryState, found: Found, *, may_delete: bool
+    ) -> None:
+        """It may be a person's: whoever changes a file with a session looks like the agent."""
+        changed = decide(
+            {path: digest_of(data) for path, data in found.texts.items()},
+            base=origin.base,
+            head=state.tree,
+            told={},
+            unreadable=found.odd,
+            writable=True,
+            may_delete=may_delete and found.marker is not None,
+        )
+        paths = sorted(path for path, decision in changed.items() if decision == "edit")
+        if paths:
+            more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+            self._say(
+                "changes in the workspace are not kept, because no agent there may change this "
+                f"memory: {', '.join(paths[:5])}{more}"
+            )
 
     def _misplaced(
         self,

@@ -110,3 +110,30 @@ def test_what_was_removed_since_does_not_come_back(
             assert (workspace / HANDBOOK).read_text() == ALL[HANDBOOK]
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("purpose", ["sync", "close", "discard"])
+def test_what_is_put_back_where_nobody_may_change_it_is_named(
+    nats_server: NatsServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, purpose: str
+) -> None:
+    """Also what a person wrote with a session: nobody can tell who it was."""
+
+    async def story() -> None:
+        async with place(nats_server, tmp_path / "home") as it:
+            skill = "memories/skills/x/SKILL.md"
+            await remember(it.bus, ALL | {skill: "how to\n"})
+            workspace = await it.open("one", MemoryMount(scope=SCOPE, writable=False))
+            await it.lifecycle.sync_memory("one", SCOPE)
+            assert "not kept" not in caplog.text
+            (workspace / NOTE).write_text("of a person\n")
+            (workspace / skill).unlink()
+            if purpose == "sync":
+                await it.lifecycle.sync_memory("one", SCOPE)
+                await it.lifecycle.sync_memory("one", SCOPE)
+            else:
+                await it.close("one", checkpoint=purpose == "close")
+            assert await it.told() == []
+            assert caplog.text.count("not kept") == 1
+            assert f"may change this memory: {NOTE}, {skill}" in caplog.text
+
+    asyncio.run(story())
