@@ -136,6 +136,8 @@ class MemoryState(Message, frozen=True, kw_only=True, tag="memory.state"):
     """The last ones, oldest first."""
     forgotten: list[str] = []
     """Runs that somebody removed: they do not come back."""
+    edits: list[int] = []
+    """The last edits that were taken over, by the places of their messages in the log."""
     sandboxes: list[str] = []
     """Workspaces that have it, the last used last."""
     parent: MemoryParent | None = None
@@ -189,6 +191,9 @@ class EditRequested(Message, frozen=True, kw_only=True, tag="memory.edit"):
     """The revision that the workspace had."""
     edits: list[FileEdit]
     run: str = ""
+    """Whose workspace it is; empty: that of a session."""
+    runs: list[str] = []
+    """Those that worked there since the last time that something was told."""
 
 
 # --- what was done --------------------------------------------------------------------------------

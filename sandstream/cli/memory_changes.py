@@ -14,10 +14,10 @@ from sandstream.cli.event_texts import numbered
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.memory_diff import change_text
 from sandstream.cli.memory_finding import (
+    check_run,
     memory_named,
     revision_named,
     rollout_named,
-    run_named,
     short_path,
     summary_of,
 )
@@ -52,6 +52,8 @@ async def undo(arguments: argparse.Namespace) -> int:
             undone = await changes.undo(client.bus, before.scope, arguments.revision, by)
         except changes.NotInMemory as error:
             raise CliError(Exit.NOT_FOUND, one_line(str(error))) from None
+        except changes.TooBig as error:
+            raise CliError(Exit.FAILED, one_line(str(error))) from None
         after = (await client.bus.memories.read(before.scope)).state
     told = _changed(before, after)
     _tell(told, as_json=arguments.json)
@@ -83,7 +85,7 @@ async def remove(arguments: argparse.Namespace) -> int:
             say(f"forgotten: memory {name} ({_amount(before)})")
             return Exit.OK
         if arguments.run is not None:
-            run_named(before, arguments.run)
+            check_run(before, arguments.run)
             what, part = f"run {arguments.run}", {"runs": [arguments.run]}
         else:
             rollout = rollout_named(before, arguments.rollout)

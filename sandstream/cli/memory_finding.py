@@ -203,12 +203,12 @@ def rollout_named(state: MemoryState, rollout: str) -> Rollout:
     )
 
 
-def run_named(state: MemoryState, run: str) -> Rollout:
-    """The rollout that a run is part of."""
-    for rollout in state.rollouts.values():
-        if run in rollout.runs:
-            return rollout
+def check_run(state: MemoryState, run: str) -> None:
+    """Does the memory know the run? Also one that only changed it, or that was removed before."""
     runs = [it for rollout in state.rollouts.values() for it in rollout.runs]
+    runs += [it for change in state.history if change.kind == "edit" for it in change.runs]
+    if run in runs or run in state.forgotten:
+        return
     raise CliError(
         Exit.NOT_FOUND,
         f"memory {_quoted(state.scope)} has nothing of run {_quoted(run)}{_near(run, runs)}; "

@@ -7,10 +7,9 @@ takes one to consolidate afterwards.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final
 
-import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import SandstreamError
 from sandstream_bus.memory_messages import (
@@ -18,11 +17,10 @@ from sandstream_bus.memory_messages import (
     MemoryChanged,
     MemoryState,
     Revision,
-    Rollout,
 )
 from sandstream_memory.diffing import reverted
-from sandstream_memory.forgetting import without_rollouts
 
+from sandstream_actors.memory.bounds import grown_too_big
 from sandstream_actors.memory.files import (
     change,
     copied_objects,
@@ -31,6 +29,7 @@ from sandstream_actors.memory.files import (
     revised,
     with_files,
 )
+from sandstream_actors.memory.removing import without
 from sandstream_actors.memory.standing import is_pending
 from sandstream_actors.memory.telling import (
     ask_extraction,
@@ -40,8 +39,6 @@ from sandstream_actors.memory.telling import (
     tell,
 )
 
-_FORGOTTEN: Final = 100_000
-"""So many runs are remembered as removed: their ends are long over."""
 _UNDO_OF: Final = "undo of "
 
 
@@ -49,6 +46,12 @@ class NotInMemory(SandstreamError):
     """There is no such revision, run, rollout or scope."""
 
     code = "memory.not_found"
+
+
+class TooBig(SandstreamError):
+    """A file would become bigger than it may be."""
+
+    code = "memory.too_big"
 
 
 # --- undo -----------------------------------------------------------------------------------------
@@ -65,6 +68,8 @@ async def undo(bus: Bus, scope: str, number: int | None, by: str) -> Revision:
         new = await asyncio.to_thread(
             reverted, await load(bus, scope, before), await load(bus, scope, after), head
         )
+        for problem in grown_too_big(head, new).values():
+            raise TooBig(f"change {revision.number} cannot be undone: {problem}")
         changes: dict[str, bytes | None] = dict.fromkeys(head.keys() - new.keys())
         changes |= {path: data for path, data in new.items() if head.get(path) != data}
         tree = await with_files(bus, scope, state.tree, changes)
@@ -119,15 +124,17 @@ async def remove(
     removed: list[str] = []
 
     async def decide(state: MemoryState) -> MemoryState | None:
-        gone = _runs_of(state, runs, rollouts)
+        gone, also = _runs_of(state, runs, rollouts)
         stopped.clear()
         stopped.update(state.rollouts[id].extracting for id in gone)
         if state.merging is not None:
             stopped.add(state.merging.run)
-        removed[:] = [run for each in gone.values() for run in each]
-        return await _without(bus, state, gone, by)
+        removed[:] = [*(run for each in gone.values() for run in each), *also]
+        return await without(bus, state, gone, removed, by) if removed else None
 
     state = await change(bus, scope, decide)
+    if not removed:
+        return []
     for run in sorted(stopped - {""}):
         await cancel_run(bus, run, "what it works on was removed")
     revision = state.history[-1]
@@ -143,71 +150,23 @@ async def remove(
 
 def _runs_of(
     state: MemoryState, runs: Collection[str], rollouts: Collection[str]
-) -> dict[str, list[str]]:
-    """What is to be removed, by rollout."""
+) -> tuple[dict[str, list[str]], list[str]]:
+    """What is to be removed, by rollout, and runs that only changed the memory. What was removed
+    before is done.
+    """
     known = {run for it in state.rollouts.values() for run in it.runs}
-    for what, wanted, there in (("run", runs, known), ("rollout", rollouts, state.rollouts)):
-        missing = sorted(set(wanted) - set(there))
+    editors = {run for it in state.history if it.kind == "edit" for run in (*it.runs, it.by)}
+    there = known | editors | set(state.forgotten)
+    for what, wanted, found in (("run", runs, there), ("rollout", rollouts, state.rollouts)):
+        missing = sorted(set(wanted) - set(found))
         if missing:
             raise NotInMemory(f"memory {state.scope!r} knows no {what} {missing[0]!r}")
-    found = {
+    by_rollout = {
         id: [run for run in it.runs if id in rollouts or run in runs]
         for id, it in state.rollouts.items()
     }
-    return {id: each for id, each in found.items() if each}
-
-
-async def _without(
-    bus: Bus, state: MemoryState, gone: dict[str, list[str]], by: str
-) -> MemoryState | None:
-    if not gone:
-        return None
-    removed = [msgspec.structs.replace(state.rollouts[id], runs=gone[id]) for id in gone]
-    files = await load(bus, state.scope, state.tree)
-    others = [it for id, it in state.rollouts.items() if id not in gone]
-    left = await asyncio.to_thread(without_rollouts, files, removed, others)
-    changes: dict[str, bytes | None] = dict.fromkeys(state.tree.keys() - left.keys())
-    changes |= {path: data for path, data in left.items() if files.get(path) != data}
-    tree = await with_files(bus, state.scope, state.tree, changes)
-    runs = [run for each in gone.values() for run in each]
-    rollouts = {id: _remaining(it, gone.get(id, [])) for id, it in state.rollouts.items()}
-    new = msgspec.structs.replace(
-        state,
-        tree=tree,  # so that the history does not hold what was there before
-        rollouts={id: it for id, it in rollouts.items() if it.runs},
-        history=_untouched(state, removed, runs),
-        forgotten=[*state.forgotten, *runs][-_FORGOTTEN:],
-        merging=None,
-        wanted="removed",
-    )
-    what = f"{len(runs)} run{'s' * (len(runs) != 1)} removed"
-    return await revised(bus, new, tree, "remove", by=by, note=what)
-
-
-def _remaining(rollout: Rollout, gone: Sequence[str]) -> Rollout:
-    """A rollout without some of its runs: what was extracted from all of them does not count."""
-    if not gone:
-        return rollout
-    return Rollout(
-        id=rollout.id,
-        name=rollout.name,
-        runs=[run for run in rollout.runs if run not in gone],
-        updated_at=rollout.updated_at,
-        terminal_state=rollout.terminal_state,
-    )
-
-
-def _untouched(state: MemoryState, removed: list[Rollout], runs: list[str]) -> list[Revision]:
-    """The revisions from before the first one that they had a part in."""
-    gone = set(runs)
-    involved = [it for it in state.history if gone & {*it.runs, it.by}]
-    is_older = any(it.is_merged for it in removed) and not any(
-        it.kind == "merge" for it in involved
-    )
-    if is_older:
-        return []  # the history does not reach back so far
-    first = min((it.number for it in involved), default=state.revision + 1)
-    return [it for it in state.history if it.number < first]
+    also = sorted((set(runs) & editors) - known - set(state.forgotten))
+    return {id: each for id, each in by_rollout.items() if each}, also
 
 
 async def delete_scope(bus: Bus, scope: str) -> None:

@@ -13,10 +13,13 @@ from sandstream_bus.memory_messages import (
     MemoryChanged,
     MemoryFailed,
     MemoryState,
+    Revision,
 )
 from sandstream_memory.layout import Files, is_editable
 from sandstream_memory.merging import merge_files
 
+from sandstream_actors.memory.authors import Authors, authors_of
+from sandstream_actors.memory.bounds import grown_too_big
 from sandstream_actors.memory.files import change, editable, load, revised, tree_at, with_files
 from sandstream_actors.memory.means import Means
 from sandstream_actors.memory.noting import with_workspace
@@ -24,6 +27,9 @@ from sandstream_actors.memory.telling import sync_workspaces, tell
 
 MAX_EDIT_BYTES: Final = 1024 * 1024
 """Of one file."""
+_MOST_NOTES: Final = 20
+_KEPT_EDITS: Final = 256
+"""So many are known to be done after they have left the history; a redelivery is not older."""
 
 
 class _Refused(Exception):
@@ -37,7 +43,9 @@ async def edit(means: Means, scope: str, request: EditRequested, sequence: int) 
 
     async def decide(state: MemoryState) -> MemoryState | None:
         notes.clear()
-        return await _edited(means, state, request, note, notes)
+        if sequence in state.edits or _in_history(state, note) is not None:
+            return None  # delivered again; it may have been undone since
+        return await _edited(means, state, request, sequence, notes)
 
     crashpoint("memory.before_edit")
     try:
@@ -46,19 +54,78 @@ async def edit(means: Means, scope: str, request: EditRequested, sequence: int) 
         notes = [str(error)]
         state = (await means.bus.memories.read(scope)).state
     crashpoint("memory.after_edit")
-    for number, problem in enumerate(notes):
+    revision = _in_history(state, note)
+    for number, problem in enumerate(_bounded(notes) if revision is None else revision.remarks):
         failed = MemoryFailed(step="edit", attempt=1, error=problem, run=request.run, is_final=True)
         await tell(means.bus, scope, failed, cause=f"edit:{sequence}:{number}")
-    revision = next((it for it in state.history if it.kind == "edit" and it.note == note), None)
     if revision is not None:
         changed = MemoryChanged(revision=revision.number, kind="edit", runs=revision.runs)
         await tell(means.bus, scope, changed, cause=f"edit:{sequence}")
         await sync_workspaces(means.bus, state)
 
 
+def _bounded(notes: list[str]) -> list[str]:
+    more = len(notes) - _MOST_NOTES
+    return [*notes[:_MOST_NOTES], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _in_history(state: MemoryState, note: str) -> Revision | None:
+    return next((it for it in state.history if it.kind == "edit" and it.note == note), None)
+
+
 async def _edited(
-    means: Means, state: MemoryState, request: EditRequested, note: str, notes: list[str]
+    means: Means, state: MemoryState, request: EditRequested, sequence: int, notes: list[str]
 ) -> MemoryState | None:
+    authors = await authors_of(means.bus, state, request)
+    _check(state, request, authors)
+    bus = means.bus
+    base = await load(bus, state.scope, await tree_at(bus, state, request.base))
+    head = await load(bus, state.scope, editable(state.tree))
+    theirs = _applied(means, base, request.edits, notes)
+    merged = await asyncio.to_thread(merge_files, base, head, theirs)
+    for path, problem in grown_too_big(head, merged).items():
+        notes.append(problem)
+        merged = {it: data for it, data in merged.items() if it != path}
+        if path in head:
+            merged[path] = head[path]
+    if merged == head:
+        return None if notes or not state.revision else _with_edit(state, sequence)
+    if sum(map(len, merged.values())) > state.use.max_bytes:
+        raise _Refused(
+            f"the edit from {request.sandbox} would make the memory bigger than its "
+            f"{state.use.max_bytes} bytes"
+        )
+    changes: dict[str, bytes | None] = dict.fromkeys(head.keys() - merged.keys())
+    changes |= {path: data for path, data in merged.items() if head.get(path) != data}
+    tree = await with_files(bus, state.scope, state.tree, changes)
+    state = msgspec.structs.replace(
+        _with_edit(state, sequence),
+        sandboxes=with_workspace(state.sandboxes, request.sandbox),
+    )
+    return await revised(
+        bus,
+        state,
+        tree,
+        "edit",
+        by=request.run or request.sandbox,
+        runs=[run for run in authors.runs if run not in state.forgotten],
+        note=f"message {sequence}",
+        remarks=_bounded(notes),
+    )
+
+
+def _with_edit(state: MemoryState, sequence: int) -> MemoryState:
+    return msgspec.structs.replace(state, edits=[*state.edits, sequence][-_KEPT_EDITS:])
+
+
+def _check(state: MemoryState, request: EditRequested, authors: Authors) -> None:
+    """Nothing that was removed comes back with it."""
+    gone = [run for run in authors.runs if run in state.forgotten]
+    if gone and (authors.is_told or len(gone) == len(authors.runs)):
+        raise _Refused(
+            f"the edit from {request.sandbox} was made by a run that was removed from the memory: "
+            f"{gone[0]}"
+        )
     if any(it.kind == "remove" and it.number > request.base for it in state.history):
         raise _Refused(
             f"the edit from {request.sandbox} was made on revision {request.base}, of which parts "
@@ -69,27 +136,6 @@ async def _edited(
             f"the edit from {request.sandbox} was made on revision {request.base}, but the memory "
             f"is at {state.revision}: it was removed since, and begins anew"
         )
-    bus = means.bus
-    base = await load(bus, state.scope, await tree_at(bus, state, request.base))
-    head = await load(bus, state.scope, editable(state.tree))
-    theirs = _applied(means, base, request.edits, notes)
-    merged = await asyncio.to_thread(merge_files, base, head, theirs)
-    if merged == head:
-        return None
-    if sum(map(len, merged.values())) > state.use.max_bytes:
-        raise _Refused(
-            f"the edit from {request.sandbox} would make the memory bigger than its "
-            f"{state.use.max_bytes} bytes"
-        )
-    changes: dict[str, bytes | None] = dict.fromkeys(head.keys() - merged.keys())
-    changes |= {path: data for path, data in merged.items() if head.get(path) != data}
-    tree = await with_files(bus, state.scope, state.tree, changes)
-    state = msgspec.structs.replace(
-        state, sandboxes=with_workspace(state.sandboxes, request.sandbox)
-    )
-    by = request.run or request.sandbox
-    runs = [request.run] if request.run else []
-    return await revised(bus, state, tree, "edit", by=by, runs=runs, note=note)
 
 
 def _applied(means: Means, base: Files, edits: list[FileEdit], notes: list[str]) -> Files:

@@ -294,13 +294,14 @@ class Rig:
         return run
 
     async def edit(
-        self, path: str, data: str | None, *, base: int, sandbox: str = "box-2", run: str = ""
+        self, path: str, data: str | None, *, base: int, sandbox: str = "box-2", **more: Any
     ) -> None:
+        """What a workspace tells; ``more``: whose it is, who worked there."""
         self._runs += 1
         change = FileEdit(path=path, data=None if data is None else data.encode())
         await self.bus.memories.send(
             self.bus.subjects.memory_edit(SCOPE),
-            EditRequested(sandbox=sandbox, base=base, edits=[change], run=run),
+            EditRequested(sandbox=sandbox, base=base, edits=[change], **more),
             msg_id=f"edit-{self._runs}",
         )
 
