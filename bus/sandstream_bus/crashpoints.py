@@ -106,6 +106,11 @@ CRASH_POINTS = (
     "memory.after_failed",
     "memory.before_edit",
     "memory.after_edit",
+    "memory.before_discard",
+    # people's changes of a memory, wherever they are made
+    "memory.before_change",
+    "memory.after_change",
+    "memory.before_finished",
     "memory.before_ack",
     "memory.after_ack",
     # messages that nobody can handle

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -17,7 +17,7 @@ import msgspec
 from sandstream_bus.codec import Codec, decode
 from sandstream_bus.connection import Connection
 from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each
-from sandstream_bus.errors import UndecodableMessage, WrongSequence
+from sandstream_bus.errors import ObjectMissing, UndecodableMessage, WrongSequence
 from sandstream_bus.headers import TTL
 from sandstream_bus.memory_messages import (
     FileRef,
@@ -27,9 +27,9 @@ from sandstream_bus.memory_messages import (
     Tree,
 )
 from sandstream_bus.memory_specs import is_workspace_scope
-from sandstream_bus.objects import Objects
+from sandstream_bus.objects import Objects, name_in
 from sandstream_bus.publishing import Expect
-from sandstream_bus.subjects import scope_token
+from sandstream_bus.subjects import scope_token, session_of
 from sandstream_bus.topology import Topology
 
 INLINE_LIMIT_BYTES = 256 * 1024
@@ -51,6 +51,7 @@ class StoredMemory(NamedTuple):
 
 Decide = Callable[[MemoryState], Awaitable[MemoryState | None]]
 """The next state of a scope; None: nothing is to be changed. Asked again if somebody was faster."""
+DecideStored = Callable[[StoredMemory], Awaitable[MemoryState | None]]
 
 
 class Memories:
@@ -74,10 +75,17 @@ class Memories:
     async def read(self, scope: str) -> StoredMemory:
         """What is known of the scope; an empty state if nothing is."""
         subject = self._subjects.memory_state(scope)
-        stored = await direct_get_last(self._connection, self._topology.memory, subject)
-        if stored is None:
-            return StoredMemory(MemoryState(scope=scope), 0)
-        return await self._decoded(stored)
+        seen = 0
+        while True:
+            stored = await direct_get_last(self._connection, self._topology.memory, subject)
+            if stored is None:
+                return StoredMemory(MemoryState(scope=scope), 0)
+            try:
+                return await self._decoded(stored)
+            except ObjectMissing:
+                if stored.sequence == seen:
+                    raise
+                seen = stored.sequence  # somebody may have replaced it meanwhile
 
     async def _decoded(self, stored: Stored) -> StoredMemory:
         found = decode(_state, stored.data)
@@ -97,24 +105,33 @@ class Memories:
         Of several that try at the same time in one process, one after the other does; of several
         processes, one succeeds and the others decide again.
         """
+
+        async def of_state(stored: StoredMemory) -> MemoryState | None:
+            return await decide(stored.state)
+
+        return await self.change_stored(scope, of_state)
+
+    async def change_stored(self, scope: str, decide: DecideStored) -> MemoryState:
+        """Like :meth:`change`, for whoever must know where the state itself is."""
         async with self._locks.setdefault(scope, asyncio.Lock()):
             while True:
                 stored = await self.read(scope)
-                new = await decide(stored.state)
+                new = await decide(stored)
                 if new is None:
                     return stored.state
                 try:
                     await self._write(new, after=stored.sequence)
                 except WrongSequence:
                     continue
-                if stored.digest:
-                    await self.forget(scope, [stored.digest])
+                await self.forget(scope, filter(None, [stored.digest]))
                 return new
 
     async def _write(self, state: MemoryState, *, after: int) -> None:
         subject = self._subjects.memory_state(state.scope)
         data = _encode(state)
+        digest = ""
         if len(data) > INLINE_LIMIT_BYTES:
+            data = _encode(msgspec.structs.replace(state, written=uuid.uuid4().hex))
             digest = await self.objects(state.scope).put(data)
             data = _encode(MemoryStateObject(digest=digest, size_bytes=len(data)))
         msg_id = f"{subject}:{uuid.uuid4().hex}"
@@ -133,30 +150,46 @@ class Memories:
         except WrongSequence:
             last = await direct_get_last(self._connection, self._topology.memory, subject)
             if last is None or last.msg_id != msg_id:
-                raise  # else our own, whose acknowledgement was lost
+                await self.forget(state.scope, filter(None, [digest]))
+                raise
+            # else our own, whose acknowledgement was lost
 
     async def scopes(self) -> list[str]:
         """All scopes that have a state, by name."""
         found = await direct_get_last_each(
             self._connection, self._topology.memory, [self._subjects.memory_states()]
         )
-        return sorted([(await self._decoded(each)).state.scope for each in found])
+        return sorted([it for it in [await self._name(each) for each in found] if it])
+
+    async def _name(self, stored: Stored) -> str:
+        try:
+            return (await self._decoded(stored)).state.scope
+        except ObjectMissing:  # replaced meanwhile, or removed
+            token = self._subjects.parse_memory(stored.subject)
+            again = await self.read(session_of(token))
+            return again.state.scope if again.sequence else ""
 
     async def delete(self, scope: str) -> None:
         """Remove the scope and all of its files."""
+
+        async def decide(state: MemoryState) -> MemoryState:
+            return MemoryState(scope=state.scope, outdated=await self.all_of(scope))
+
+        state = await self.change(scope, decide)
+        await self.discard(scope, state.outdated)
+        await self.remove_blank(scope)
+
+    async def remove_blank(self, scope: str) -> None:
+        """Remove a state that says nothing, and nothing else that came since."""
         stored = await self.read(scope)
-        state = stored.state
-        digests = {ref.digest for ref in state.tree.values()} | ({stored.digest} - {""})
-        for revision in state.history:
-            for tree in (revision.before, revision.after):
-                digests |= {ref.digest for ref in (await self.get_tree(scope, tree)).values()}
-                digests |= {tree} - {""}
+        if not stored.sequence or not is_blank(stored.state) or stored.state.unfinished:
+            return
         subject = self._subjects.memory_state(scope)
+        purge = {"filter": subject, "seq": stored.sequence + 1}
         await self._connection.request(
-            f"$JS.API.STREAM.PURGE.{self._topology.memory}",
-            msgspec.json.encode({"filter": subject}),
+            f"$JS.API.STREAM.PURGE.{self._topology.memory}", msgspec.json.encode(purge)
         )
-        await self.forget(scope, digests)
+        await self.forget(scope, filter(None, [stored.digest]))
 
     # --- files ---------------------------------------------------------------------------------
 
@@ -178,10 +211,33 @@ class Memories:
         return decode(_tree, await self.objects(scope).get(digest)) if digest else {}
 
     async def forget(self, scope: str, digests: Iterable[str]) -> None:
-        """Remove objects that nothing refers to any more."""
+        """Remove objects that nobody else can name."""
         objects = self.objects(scope)
         for digest in sorted(digests):
             await objects.delete(digest)
+
+    async def discard(self, scope: str, outdated: Mapping[str, int]) -> None:
+        """Remove objects that nothing names any more, if nobody has stored them anew since."""
+        await self.objects(scope).discard(outdated)
+
+    async def stored(self) -> dict[str, set[str]]:
+        """The digests of all objects, by the scope that they belong to; one whose name is too long
+        for a subject stands for itself.
+        """
+        bucket = self._topology.memory_bucket
+        subjects = await self._topology.subjects_of(
+            self._connection, f"OBJ_{bucket}", f"$O.{bucket}.M.>"
+        )
+        found: dict[str, set[str]] = {}
+        for subject in subjects:
+            token, _, digest = name_in(subject).rpartition(".")
+            found.setdefault(session_of(token), set()).add(digest)
+        return found
+
+    async def all_of(self, scope: str) -> dict[str, int]:
+        """All objects of a scope, also those that nothing names, with their places."""
+        own = (await self.stored()).get(session_of(scope_token(scope)), set())
+        return await self.objects(scope).places(own)
 
     def _ttl_s(self, scope: str) -> int | None:
         if not is_workspace_scope(scope):
@@ -209,5 +265,12 @@ class Memories:
         return ack.seq
 
 
+def is_blank(state: MemoryState) -> bool:
+    """Is nothing known of the scope, though there may be something to clear away?"""
+    cleared = msgspec.structs.replace(state, outdated={}, unfinished=None, written="")
+    return cleared == MemoryState(scope=state.scope)
+
+
 def _is_worth_keeping(state: MemoryState) -> bool:
-    return bool(state.tree or state.rollouts or state.history or state.forgotten)
+    is_known = state.tree or state.rollouts or state.history or state.forgotten
+    return bool(is_known or state.outdated or state.unfinished)

@@ -102,6 +102,23 @@ class Revision(Spec, frozen=True, kw_only=True):
     """What of a consolidation's result was kept, completed, left out or deleted, in words."""
 
 
+class Unfinished(Spec, frozen=True, kw_only=True):
+    """A change by a person of which not all that follows from it was done: whoever comes next does
+    the rest.
+    """
+
+    kind: Literal["undo", "remove", "delete"]
+    """``delete``: all of the memory was removed."""
+    revision: int
+    at: str
+    runs: list[str] = []
+    """Those of the change that was undone."""
+    rollouts: list[str] = []
+    """Those that were removed as a whole."""
+    stopped: list[str] = []
+    """Runs of phases that work on what was removed."""
+
+
 class MemoryParent(Spec, frozen=True, kw_only=True):
     """The memory of the workspace that this one's workspace was forked from."""
 
@@ -141,6 +158,13 @@ class MemoryState(Message, frozen=True, kw_only=True, tag="memory.state"):
     sandboxes: list[str] = []
     """Workspaces that have it, the last used last."""
     parent: MemoryParent | None = None
+    outdated: dict[str, int] = {}
+    """Objects that nothing names any more and that may still be there, with the places of their
+    records in the bucket. They are removed before the state is replaced again.
+    """
+    unfinished: Unfinished | None = None
+    written: str = ""
+    """No two big states have the same: whoever removes his own must not take another's along."""
 
 
 class MemoryStateObject(Message, frozen=True, kw_only=True, tag="memory.state_object"):

@@ -12,14 +12,14 @@ import base64
 import hashlib
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from sandstream_bus.connection import Connection
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.direct import direct_get_last, direct_get_last_each, direct_get_many
+from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each, direct_get_many
 from sandstream_bus.errors import BusUnavailable, ObjectMissing, UndecodableMessage
 from sandstream_bus.headers import TTL
 
@@ -114,16 +114,34 @@ class Objects:
         return True
 
     async def delete(self, digest: str) -> None:
-        """Remove it; no error if there is none. Its record goes first: who sees that has all of
-        it, and whoever stores the same meanwhile keeps it.
-        """
+        """Remove it; no error if there is none."""
         connection = await self._open()
-        subject = self._meta_subject(digest)
-        found = await direct_get_last(connection, self._stream, subject)
-        if found is None:
+        found = await direct_get_last(connection, self._stream, self._meta_subject(digest))
+        if found is not None:
+            await self._delete(connection, found)
+
+    async def discard(self, places: Mapping[str, int]) -> None:
+        """Remove these, but not what was stored anew since the record of an object had its place:
+        somebody needs it again.
+        """
+        if not places:
             return
-        chunks = f"$O.{self._bucket}.C.{_decode_meta(found.data).nuid}"
-        for purge in ({"filter": subject, "seq": found.sequence + 1}, {"filter": chunks}):
+        connection = await self._open()
+        bounds = {self._meta_subject(digest): place for digest, place in places.items()}
+        for found in await direct_get_last_each(connection, self._stream, list(bounds)):
+            if found.sequence <= bounds[found.subject]:
+                await self._delete(connection, found)
+
+    async def places(self, digests: Iterable[str]) -> dict[str, int]:
+        """Where the record of each is in the bucket's stream; one that is not there is left out."""
+        return {digest: it.sequence for digest, it in (await self._records(digests)).items()}
+
+    async def _delete(self, connection: Connection, record: Stored) -> None:
+        """The record goes first: who sees that has all of it, and whoever stores the same meanwhile
+        keeps it.
+        """
+        chunks = f"$O.{self._bucket}.C.{_decode_meta(record.data).nuid}"
+        for purge in ({"filter": record.subject, "seq": record.sequence + 1}, {"filter": chunks}):
             await connection.request(
                 f"$JS.API.STREAM.PURGE.{self._stream}", msgspec.json.encode(purge)
             )
@@ -175,10 +193,16 @@ class Objects:
 
     async def ages(self, digests: Iterable[str]) -> dict[str, float]:
         """How long ago each was stored, in seconds; one that is not there is left out."""
+        found = await self._records(digests)
+        return {digest: _age(it.time).total_seconds() for digest, it in found.items()}
+
+    async def _records(self, digests: Iterable[str]) -> dict[str, Stored]:
         names = {self._meta_subject(digest): digest for digest in digests}
+        if not names:
+            return {}
         connection = await self._open()
         found = await direct_get_last_each(connection, self._stream, list(names))
-        return {names[it.subject]: _age(it.time).total_seconds() for it in found}
+        return {names[it.subject]: it for it in found}
 
     async def close(self) -> None:
         async with self._lock:  # somebody may be opening it
@@ -202,6 +226,11 @@ class Objects:
     def _meta_subject(self, digest: str) -> str:
         name = base64.urlsafe_b64encode((self._prefix + digest).encode()).decode()
         return f"$O.{self._bucket}.M.{name}"
+
+
+def name_in(subject: str) -> str:
+    """The name of the object whose record has this subject."""
+    return base64.urlsafe_b64decode(subject.rpartition(".")[2]).decode()
 
 
 def _age(time: str) -> timedelta:

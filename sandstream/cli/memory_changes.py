@@ -88,8 +88,8 @@ async def remove(arguments: argparse.Namespace) -> int:
             check_run(before, arguments.run)
             what, part = f"run {arguments.run}", {"runs": [arguments.run]}
         else:
-            rollout = rollout_named(before, arguments.rollout)
-            what, part = f"rollout {one_line(rollout.id)}", {"rollouts": [rollout.id]}
+            rollout = _rollout(before, arguments.rollout)
+            what, part = f"rollout {one_line(rollout)}", {"rollouts": [rollout]}
         derived = "and what was derived from it"
         await _confirm(arguments, f"forget {what} of memory {name}, {derived}? for good")
         runs = await changes.remove(client.bus, before.scope, by=by, **part)
@@ -97,6 +97,13 @@ async def remove(arguments: argparse.Namespace) -> int:
     _tell(_changed(before, after, runs), as_json=arguments.json)
     say(f"forgotten: {what} of memory {name}, {derived}")
     return Exit.OK
+
+
+def _rollout(state: MemoryState, name: str) -> str:
+    """Its id; also of one whose removal was interrupted."""
+    if state.unfinished is not None and name in state.unfinished.rollouts:
+        return name
+    return rollout_named(state, name).id
 
 
 def _amount(state: MemoryState) -> str:

@@ -80,6 +80,84 @@ def test_a_big_state_is_an_object_and_the_one_before_goes(nats_server: NatsServe
     asyncio.run(main())
 
 
+BIG = {f"r{n}": Rollout(id=f"r{n}", name="n" * 200) for n in range(1500)}
+
+
+def test_writers_of_a_big_state_leave_one_object_and_readers_always_find_it(
+    nats_server: NatsServer,
+) -> None:
+    async def main() -> None:
+        async with (
+            open_bus(nats_server) as one,
+            open_bus(nats_server) as other,
+            open_bus(nats_server) as reader,
+        ):
+            await _grown(one, "alice", rollouts=BIG)
+
+            async def write(bus: Bus) -> None:
+                for _ in range(15):
+                    await _grown(bus, "alice")
+
+            writing = asyncio.gather(write(one), write(other))
+            while not writing.done():
+                assert len((await reader.memories.read("alice")).state.rollouts) == len(BIG)
+                assert await reader.memories.scopes() == ["alice"]
+            await writing
+            stored = await reader.memories.read("alice")
+            assert stored.state.revision == 31
+            assert await reader.memories.stored() == {"alice": {stored.digest}}
+
+    asyncio.run(main())
+
+
+def test_a_big_state_that_is_written_again_as_it_is_stays(nats_server: NatsServer) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+
+            async def same(state: MemoryState) -> MemoryState:
+                return msgspec.structs.replace(state, rollouts=BIG)
+
+            for _ in range(3):
+                await bus.memories.change("alice", same)
+            assert len((await bus.memories.read("alice")).state.rollouts) == len(BIG)
+
+    asyncio.run(main())
+
+
+def test_what_was_stored_anew_is_not_discarded(nats_server: NatsServer) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            objects = bus.memories.objects("alice")
+            digest = await objects.put(b"tabs")
+            places = await objects.places([digest, "0" * 64])
+            assert places.keys() == {digest}
+            await objects.delete(digest)
+            assert await objects.put(b"tabs") == digest
+            await bus.memories.discard("alice", places)
+            assert await objects.get(digest) == b"tabs"
+            await bus.memories.discard("alice", await objects.places([digest]))
+            with pytest.raises(ObjectMissing):
+                await objects.get(digest)
+
+    asyncio.run(main())
+
+
+def test_a_deleted_scope_takes_all_of_its_objects_along(nats_server: NatsServer) -> None:
+    long = "x" * 500
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            for scope in ("alice", long, "bob"):
+                await bus.memories.put(scope, b"that nothing names")
+                await _grown(bus, scope, rollouts=BIG)
+            for scope in ("alice", long):
+                await bus.memories.delete(scope)
+            assert await bus.memories.scopes() == ["bob"]
+            assert (await bus.memories.stored()).keys() == {"bob"}
+
+    asyncio.run(main())
+
+
 def test_files_belong_to_their_scope(nats_server: NatsServer) -> None:
     async def main() -> None:
         async with open_bus(nats_server) as bus:

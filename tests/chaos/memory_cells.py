@@ -35,5 +35,36 @@ _POINTS = (
 )
 
 
+class ChangeCell(msgspec.Struct, frozen=True):
+    """Kill whoever changes a memory by hand; then somebody goes on: the same again, or an actor."""
+
+    point: str
+    what: str
+    then: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.point}-{self.what}-{self.then}"
+
+    @property
+    def prefix(self) -> str:
+        return self.name.replace(".", "_")
+
+
+_MOMENTS = ("before_discard", "after_change", "before_finished")
+
+
+def change_cells() -> list[ChangeCell]:
+    """An undo is not made again: that would be another one."""
+    removals = [
+        ChangeCell(f"memory.{point}", what, then)
+        for point in _MOMENTS
+        for what in ("run", "rollout", "scope")
+        for then in ("again", "actor")
+    ]
+    early = [ChangeCell("memory.before_change", what, "again") for what in ("run", "scope", "undo")]
+    return [*early, *removals, *(ChangeCell(f"memory.{it}", "undo", "actor") for it in _MOMENTS)]
+
+
 def memory_cells() -> list[MemoryCell]:
     return [MemoryCell(f"memory.{point}", count) for point, count in _POINTS]

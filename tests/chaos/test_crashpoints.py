@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chaos.cells import deployed_cells, script_cells, server_cells
 from chaos.composition_cells import composition_cells, composition_server_cells, resume_cells
-from chaos.memory_cells import memory_cells
+from chaos.memory_cells import change_cells, memory_cells
 from chaos.sandbox_cells import sandbox_cells, sandbox_server_cells
 from chaos.tracing_cells import tracing_cells
 from sandstream_bus.crashpoints import CRASH_POINTS
@@ -46,6 +46,7 @@ def test_every_crash_point_has_a_cell(point: str) -> None:
     points = {cell.point for cell in [*deployed_cells(), *script_cells()]}
     points |= {cell.point for cell in [*sandbox_cells(), *composition_cells()]}
     points |= {cell.point for cell in [*resume_cells(), *tracing_cells(), *memory_cells()]}
+    points |= {cell.point for cell in change_cells()}
     assert point in points
 
 
@@ -75,6 +76,7 @@ def test_cells_have_names_of_their_own() -> None:
     of_sandboxes = [*sandbox_cells(), *sandbox_server_cells()]
     assert len({cell.name for cell in of_sandboxes}) == len(of_sandboxes)
     assert len({cell.name for cell in tracing_cells()}) == len(tracing_cells())
-    assert len({cell.name for cell in memory_cells()}) == len(memory_cells())
+    of_memories = [*memory_cells(), *change_cells()]
+    assert len({cell.name for cell in of_memories}) == len(of_memories)
     composed = [*composition_cells(), *composition_server_cells()]
     assert len({cell.name for cell in composed}) == len(composed)

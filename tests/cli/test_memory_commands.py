@@ -24,6 +24,7 @@ from sandstream_bus.memory_messages import (
     MemoryState,
     Merge,
     Rollout,
+    Unfinished,
 )
 from sandstream_bus.memory_specs import MemoryUse
 from sandstream_bus.topology import ConsumerSpec
@@ -327,6 +328,36 @@ def test_what_came_from_a_run_is_forgotten_with_all_that_was_derived(cli: Cli) -
     assert kind == "remove"
     assert cli.here("memory", "rm", "alice", "--rollout", "b", "--yes").code == 0
     assert cli.here("memory", "show", "alice", "raw_memories").code == 3
+
+
+def test_a_removal_that_was_interrupted_is_completed_by_the_same_command(cli: Cli) -> None:
+    async def interrupted(bus: Bus) -> None:
+        await alice(bus)
+        await put(bus, "bob", {HANDBOOK: b"# Style\n"})
+        unfinished = Unfinished(kind="remove", revision=3, at=AT, rollouts=["z"])
+
+        async def decide(state: MemoryState) -> MemoryState:
+            return msgspec.structs.replace(state, forgotten=["run-z"], unfinished=unfinished)
+
+        await bus.memories.change("alice", decide)
+        gone = Unfinished(kind="delete", revision=3, at=AT)
+
+        async def emptied(state: MemoryState) -> MemoryState:
+            outdated = await bus.memories.all_of("bob")
+            return MemoryState(scope="bob", outdated=outdated, unfinished=gone)
+
+        await bus.memories.change("bob", emptied)
+
+    async def unfinished(bus: Bus) -> tuple[Any, Any]:
+        state = (await bus.memories.read("alice")).state
+        return state.unfinished, (await bus.memories.stored()).keys()
+
+    on_bus(cli, interrupted)
+    for arguments in (("alice", "--rollout", "z"), ("alice", "--run", "run-z"), ("bob",)):
+        done = cli.here("memory", "rm", *arguments, "--yes")
+        assert done.code == 0, done
+    assert on_bus(cli, unfinished) == (None, {"alice"})
+    assert cli.here("memory", "rm", "bob", "--yes").code == 3
 
 
 def test_a_whole_memory_is_forgotten_once_somebody_has_agreed(cli: Cli) -> None:

@@ -35,6 +35,7 @@ from sandstream_workspaces.store import WorkspaceStore
 from sandstream_actors.memory.consolidation import Consolidations
 from sandstream_actors.memory.edits import edit
 from sandstream_actors.memory.extraction import Extractions
+from sandstream_actors.memory.finishing import finish
 from sandstream_actors.memory.means import BACKOFF_S, Means, Place
 from sandstream_actors.memory.noting import note
 
@@ -135,9 +136,13 @@ class MemoryActor:
         return message
 
     async def _scope(self, delivery: Delivery) -> str:
-        """The scope's own name: a long one cannot be read back from a subject."""
+        """The scope's own name: a long one cannot be read back from a subject. What somebody has
+        left unfinished there is done first.
+        """
         token = self._bus.subjects.parse_memory(delivery.subject)
-        return (await self._bus.memories.read(session_of(token))).state.scope
+        state = (await self._bus.memories.read(session_of(token))).state
+        await finish(self._bus, state)
+        return state.scope
 
     async def _on_parked(self, delivery: Delivery, reason: str) -> None:
         """Nobody waits for what a person has to look at first."""

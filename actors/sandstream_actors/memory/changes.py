@@ -7,37 +7,28 @@ takes one to consolidate afterwards.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from sandstream_bus.bus import Bus
+from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import SandstreamError
-from sandstream_bus.memory_messages import (
-    ExtractRequested,
-    MemoryChanged,
-    MemoryState,
-    Revision,
-)
+from sandstream_bus.memories import is_blank
+from sandstream_bus.memory_messages import MemoryState, Revision, Unfinished
 from sandstream_memory.diffing import reverted
 
 from sandstream_actors.memory.bounds import grown_too_big
 from sandstream_actors.memory.files import (
     change,
-    copied_objects,
     editable,
     load,
+    now,
+    replaced,
     revised,
     with_files,
 )
+from sandstream_actors.memory.finishing import finish, follow
 from sandstream_actors.memory.removing import without
-from sandstream_actors.memory.standing import is_pending
-from sandstream_actors.memory.telling import (
-    ask_extraction,
-    ask_merge,
-    cancel_run,
-    sync_workspaces,
-    tell,
-)
 
 _UNDO_OF: Final = "undo of "
 
@@ -61,6 +52,7 @@ async def undo(bus: Bus, scope: str, number: int | None, by: str) -> Revision:
     """Take a change back; what came later stays. None: the last one that was not taken back."""
 
     async def decide(state: MemoryState) -> MemoryState | None:
+        await follow(bus, state)
         revision = _to_undo(state, number)
         before = await bus.memories.get_tree(scope, revision.before)
         after = await bus.memories.get_tree(scope, revision.after)
@@ -74,10 +66,13 @@ async def undo(bus: Bus, scope: str, number: int | None, by: str) -> Revision:
         changes |= {path: data for path, data in new.items() if head.get(path) != data}
         tree = await with_files(bus, scope, state.tree, changes)
         note = f"{_UNDO_OF}{revision.number}"
-        return await revised(bus, state, tree, "undo", by=by, runs=revision.runs, note=note)
+        undone = await revised(bus, state, tree, "undo", by=by, runs=revision.runs, note=note)
+        return _to_finish(undone, Unfinished(kind="undo", revision=0, at="", runs=revision.runs))
 
+    crashpoint("memory.before_change")
     state = await change(bus, scope, decide)
-    await _announce(bus, state, state.history[-1])
+    crashpoint("memory.after_change")
+    await finish(bus, state)
     return state.history[-1]
 
 
@@ -97,11 +92,11 @@ def _to_undo(state: MemoryState, number: int | None) -> Revision:
     return known[number]
 
 
-async def _announce(bus: Bus, state: MemoryState, revision: Revision) -> None:
-    assert revision.kind in ("undo", "remove")
-    changed = MemoryChanged(revision=revision.number, kind=revision.kind, runs=revision.runs)
-    await tell(bus, state.scope, changed, cause=f"revision:{revision.number}")
-    await sync_workspaces(bus, state)
+def _to_finish(state: MemoryState, what: Unfinished) -> MemoryState:
+    """The state after a change, with what follows from that."""
+    last = state.history[-1]
+    what = replaced(what, revision=last.number, at=last.at)
+    return replaced(state, unfinished=what)
 
 
 # --- removal --------------------------------------------------------------------------------------
@@ -120,32 +115,34 @@ async def remove(
     Also from the history, which cannot be undone, and for good: they do not come back. What other
     runs of a rollout say is extracted anew, and the memory is consolidated without the rest.
     """
-    stopped: set[str] = set()
     removed: list[str] = []
 
     async def decide(state: MemoryState) -> MemoryState | None:
+        await follow(bus, state)
         gone, also = _runs_of(state, runs, rollouts)
-        stopped.clear()
-        stopped.update(state.rollouts[id].extracting for id in gone)
-        if state.merging is not None:
-            stopped.add(state.merging.run)
         removed[:] = [*(run for each in gone.values() for run in each), *also]
-        return await without(bus, state, gone, removed, by) if removed else None
+        if not removed:
+            return None
+        new = await without(bus, state, gone, removed, by)
+        whole = [id for id in gone if id not in new.rollouts]
+        stopped = _running(state, gone)
+        return _to_finish(
+            new, Unfinished(kind="remove", revision=0, at="", rollouts=whole, stopped=stopped)
+        )
 
+    crashpoint("memory.before_change")
     state = await change(bus, scope, decide)
-    if not removed:
-        return []
-    for run in sorted(stopped - {""}):
-        await cancel_run(bus, run, "what it works on was removed")
-    revision = state.history[-1]
-    cause = f"revision:{revision.number}"
-    for rollout in state.rollouts.values():
-        if is_pending(rollout) and not rollout.extracting:
-            request = ExtractRequested(rollout=rollout.id, runs=len(rollout.runs))
-            await ask_extraction(bus, scope, request, cause=cause)
-    await ask_merge(bus, scope, "removed", cause=cause)
-    await _announce(bus, state, revision)
+    crashpoint("memory.after_change")
+    await finish(bus, state)
     return removed
+
+
+def _running(state: MemoryState, rollouts: Iterable[str]) -> list[str]:
+    """The phases that work on these."""
+    found = {state.rollouts[id].extracting for id in rollouts}
+    if state.merging is not None:
+        found.add(state.merging.run)
+    return sorted(found - {""})
 
 
 def _runs_of(
@@ -156,9 +153,11 @@ def _runs_of(
     """
     known = {run for it in state.rollouts.values() for run in it.runs}
     editors = {run for it in state.history if it.kind == "edit" for run in (*it.runs, it.by)}
-    there = known | editors | set(state.forgotten)
-    for what, wanted, found in (("run", runs, there), ("rollout", rollouts, state.rollouts)):
-        missing = sorted(set(wanted) - set(found))
+    known_runs = known | editors | set(state.forgotten)
+    before = state.unfinished.rollouts if state.unfinished is not None else []
+    known_rollouts = {*state.rollouts, *before}
+    for what, wanted, found in (("run", runs, known_runs), ("rollout", rollouts, known_rollouts)):
+        missing = sorted(set(wanted) - found)
         if missing:
             raise NotInMemory(f"memory {state.scope!r} knows no {what} {missing[0]!r}")
     by_rollout = {
@@ -171,15 +170,19 @@ def _runs_of(
 
 async def delete_scope(bus: Bus, scope: str) -> None:
     """Remove the whole memory, its files and its history; stop what works on it."""
-    stored = await bus.memories.read(scope)
-    state = stored.state
-    if not stored.sequence:
-        raise NotInMemory(f"there is no memory {scope!r}")
-    running = {it.extracting for it in state.rollouts.values()}
-    if state.merging is not None:
-        running.add(state.merging.run)
-    copies = await copied_objects(bus, state)
-    await bus.memories.delete(scope)
-    await bus.memories.forget(scope, copies)
-    for run in sorted(running - {""}):
-        await cancel_run(bus, run, f"memory {scope} was removed")
+
+    async def decide(state: MemoryState) -> MemoryState | None:
+        if is_blank(state) and state.unfinished is not None:
+            return None  # somebody else does, or died
+        outdated = await bus.memories.all_of(scope)
+        if not outdated and is_blank(state):
+            raise NotInMemory(f"there is no memory {scope!r}")
+        await follow(bus, state)
+        stopped = _running(state, state.rollouts)
+        gone = Unfinished(kind="delete", revision=state.revision, at=now(), stopped=stopped)
+        return MemoryState(scope=state.scope, outdated=outdated, unfinished=gone)
+
+    crashpoint("memory.before_change")
+    state = await change(bus, scope, decide)
+    crashpoint("memory.after_change")
+    await finish(bus, state)

@@ -14,8 +14,9 @@ from typing import Final
 
 import msgspec
 from sandstream_bus.bus import Bus
+from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import ObjectMissing
-from sandstream_bus.memories import Decide
+from sandstream_bus.memories import Decide, is_blank
 from sandstream_bus.memory_messages import MemoryState, Revision, RevisionKind, Tree
 from sandstream_memory.layout import Files, is_editable
 from sandstream_memory.size_bound import to_drop
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 KEPT_REVISIONS: Final = 50
 _AT_ONCE: Final = 16
+replaced = msgspec.structs.replace
 
 
 def now() -> str:
@@ -137,25 +139,37 @@ async def tree_at(bus: Bus, state: MemoryState, revision: int) -> Tree:
 
 
 async def change(bus: Bus, scope: str, decide: Decide) -> MemoryState:
-    """Replace the scope's state; objects that nothing names any more are removed afterwards."""
-    outdated: list[MemoryState] = []
+    """Replace the scope's state; objects that nothing names any more are removed afterwards.
 
-    async def remembering(state: MemoryState) -> MemoryState | None:
-        outdated.append(state)
+    Which ones is part of the new state, so that it is known if we die before it is done: whoever
+    changes the memory next removes them first. What he needs of them he then stores anew, and what
+    was stored anew is not removed. So nobody loses an object that he has just named.
+    """
+    tries: list[MemoryState] = []
+
+    async def tidy(state: MemoryState) -> MemoryState | None:
+        await bus.memories.discard(scope, state.outdated)
+        state = msgspec.structs.replace(state, outdated={})
         new = await decide(state)
-        if new is not None:
-            outdated.append(new)
-        return new
+        if new is None and not tries:
+            return None
+        new = state if new is None else new
+        gone = await _dropped(bus, [state, *tries], new)
+        tries.append(new)
+        places = await bus.memories.objects(scope).places(gone)
+        return msgspec.structs.replace(new, outdated=new.outdated | places)
 
-    new = await bus.memories.change(scope, remembering)
-    old = [it for it in outdated if it is not new]
-    if old:
-        await _clean(bus, old, new)
+    new = await bus.memories.change(scope, tidy)
+    if tries:
+        crashpoint("memory.before_discard")
+        await bus.memories.discard(scope, new.outdated)
+        if is_blank(new):
+            await bus.memories.remove_blank(scope)
     return new
 
 
-async def _clean(bus: Bus, old: Sequence[MemoryState], new: MemoryState) -> None:
-    """Remove what only states had that are history, or never came to be.
+async def _dropped(bus: Bus, old: Sequence[MemoryState], new: MemoryState) -> set[str]:
+    """What only states name that are history then, or never came to be.
 
     Most changes replace a file that is made by the pipeline, which no tree of the history holds:
     those need not be read then.
@@ -170,7 +184,14 @@ async def _clean(bus: Bus, old: Sequence[MemoryState], new: MemoryState) -> None
     if gone:
         looked_at = kept_trees if edited or gone_trees else _whole_trees(new)
         gone -= await _inside(bus, new.scope, looked_at)
-    await bus.memories.forget(new.scope, gone | gone_trees)
+    return gone | gone_trees
+
+
+async def named_objects(bus: Bus, state: MemoryState) -> set[str]:
+    """The digests of all that a state names."""
+    trees = _trees(state)
+    files = {ref.digest for ref in state.tree.values()}
+    return files | trees | await _inside(bus, state.scope, trees)
 
 
 def _whole_trees(state: MemoryState) -> set[str]:
@@ -179,23 +200,20 @@ def _whole_trees(state: MemoryState) -> set[str]:
     return (found | ({state.parent.tree} if state.parent is not None else set())) - {""}
 
 
-async def copied_objects(bus: Bus, state: MemoryState) -> set[str]:
-    """What is kept for a consolidation under way, and of a parent."""
-    trees = _whole_trees(state)
-    return trees | await _inside(bus, state.scope, trees)
-
-
 def _trees(state: MemoryState) -> set[str]:
     found = {digest for it in state.history for digest in (it.before, it.after)}
     return (found | _whole_trees(state)) - {""}
 
 
 async def _inside(bus: Bus, scope: str, trees: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for digest in trees:
-        try:
-            tree = await bus.memories.get_tree(scope, digest)
-        except ObjectMissing:  # removed by somebody who died before all of it was
-            continue
-        found |= {ref.digest for ref in tree.values()}
-    return found
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(digest: str) -> Tree:
+        async with gate:
+            try:
+                return await bus.memories.get_tree(scope, digest)
+            except ObjectMissing:  # removed by somebody who died before all of it was
+                return {}
+
+    found = await asyncio.gather(*map(read, trees))
+    return {ref.digest for tree in found for ref in tree.values()}
