@@ -62,6 +62,8 @@ class Rollout(Spec, frozen=True, kw_only=True):
     """Relative to the memory directory."""
     is_merged: bool = False
     """Its raw memory, as it is now, was part of a consolidation."""
+    first_merged: int = 0
+    """The revision that it became part of the handbook with; 0: none, or not known."""
 
 
 class Merge(Spec, frozen=True, kw_only=True):

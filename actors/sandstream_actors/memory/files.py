@@ -17,7 +17,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import ObjectMissing
 from sandstream_bus.memories import Decide, is_blank
-from sandstream_bus.memory_messages import MemoryState, Revision, RevisionKind, Tree
+from sandstream_bus.memory_messages import MemoryState, Revision, RevisionKind, Rollout, Tree
 from sandstream_memory.layout import Files, is_editable
 from sandstream_memory.size_bound import to_drop
 
@@ -119,12 +119,25 @@ async def revised(
         note=note,
         remarks=list(remarks),
     )
-    return msgspec.structs.replace(
+    if kind in ("merge", "import"):
+        state = replaced(state, rollouts=_merged_by(revision, state.rollouts))
+    return replaced(
         state,
         revision=revision.number,
         tree=tree,
         history=[*state.history, revision][-KEPT_REVISIONS:],
     )
+
+
+def _merged_by(revision: Revision, rollouts: dict[str, Rollout]) -> dict[str, Rollout]:
+    """Those that became part of the handbook now know it, if they were not."""
+    runs = set(revision.runs)
+    return {
+        id: replaced(it, first_merged=min(it.first_merged or revision.number, revision.number))
+        if runs.intersection(it.runs)
+        else it
+        for id, it in rollouts.items()
+    }
 
 
 async def tree_at(bus: Bus, state: MemoryState, revision: int) -> Tree:

@@ -90,6 +90,7 @@ def _remaining(rollout: Rollout, gone: Sequence[str]) -> Rollout:
         runs=[run for run in rollout.runs if run not in gone],
         updated_at=rollout.updated_at,
         terminal_state=rollout.terminal_state,
+        first_merged=rollout.first_merged,
     )
 
 
@@ -97,10 +98,15 @@ def _untouched(state: MemoryState, removed: list[Rollout], runs: Sequence[str]) 
     """The revisions from before the first one that they had a part in."""
     gone = set(runs)
     involved = [it for it in state.history if gone & {*it.runs, it.by}]
-    is_older = any(it.is_merged for it in removed) and not any(
-        it.kind == "merge" for it in involved
-    )
-    if is_older:
-        return []  # the history does not reach back so far
-    first = min((it.number for it in involved), default=state.revision + 1)
+    for it in removed:
+        is_in_it = it.is_merged or it.id in state.selected
+        if is_in_it and not it.first_merged and not _merges_of(it, involved):
+            return []  # nobody knows since when
+    firsts = [it.first_merged for it in removed if it.first_merged]
+    first = min([*firsts, *(it.number for it in involved)], default=state.revision + 1)
     return [it for it in state.history if it.number < first]
+
+
+def _merges_of(rollout: Rollout, revisions: list[Revision]) -> list[Revision]:
+    known = {"merge", "import"}
+    return [it for it in revisions if it.kind in known and set(it.runs) & set(rollout.runs)]
