@@ -234,6 +234,14 @@ class Memories:
             found.setdefault(session_of(token), set()).add(digest)
         return found
 
+    async def sweep_chunks(self, *, older_than_s: float) -> None:
+        """Remove parts of objects that no record names: whoever stored or removed them has died."""
+        bucket = self._topology.memory_bucket
+        subjects = await self._topology.subjects_of(
+            self._connection, f"OBJ_{bucket}", f"$O.{bucket}.C.>"
+        )
+        await self._objects.sweep_chunks(subjects, older_than_s=older_than_s)
+
     async def all_of(self, scope: str) -> dict[str, int]:
         """All objects of a scope, also those that nothing names, with their places."""
         own = (await self.stored()).get(session_of(scope_token(scope)), set())

@@ -141,10 +141,11 @@ class Objects:
         keeps it.
         """
         chunks = f"$O.{self._bucket}.C.{_decode_meta(record.data).nuid}"
-        for purge in ({"filter": record.subject, "seq": record.sequence + 1}, {"filter": chunks}):
-            await connection.request(
-                f"$JS.API.STREAM.PURGE.{self._stream}", msgspec.json.encode(purge)
-            )
+        await self._purge(connection, {"filter": record.subject, "seq": record.sequence + 1})
+        await self._purge(connection, {"filter": chunks})
+
+    async def _purge(self, connection: Connection, what: dict[str, object]) -> None:
+        await connection.request(f"$JS.API.STREAM.PURGE.{self._stream}", msgspec.json.encode(what))
 
     async def _put_chunks(self, connection: Connection, data: bytes) -> str | None:
         """Write all chunks under a new id; None if a repeated publish changed their order."""
@@ -203,6 +204,18 @@ class Objects:
         connection = await self._open()
         found = await direct_get_last_each(connection, self._stream, list(names))
         return {names[it.subject]: it for it in found}
+
+    async def sweep_chunks(self, subjects: Iterable[str], *, older_than_s: float) -> None:
+        """Remove those of these chunks that no record names, if they are not new."""
+        connection = await self._open()
+        records = await direct_get_many(connection, self._stream, f"$O.{self._bucket}.M.>", after=0)
+        named = {_decode_meta(it.data).nuid for it in records}
+        for subject in subjects:
+            if subject.rpartition(".")[2] in named:
+                continue
+            last = await direct_get_last(connection, self._stream, subject)
+            if last is not None and _age(last.time).total_seconds() >= older_than_s:
+                await self._purge(connection, {"filter": subject})
 
     async def close(self) -> None:
         async with self._lock:  # somebody may be opening it

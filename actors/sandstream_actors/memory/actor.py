@@ -9,10 +9,12 @@ the work.
     extract            a run without tools extracts what is worth remembering       extraction.py
     merge              a run in a sandbox of its own consolidates                   consolidation.py
     edit               what was changed in a workspace is merged in                 edits.py
+    once an hour       what dead processes left in the store is cleared away        sweeping.py
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from sandstream_bus.bus import Bus
@@ -38,6 +40,7 @@ from sandstream_actors.memory.extraction import Extractions
 from sandstream_actors.memory.finishing import finish
 from sandstream_actors.memory.means import BACKOFF_S, Means, Place
 from sandstream_actors.memory.noting import note
+from sandstream_actors.memory.sweeping import Sweeper
 
 CONSUMER: Final = "memory"
 MAX_IN_FLIGHT: Final = 64
@@ -58,9 +61,11 @@ class MemoryActor:
         pool: str = "memory",
         watch_s: float = 15.0,
         backoff_s: tuple[float, ...] = BACKOFF_S,
+        sweep_every_s: float = 3600.0,
     ) -> None:
         """``place`` says where the workspace of a consolidation is made; ``watch_s``: how often a
-        phase under way is looked at; ``backoff_s``: the pauses between tries of a phase.
+        phase under way is looked at; ``backoff_s``: the pauses between tries of a phase;
+        ``sweep_every_s``: how often what dead processes left is cleared away.
         """
         self._bus = bus
         self._means = Means(
@@ -78,11 +83,18 @@ class MemoryActor:
             on_parked=self._on_parked,
         )
 
+        self._sweeper = Sweeper(bus, every_s=sweep_every_s)
+        self._sweeping: asyncio.Task[None] | None = None
+
     async def start(self) -> None:
         await self._worker.start()
+        self._sweeping = asyncio.create_task(self._sweeper.run())
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """What is not finished comes again, here or at another replica."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         await self._worker.stop(grace_s)
 
     async def _on_delivery(self, delivery: Delivery) -> None:

@@ -139,14 +139,14 @@ class Rig:
         backoff_s: Sequence[float] = (0.02, 0.02, 0.02),
         watch_s: float = 3600.0,
         provider: str = "local",
+        **more: Any,
     ) -> MemoryActor:
         async def place() -> tuple[str, str]:
             return provider, ""
 
         bus = await self.new_bus()
-        actor = MemoryActor(
-            bus, WorkspaceStore(bus), place=place, watch_s=watch_s, backoff_s=tuple(backoff_s)
-        )
+        more |= {"place": place, "watch_s": watch_s, "backoff_s": tuple(backoff_s)}
+        actor = MemoryActor(bus, WorkspaceStore(bus), **more)
         await actor.start()
         self._stack.push_async_callback(actor.stop, 0.0)
         return actor
@@ -296,7 +296,6 @@ class Rig:
     async def edit(
         self, path: str, data: str | None, *, base: int, sandbox: str = "box-2", **more: Any
     ) -> None:
-        """What a workspace tells; ``more``: whose it is, who worked there."""
         self._runs += 1
         change = FileEdit(path=path, data=None if data is None else data.encode())
         await self.bus.memories.send(

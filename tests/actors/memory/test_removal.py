@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from actors.memory.rig import SCOPE, Play, Rig
 from actors.memory.test_changes import HANDBOOK, merged
 from actors.memory.test_edits import means_of, note
 from sandstream_actors.memory.changes import remove
 from sandstream_actors.memory.edits import edit
-from sandstream_actors.memory.files import KEPT_REVISIONS, load
-from sandstream_bus.memory_messages import MemoryState
+from sandstream_actors.memory.files import KEPT_REVISIONS, change, load, with_files
+from sandstream_actors.memory.sweeping import Sweeper
+from sandstream_bus.bus import Bus
+from sandstream_bus.memory_messages import MemoryState, Merge, Rollout, Unfinished
+from support.waiting import eventually
 
 from sandstream.testing import ScriptedModel
 
@@ -68,5 +73,115 @@ def test_a_second_merge_does_not_hide_the_first(play: Play) -> None:
             await remove(it.bus, SCOPE, rollouts=["a"], by="me")
             assert await holding(it, b"the fact") == 0
             assert [r.kind for r in (await it.state()).history] == ["merge", "remove"]
+
+    play(scene)
+
+
+def test_contents_that_come_and_go_are_never_lost(play: Play) -> None:
+    """One replica removes an object that nothing names any more; another one names it again."""
+
+    async def scene(it: Rig, model: ScriptedModel) -> None:
+        async def flip(bus: Bus, own: str) -> None:
+            async def decide(state: MemoryState) -> MemoryState:
+                data = b"heads" if len(state.wanted) % 2 else b"tails"
+                tree = await with_files(bus, SCOPE, {}, {"sessions/coin.jsonl": data})
+                return msgspec.structs.replace(state, tree=tree, wanted=state.wanted + own)
+
+            for _ in range(25):
+                state = await change(bus, SCOPE, decide)
+                assert state.tree
+
+        buses = [await it.new_bus() for _ in range(3)]
+        await asyncio.gather(*(flip(bus, str(n)) for n, bus in enumerate(buses)))
+        state = await it.state()
+        assert len(state.wanted) == 75
+        assert list((await it.files()).values()) == [b"tails"]
+        assert len(await it.objects()) == 1
+
+    play(scene)
+
+
+# --- what dead processes left ---------------------------------------------------------------------
+
+
+def test_a_sweep_clears_away_what_no_state_names(play: Play) -> None:
+    async def scene(it: Rig, model: ScriptedModel) -> None:
+        memories = it.bus.memories
+        await edit(means_of(it), SCOPE, note("- one\n", 0), 1)
+        await edit(means_of(it), SCOPE, note("- two\n", 1), 2)
+        named = await it.referenced()
+        for scope in (SCOPE, "never was", "x" * 300):
+            await memories.put(scope, b"stored by somebody who died")
+        await Sweeper(it.bus, every_s=3600).sweep()
+        assert len(await it.objects()) == len(named) + 3, "somebody may be about to name them"
+        await Sweeper(it.bus, every_s=3600, grace_s=0.0).sweep()
+        assert await memories.stored() == {SCOPE: named}
+        assert await memories.scopes() == [SCOPE]
+        assert await it.text("memories/notes.md") == "- two\n"
+        assert (await it.state()).revision == 2
+        await edit(means_of(it), SCOPE, note("stored by somebody who died", 2), 3)
+        assert await it.text("memories/notes.md") == "stored by somebody who died"
+
+    play(scene)
+
+
+def test_a_sweep_keeps_a_big_state_and_what_a_consolidation_works_on(play: Play) -> None:
+    async def scene(it: Rig, model: ScriptedModel) -> None:
+        rollouts = {f"r{n}": Rollout(id=f"r{n}", name="n" * 200) for n in range(1500)}
+        copied = await it.bus.memories.put(SCOPE, b"seen by the consolidation")
+        base = await it.bus.memories.put_tree(SCOPE, {"memories/notes.md": copied})
+        merging = Merge(number=1, run="m", sandbox="s", base=base, selected=[])
+
+        async def decide(state: MemoryState) -> MemoryState:
+            return msgspec.structs.replace(state, rollouts=rollouts, merging=merging)
+
+        await it.bus.memories.change(SCOPE, decide)
+        before = await it.bus.memories.stored()
+        await Sweeper(it.bus, every_s=3600, grace_s=0.0).sweep()
+        assert await it.bus.memories.stored() == before
+        assert len(before[SCOPE]) == 3
+
+    play(scene)
+
+
+def test_a_sweep_clears_away_parts_of_objects(play: Play) -> None:
+    """Of an object whose record is gone, or was never written."""
+
+    async def scene(it: Rig, model: ScriptedModel) -> None:
+        bucket = it.bus.topology.memory_bucket
+        lost = f"$O.{bucket}.C.lost"
+        await it.bus.connection.publish(lost, b"the PIN is 1234", msg_id="lost")
+        await edit(means_of(it), SCOPE, note("- one\n", 0), 1)
+
+        async def chunks() -> list[str]:
+            stream, every = f"OBJ_{bucket}", f"$O.{bucket}.C.>"
+            return await it.bus.topology.subjects_of(it.bus.connection, stream, every)
+
+        await Sweeper(it.bus, every_s=3600).sweep()
+        assert lost in await chunks()
+        await Sweeper(it.bus, every_s=3600, grace_s=0.0).sweep()
+        left = await chunks()
+        assert lost not in left and len(left) == len(await it.referenced())
+        assert await it.text("memories/notes.md") == "- one\n"
+
+    play(scene)
+
+
+def test_an_actor_that_nobody_asks_finishes_what_somebody_left(play: Play) -> None:
+    async def scene(it: Rig, model: ScriptedModel) -> None:
+        await edit(means_of(it), SCOPE, note("- one\n", 0), 1)
+        gone = Unfinished(kind="delete", revision=1, at="")
+
+        async def emptied(state: MemoryState) -> MemoryState:
+            outdated = await it.bus.memories.all_of(SCOPE)
+            return MemoryState(scope=SCOPE, outdated=outdated, unfinished=gone)
+
+        await it.bus.memories.change(SCOPE, emptied)
+        await it.actor(sweep_every_s=0.05)
+
+        async def is_gone() -> bool:
+            return not await it.objects() and not await it.bus.memories.scopes()
+
+        await eventually(is_gone, what="the rest of the memory is gone")
 
     play(scene)
