@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 from actors.memory.rig import SCOPE, Play, Rig
 from actors.memory.test_changes import HANDBOOK, merged
@@ -12,7 +10,6 @@ from sandstream_actors.memory.changes import remove
 from sandstream_actors.memory.edits import edit
 from sandstream_actors.memory.files import KEPT_REVISIONS, change, load, with_files
 from sandstream_actors.memory.sweeping import Sweeper
-from sandstream_bus.bus import Bus
 from sandstream_bus.memory_messages import MemoryState, Merge, Rollout, Unfinished
 from support.waiting import eventually
 
@@ -77,26 +74,29 @@ def test_a_second_merge_does_not_hide_the_first(play: Play) -> None:
     play(scene)
 
 
-def test_contents_that_come_and_go_are_never_lost(play: Play) -> None:
-    """One replica removes an object that nothing names any more; another one names it again."""
-
+def test_who_is_late_to_remove_an_object_does_not_take_it_from_who_names_it_again(
+    play: Play,
+) -> None:
     async def scene(it: Rig, model: ScriptedModel) -> None:
-        async def flip(bus: Bus, own: str) -> None:
-            async def decide(state: MemoryState) -> MemoryState:
-                data = b"heads" if len(state.wanted) % 2 else b"tails"
-                tree = await with_files(bus, SCOPE, {}, {"sessions/coin.jsonl": data})
-                return msgspec.structs.replace(state, tree=tree, wanted=state.wanted + own)
+        await edit(means_of(it), SCOPE, note("- one\n", 0), 1)
+        one = (await it.state()).tree["memories/notes.md"].digest
+        outdated = await it.bus.memories.objects(SCOPE).places([one])
 
-            for _ in range(25):
-                state = await change(bus, SCOPE, decide)
-                assert state.tree
+        async def drop(state: MemoryState) -> MemoryState:
+            """As somebody does who stops for a while before he removes it."""
+            return msgspec.structs.replace(state, tree={}, history=[], outdated=outdated)
 
-        buses = [await it.new_bus() for _ in range(3)]
-        await asyncio.gather(*(flip(bus, str(n)) for n, bus in enumerate(buses)))
-        state = await it.state()
-        assert len(state.wanted) == 75
-        assert list((await it.files()).values()) == [b"tails"]
-        assert len(await it.objects()) == 1
+        await it.bus.memories.change(SCOPE, drop)
+
+        async def name_again(state: MemoryState) -> MemoryState:
+            tree = await with_files(it.bus, SCOPE, {}, {"memories/notes.md": b"- one\n"})
+            return msgspec.structs.replace(state, tree=tree)
+
+        other = await it.new_bus()
+        state = await change(other, SCOPE, name_again)
+        assert state.tree["memories/notes.md"].digest == one
+        await it.bus.memories.discard(SCOPE, outdated)  # the first one goes on
+        assert await it.text("memories/notes.md") == "- one\n"
 
     play(scene)
 
