@@ -10,7 +10,7 @@ import random
 from typing import Final
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.errors import BusError, SandstreamError
+from sandstream_bus.errors import BusError
 from sandstream_bus.memories import StoredMemory
 from sandstream_bus.memory_messages import MemoryState
 from sandstream_bus.subjects import scope_token, session_of
@@ -56,9 +56,8 @@ class Sweeper:
                 await self._sweep_scope(scope, stored.get(token, set()))
             except BusError:
                 raise
-            except SandstreamError as error:  # one bad scope must not keep the others
-                extra = {"scope": scope, "why": str(error)}
-                logger.warning("a memory cannot be looked after", extra=extra)
+            except Exception:  # one bad scope must not keep the others
+                logger.exception("a memory cannot be looked after", extra={"scope": scope})
 
     async def _sweep_scope(self, scope: str, digests: set[str]) -> None:
         objects = self._memories.objects(scope)
