@@ -16,6 +16,7 @@ from sandstream_memory.layout import (
     is_editable,
     raw_path,
 )
+from sandstream_memory.limits import within_limits
 from sandstream_memory.merging import merge_files
 from sandstream_memory.phase_two import MergeRefused, accept, workspace_files
 from sandstream_memory.selection import (
@@ -74,7 +75,7 @@ async def result_of(means: Means, state: MemoryState, merge: Merge) -> Result:
     except MergeRefused as error:
         raise Refused(f"its result was refused: {error}") from error
     files = {path: data for path, data in accepted.files.items() if is_editable(path)}
-    return Result(files, _remarks(accepted.notes))
+    return Result(files, accepted.notes)
 
 
 def _remarks(notes: list[str]) -> list[str]:
@@ -103,12 +104,18 @@ async def _snapshot(means: Means, tree: str, max_bytes: int) -> Files:
 async def accepted_state(
     means: Means, state: MemoryState, merge: Merge, result: Result
 ) -> MemoryState:
-    """The state after the merge, with what others have changed meanwhile."""
+    """The state after the merge, with what others have changed meanwhile.
+
+    Raises :class:`Refused` if both together are too big.
+    """
     bus, scope = means.bus, state.scope
     base_tree = await bus.memories.get_tree(scope, merge.base)
     base = await load(bus, scope, editable(base_tree))
     head = await load(bus, scope, editable(state.tree))
-    merged = await asyncio.to_thread(merge_files, base, head, result.files)
+    clashes: list[str] = []
+    merged = await asyncio.to_thread(merge_files, base, head, result.files, clashes)
+    if beyond := within_limits(head, merged, state.use.max_bytes)[1]:
+        raise Refused(f"with what others have changed meanwhile it is too big: {beyond[0]}")
     new_runs = [
         run
         for id in merge.selected
@@ -148,7 +155,7 @@ async def accepted_state(
         by=merge.run,
         runs=new_runs,
         note=merge.reason,
-        remarks=result.remarks,
+        remarks=_remarks([*result.remarks, *clashes]),
     )
 
 

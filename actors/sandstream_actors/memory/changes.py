@@ -16,8 +16,8 @@ from sandstream_bus.errors import SandstreamError
 from sandstream_bus.memories import is_blank
 from sandstream_bus.memory_messages import MemoryState, Revision, Unfinished
 from sandstream_memory.diffing import reverted
+from sandstream_memory.limits import within_limits
 
-from sandstream_actors.memory.bounds import grown_too_big
 from sandstream_actors.memory.files import (
     change,
     editable,
@@ -60,7 +60,7 @@ async def undo(bus: Bus, scope: str, number: int | None, by: str) -> Revision:
         new = await asyncio.to_thread(
             reverted, await load(bus, scope, before), await load(bus, scope, after), head
         )
-        for problem in grown_too_big(head, new).values():
+        for problem in within_limits(head, new, state.use.max_bytes)[1]:
             raise TooBig(f"change {revision.number} cannot be undone: {problem}")
         changes: dict[str, bytes | None] = dict.fromkeys(head.keys() - new.keys())
         changes |= {path: data for path, data in new.items() if head.get(path) != data}

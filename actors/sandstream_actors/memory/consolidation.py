@@ -204,23 +204,27 @@ class Consolidations:
         merge = state.merging
         if merge is not None and merge.run == run and not problem:
             try:
-                result = await result_of(self._means, state, merge)
+                state = await self._accept(state, merge)
             except Refused as error:
                 problem = str(error)
-            else:
-
-                async def decide(state: MemoryState) -> MemoryState | None:
-                    if state.merging is None or state.merging.run != run:
-                        return None
-                    return await accepted_state(self._means, state, state.merging, result)
-
-                crashpoint("memory.before_merged")
-                state = await change(self._bus, part.scope, decide)
-                crashpoint("memory.after_merged")
         if problem:
             await self._fail(part.scope, run, part.attempt, problem)
             return
         await self._announce(state, run)
+
+    async def _accept(self, state: MemoryState, merge: Merge) -> MemoryState:
+        """Make the result of a consolidation the scope's, or raise :class:`Refused`."""
+        result = await result_of(self._means, state, merge)
+
+        async def decide(state: MemoryState) -> MemoryState | None:
+            if state.merging is None or state.merging.run != merge.run:
+                return None
+            return await accepted_state(self._means, state, state.merging, result)
+
+        crashpoint("memory.before_merged")
+        state = await change(self._bus, state.scope, decide)
+        crashpoint("memory.after_merged")
+        return state
 
     async def _announce(self, state: MemoryState, run: str) -> None:
         """What follows from a consolidation that is in the history."""

@@ -16,10 +16,10 @@ from sandstream_bus.memory_messages import (
     Revision,
 )
 from sandstream_memory.layout import Files, is_editable
+from sandstream_memory.limits import within_limits
 from sandstream_memory.merging import merge_files
 
 from sandstream_actors.memory.authors import Authors, authors_of
-from sandstream_actors.memory.bounds import grown_too_big
 from sandstream_actors.memory.files import change, editable, load, revised, tree_at, with_files
 from sandstream_actors.memory.means import Means
 from sandstream_actors.memory.noting import with_workspace
@@ -82,19 +82,11 @@ async def _edited(
     base = await load(bus, state.scope, await tree_at(bus, state, request.base))
     head = await load(bus, state.scope, editable(state.tree))
     theirs = _applied(means, base, request.edits, notes)
-    merged = await asyncio.to_thread(merge_files, base, head, theirs)
-    for path, problem in grown_too_big(head, merged).items():
-        notes.append(problem)
-        merged = {it: data for it, data in merged.items() if it != path}
-        if path in head:
-            merged[path] = head[path]
+    merged = await asyncio.to_thread(merge_files, base, head, theirs, notes)
+    merged, beyond = within_limits(head, merged, state.use.max_bytes)
+    notes += [f"of the edit from {request.sandbox}: {it}" for it in beyond]
     if merged == head:
         return None if notes or not state.revision else _with_edit(state, sequence)
-    if sum(map(len, merged.values())) > state.use.max_bytes:
-        raise _Refused(
-            f"the edit from {request.sandbox} would make the memory bigger than its "
-            f"{state.use.max_bytes} bytes"
-        )
     changes: dict[str, bytes | None] = dict.fromkeys(head.keys() - merged.keys())
     changes |= {path: data for path, data in merged.items() if head.get(path) != data}
     tree = await with_files(bus, state.scope, state.tree, changes)

@@ -21,6 +21,7 @@ from sandstream_bus.memory_messages import EditRequested, FileEdit, FileRef, Mem
 from sandstream_bus.memory_specs import is_workspace_scope
 from sandstream_bus.sandbox_messages import MemoryMount, MemorySynced
 from sandstream_memory.layout import (
+    KNOWN_FOLDERS,
     MARKER_FILE,
     RAW_MEMORIES,
     SESSIONS,
@@ -141,7 +142,7 @@ class MemoryCopy:
         if not origin.is_known:
             decisions |= {path: "head" for path in decisions if state.tree.get(path, _NOTHING).size}
         merged = await self._merged(decisions, origin, state, found)
-        misplaced = self._misplaced(decisions, state, merged)
+        misplaced = self._misplaced(decisions, state, found, merged)
         if misplaced:
             kept = {path: ref for path, ref in state.tree.items() if path not in misplaced}
             state = msgspec.structs.replace(state, tree=kept)
@@ -168,7 +169,7 @@ class MemoryCopy:
                 generated = {p: it for p, it in found.marker.files.items() if not is_editable(p)}
                 marker = msgspec.structs.replace(marker, files=marker.files | generated)
         is_written = await self._write(
-            purpose, state, found, decisions, merged, marker, misplaced & found.texts.keys()
+            purpose, state, found, decisions, merged, marker, found.among(misplaced)
         )
         return synced if is_written else None
 
@@ -290,6 +291,7 @@ class MemoryCopy:
         self,
         decisions: dict[str, Decision],
         state: MemoryState,
+        found: Found,
         merged: dict[str, bytes | None],
     ) -> set[str]:
         """Files where there must be directories: those of other files, or always. They are neither
@@ -297,6 +299,7 @@ class MemoryCopy:
         """
         paths = {path for path in state.tree if path not in merged}
         paths |= {path for path, data in merged.items() if data is not None}
+        paths |= found.sizes.keys() & KNOWN_FOLDERS
         misplaced = in_place_of_folders(paths, _FOLDERS)
         if misplaced:
             names = ", ".join(sorted(misplaced)[:5])
@@ -385,7 +388,7 @@ class MemoryCopy:
         files |= await self._fetched(wanted, missing)
         laid = {path: ref for path, ref in marker.files.items() if path not in missing}
         files[MARKER_FILE] = msgspec.structs.replace(marker, files=laid).encode()
-        removed &= found.texts.keys() | found.sizes.keys()  # else it was in the way of a batch
+        removed = found.among(removed)  # else it was in the way of a batch
         if await self._folder.differs(found, [*files, *removed]):
             return False
         is_ours = found.marker is not None and found.marker.scope == self._scope

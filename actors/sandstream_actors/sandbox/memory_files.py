@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 import msgspec
 from sandstream_bus.sandbox_messages import MemoryMount
@@ -62,6 +62,10 @@ class Found(msgspec.Struct):
     """What is not taken over, and why."""
     barriers: list[str] = []
     """Links and files on the way to the directories, as absolute paths: they must go."""
+
+    def among(self, paths: Set[str]) -> set[str]:
+        """Those of the paths that are files here."""
+        return {path for path in paths if path in self.texts or path in self.sizes}
 
 
 class Folder:

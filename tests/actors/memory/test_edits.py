@@ -10,7 +10,7 @@ from sandstream_actors.memory.edits import edit
 from sandstream_actors.memory.files import KEPT_REVISIONS
 from sandstream_actors.memory.means import Means
 from sandstream_bus.memory_messages import EditRequested, FileEdit, MemoryFailed
-from sandstream_memory.acceptance import MAX_HANDBOOK_BYTES, MAX_SUMMARY_BYTES
+from sandstream_memory.limits import MAX_HANDBOOK_BYTES, MAX_SUMMARY_BYTES
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream.testing import ScriptedModel
