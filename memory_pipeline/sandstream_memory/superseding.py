@@ -16,21 +16,17 @@ from collections.abc import Mapping, Sequence
 
 from sandstream_bus.memory_messages import Rollout
 
+from sandstream_memory.attribution import MAX_SOURCES_BYTES, listed, with_sources
 from sandstream_memory.bounding import encoded
 from sandstream_memory.handbook import Section, Sources, blocks, demoted, sections
 from sandstream_memory.keeping import DROPPED_BY, Keeper, own_statements, title_of
-from sandstream_memory.layout import MEMORIES
-from sandstream_memory.phase_one import runs_named
-from sandstream_memory.selection import Selection, summary_of
+from sandstream_memory.selection import Selection
 
 SUPERSEDED = "Superseded"
 MAX_SUPERSEDED_BYTES = 64 * 1024
 _INTRODUCTION = (
     "Entries that a merge left out although their sources still count. The blocks above are newer."
 )
-_MAX_SOURCES_BYTES = 2048
-"""Of a line that names sources, or runs."""
-_MAX_RUNS_OF_A_SOURCE = 3
 _MAX_RUNS_NAMED = 20
 
 
@@ -48,7 +44,7 @@ def completed_handbook(
     new_blocks, new_entries = _split(after)
     notes: list[str] = []
     merged = [rollouts[each] for each in selection.added or selection.selected if each in rollouts]
-    texts = _with_sources(new_blocks, old_blocks, sources, merged, max_bytes, notes)
+    texts = with_sources(new_blocks, old_blocks, sources, rollouts, merged, max_bytes, notes)
     body = "\n\n".join(texts)
     keeper = Keeper(old_blocks, new_blocks, body, sources, selection)
     judged = [(each, keeper.judge(each)) for each in old_blocks]
@@ -103,7 +99,7 @@ def _left(
 def _as_entry(block: Section, merged: Sequence[Rollout]) -> str:
     lines = demoted(block.lines) if block.level else [f"## {title_of(block)}", *block.lines]
     runs = [run for each in merged for run in each.runs]
-    reason = f"{DROPPED_BY}{_listed(runs[:_MAX_RUNS_NAMED], ', ', _MAX_SOURCES_BYTES, len(runs))}."
+    reason = f"{DROPPED_BY}{listed(runs[:_MAX_RUNS_NAMED], ', ', MAX_SOURCES_BYTES, len(runs))}."
     return "\n".join([lines[0], "", reason, *lines[1:]]).strip()
 
 
@@ -117,61 +113,3 @@ def _fitting(entries: Sequence[str], room: int, notes: list[str]) -> list[str]:
         else:
             fitting.append(entry)
     return fitting
-
-
-# --- where a block comes from ---------------------------------------------------------------------
-
-
-def _with_sources(
-    new: Sequence[Section],
-    old: Sequence[Section],
-    sources: Sources,
-    merged: Sequence[Rollout],
-    max_bytes: int,
-    notes: list[str],
-) -> list[str]:
-    """The texts of the blocks; one that is new and names no source names what was merged.
-
-    That takes at most half of the room that the handbook has left: a good text must not be refused
-    for what was added to it.
-    """
-    known = {each.text for each in old}
-    bare = [
-        each.text not in known and _says_something(each) and not sources.of(each.text)
-        for each in new
-    ]
-    room = (max_bytes - sum(len(encoded(each.text)) for each in new)) // 2
-    named = _named(merged, min(_MAX_SOURCES_BYTES, room // max(sum(bare), 1)))
-    texts = []
-    for block, is_bare in zip(new, bare, strict=True):
-        if is_bare and merged:
-            done = "sources were added to" if named else "no room for the sources of"
-            notes.append(f"{done}: {title_of(block)}")
-        texts.append(f"{block.text}\n\nSources: {named}" if is_bare and named else block.text)
-    return texts
-
-
-def _says_something(block: Section) -> bool:
-    return bool("".join(block.body).strip())
-
-
-def _named(merged: Sequence[Rollout], max_bytes: int) -> str:
-    """Their files, with their runs if there is room for that."""
-    files = [summary_of(each).removeprefix(MEMORIES) or each.name for each in merged]
-    runs = [f"(runs {runs_named(each, _MAX_RUNS_OF_A_SOURCE)})" for each in merged]
-    whole = [f"{file} {its_runs}" for file, its_runs in zip(files, runs, strict=True)]
-    count = len(merged)
-    return _listed(whole, "; ", max_bytes, count) or _listed(files, "; ", max_bytes, count)
-
-
-def _listed(named: Sequence[str], between: str, max_bytes: int, count: int) -> str:
-    """As many as there is room for, and how many more of ``count`` there are."""
-    taken: list[str] = []
-    room = max_bytes - len(f"{between}and {count} more")
-    for each in named:
-        room -= len(encoded(each)) + len(between)
-        if room < 0:
-            break
-        taken.append(each)
-    more = count - len(taken)
-    return between.join([*taken, f"and {more} more"] if more and taken else taken)

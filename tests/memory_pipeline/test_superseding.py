@@ -44,6 +44,20 @@ def test_a_block_is_judged_by_itself_though_its_source_is_named_elsewhere() -> N
     assert "## Ada" in text and "## Builds" in text and len(notes) == 2
 
 
+def test_what_a_block_takes_over_keeps_its_sources() -> None:
+    """The agent that merged forgot them all: what came from a is not from c now."""
+    rewritten = "# Ada\n\n- ships to Oslo\n- pays by card\n- likes tea\n- is called Ada\n"
+    text, notes = merged(ADA, rewritten)
+    c, a = (f"rollout_summaries/{name}_s.md (runs run-{name})" for name in "ca")
+    assert text.endswith(f"Sources: {c}; {a}\n")
+    assert notes == ["sources were added to: Ada"]
+    assert "ships to Oslo" in text and "Superseded" not in text
+    moved = "# People\n\n- Ada ships to Oslo\n- pays by card\n- likes tea\n"
+    text, _ = merged(ADA, f"{moved}\n# Builds\n\n- run make\n")
+    assert f"- likes tea\n\nSources: {a}\n\n# Builds" in text, "nothing of it is new"
+    assert text.endswith(f"- run make\n\nSources: {c}\n")
+
+
 def test_a_block_stays_kept_until_a_merge_that_has_seen_it_removes_it() -> None:
     once, _ = merged(f"{ADA}\n{BUILDS}", ADA)
     assert merged(once, once) == (once, [])
