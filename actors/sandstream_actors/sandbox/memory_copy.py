@@ -2,15 +2,16 @@
 
 A sync takes three versions together: the memory as it was laid out last (the marker says it), what
 is in the workspace now, and the memory as it is. What both changed is merged; what the workspace
-changed is told as an edit of the memory's present revision. The handbook, its summary and the
-marker are written in one change, so that a crash leaves the one state or the other.
+changed is told as an edit of the memory's present revision. Generated files are written first, in
+parts; then the handbook, its summary and the marker in one change, the marker last. So a reader
+sees whole files, and a crash leaves a copy that is at least as new as its marker says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -32,7 +33,7 @@ from sandstream_memory.layout import (
     is_valid_path,
 )
 from sandstream_memory.merging import merge_files
-from sandstream_providers.interface import Box
+from sandstream_providers.interface import Box, NoSpace
 
 from sandstream_actors.sandbox.memory_decisions import (
     ABSENT,
@@ -47,14 +48,13 @@ from sandstream_actors.sandbox.memory_files import Folder, Found, MemoryTrouble,
 from sandstream_actors.sandbox.memory_forks import is_parent, pull
 from sandstream_actors.sandbox.memory_marker import Laid
 from sandstream_actors.sandbox.memory_taken import NOTHING_TAKEN, Taken, taken_over
+from sandstream_actors.sandbox.memory_trees import batches, editable, with_versions
 from sandstream_actors.sandbox.record import SandboxRecord
 
 MOST_SANDBOXES = 100
 """So many workspaces a memory knows that have it."""
 _FOLDERS = (RAW_MEMORIES, SUMMARIES, SKILLS, SESSIONS)
 _NOTHING = FileRef(digest="", size=0)
-_BATCH_BYTES = 8 * 1024 * 1024
-_BATCH_FILES = 200
 _GETS_AT_ONCE = 16
 _LOOKS = 3
 _TRIES = 5
@@ -125,7 +125,7 @@ class MemoryCopy:
             self._say(f"not taken over, move it elsewhere: {odd}")
         state, origin = await self._origin(state, found, first=first)
         taken = await self._taken(state, found)
-        origin = origin._replace(base=_with_versions(origin.base, taken.versions))
+        origin = origin._replace(base=with_versions(origin.base, taken.versions))
         decisions = decide(
             {path: digest_of(data) for path, data in found.texts.items()},
             base=origin.base,
@@ -164,7 +164,7 @@ class MemoryCopy:
             messages=messages,
         )
         if purpose == "close":
-            marker = msgspec.structs.replace(marker, files=_editable(marker.files))
+            marker = msgspec.structs.replace(marker, files=editable(marker.files))
             if found.marker is not None and found.marker.scope == self._scope:
                 generated = {p: it for p, it in found.marker.files.items() if not is_editable(p)}
                 marker = msgspec.structs.replace(marker, files=marker.files | generated)
@@ -381,10 +381,16 @@ class MemoryCopy:
             return True
         crashpoint("sandbox.before_memory")
         missing: set[str] = set()
-        for batch in _batches(generated):
-            data_of = await self._fetched(batch, missing)
-            if data_of:
-                await self._folder.write(data_of, (), found)
+        new: list[str] = []
+        try:
+            for batch in batches(generated):
+                data_of = await self._fetched(batch, missing)
+                if data_of:
+                    await self._folder.write(data_of, (), found)
+                    new += data_of.keys() - found.sizes.keys()
+        except NoSpace:  # what is half there would only take the room of others
+            await self._folder.write({}, new, found)
+            raise
         files |= await self._fetched(wanted, missing)
         laid = {path: ref for path, ref in marker.files.items() if path not in missing}
         files[MARKER_FILE] = msgspec.structs.replace(marker, files=laid).encode()
@@ -427,25 +433,3 @@ class MemoryCopy:
             else:
                 files[path] = data
         return files
-
-
-def _with_versions(tree: Tree, versions: Mapping[str, FileRef | None]) -> Tree:
-    changed = {path: ref for path, ref in tree.items() if path not in versions}
-    return changed | {path: ref for path, ref in versions.items() if ref is not None}
-
-
-def _editable(tree: Tree) -> Tree:
-    return {path: ref for path, ref in tree.items() if is_editable(path)}
-
-
-def _batches(tree: Tree) -> Iterator[Tree]:
-    batch: Tree = {}
-    size = 0
-    for path, ref in sorted(tree.items()):
-        if batch and (len(batch) == _BATCH_FILES or size + ref.size > _BATCH_BYTES):
-            yield batch
-            batch, size = {}, 0
-        batch[path] = ref
-        size += ref.size
-    if batch:
-        yield batch

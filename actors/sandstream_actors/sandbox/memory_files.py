@@ -237,7 +237,13 @@ class Folder:
     async def write(
         self, files: Files, removed: Iterable[str], found: Found, *, folders: Sequence[str] = ()
     ) -> None:
-        """All or nothing. What is in the way of a file goes; ``found`` is told so."""
+        """All or nothing, unless the box is killed meanwhile. What is in the way of a file goes;
+        ``found`` is told so.
+
+        Each file is replaced in one step, so that nobody ever reads half of one. The handbook and
+        its summary are replaced one right after the other, and the marker last: wherever the box
+        dies, no file is older than the marker says, and would be taken for a change.
+        """
         gone = [FileWrite(path=it, kind="remove") for it in found.barriers]
         found.barriers = []
         for path in self._in_the_way([*files, *folders], found):
@@ -248,7 +254,7 @@ class Folder:
         puts = [FileWrite(path=self.path(path).rstrip("/"), kind="dir") for path in folders]
         puts += [
             FileWrite(path=self.path(path), data=data, mode=_MODE)
-            for path, data in sorted(files.items())
+            for path, data in sorted(files.items(), key=lambda it: _turn(it[0]))
         ]
         await self._box.change(f"memory-{uuid.uuid4().hex}", [*gone, *puts], self._rule)
 
@@ -260,6 +266,10 @@ class Folder:
             ways |= {it for it in above if it in found.texts or it in found.sizes}
             ways |= {it for it in (*above, path) if it in found.odd}
         return sorted(ways)
+
+
+def _turn(path: str) -> tuple[bool, bool, str]:
+    return path == MARKER_FILE, path in ALWAYS_THERE, path
 
 
 def said_of(odd: Mapping[str, str]) -> str:
