@@ -51,6 +51,8 @@ _MAX_ITEM = 256 * 1024
 _MAX_DEPTH = 32
 _MAX_ITEMS = 2000
 _LONGEST_NAMED_SECRET = 4096
+_LIKE_A_SECRET = "mQ4-7tRz9_kW2x"
+"""Masked wherever its name says that it is one."""
 _TIGHTER = (16 * 1024, 4096, 1024, 256)
 _LISTS = ("generated_items", "input", "interruptions")
 _OMITTED = "omitted"
@@ -151,18 +153,29 @@ def _cleaned(value: Any, scrub: Scrub, depth: int) -> Any:
 
 def _cleaned_member(name: str, value: Any, scrub: Scrub, depth: int) -> Any:
     """Some values are secrets only because of their names."""
-    if not isinstance(value, str) or not value or len(value) > _LONGEST_NAMED_SECRET:
-        return _cleaned(value, scrub, depth + 1)
-    prefix = f"{name}="
-    found = scrub(prefix + json.dumps(value))
-    if found.startswith(prefix):
-        try:
-            text = json.loads(found[len(prefix) :])
-        except ValueError:
-            text = None
-        if isinstance(text, str):
-            return _storable(scrub(text))
+    if isinstance(value, str):
+        if value and len(value) <= _LONGEST_NAMED_SECRET:
+            text = _scrubbed_as(name, value, scrub)
+            if text is not None:
+                return _storable(scrub(text))
+    elif value and not isinstance(value, bool):
+        masked = _scrubbed_as(name, _LIKE_A_SECRET, scrub)
+        if masked not in (None, _LIKE_A_SECRET):
+            return masked  # a number, or a list or object with the secret somewhere in it
     return _cleaned(value, scrub, depth + 1)
+
+
+def _scrubbed_as(name: str, text: str, scrub: Scrub) -> str | None:
+    """What is left of a text that has this name; None: that cannot be told."""
+    prefix = f"{name}="
+    found = scrub(prefix + json.dumps(text))
+    if not found.startswith(prefix):
+        return None
+    try:
+        left = json.loads(found[len(prefix) :])
+    except ValueError:
+        return None
+    return left if isinstance(left, str) else None
 
 
 def _storable(text: str) -> str:

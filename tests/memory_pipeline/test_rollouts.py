@@ -92,6 +92,28 @@ def test_no_secret_is_written_wherever_it_stands() -> None:
     assert b"[redacted]" in made
 
 
+def test_what_is_called_a_secret_is_masked_whatever_it_is() -> None:
+    output = {
+        "password": 49881723,
+        "credentials": {"user": "ada", "inner": ["hunter2hunter2"]},
+        "api_key": ["part one", "part two"],
+        "total_tokens": 4711,
+        "is_password": True,
+        "secret": None,
+        "plain": {"rows": [1, 2]},
+    }
+    found = json.loads(line(final_output=output))["final_output"]
+    assert found == {
+        "password": "[redacted]",
+        "credentials": "[redacted]",
+        "api_key": "[redacted]",
+        "total_tokens": 4711,
+        "is_password": True,
+        "secret": None,
+        "plain": {"rows": [1, 2]},
+    }
+
+
 def test_a_cut_leaves_no_half_of_a_secret() -> None:
     for shift in range(0, 60, 7):
         text = "x" * (32 * 1024 - shift) + " " + KEY + " " + "y" * 200_000 + " " + KEY + " "

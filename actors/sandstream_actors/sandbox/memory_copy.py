@@ -140,7 +140,14 @@ class MemoryCopy:
         if not self._mount.writable and not origin.keeps:
             self._name_what_is_not_kept(origin, state, found, may_delete=not is_new)
         if not origin.is_known:
-            decisions |= {path: "head" for path in decisions if state.tree.get(path, _NOTHING).size}
+            theirs = [path for path in decisions if state.tree.get(path, _NOTHING).size]
+            replaced = [path for path in theirs if decisions[path] == "edit"]
+            if replaced and not first:
+                self._say(
+                    f"changes are not kept, because {MARKER_FILE} is missing or damaged and nobody "
+                    f"can tell what they are; make them again: {', '.join(replaced[:5])}"
+                )
+            decisions |= dict.fromkeys(theirs, "head")
         merged = await self._merged(decisions, origin, state, found)
         misplaced = self._misplaced(decisions, state, found, merged)
         if misplaced:

@@ -146,6 +146,25 @@ def test_a_workspaces_own_files_become_its_memory(nats_server: NatsServer, tmp_p
     asyncio.run(story())
 
 
+def test_changes_that_nobody_can_tell_without_the_marker_are_named(
+    nats_server: NatsServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with place(nats_server, tmp_path / "home") as it:
+            await remember(it.bus, ALL)
+            workspace = await it.open("one", MOUNT)
+            (workspace / MARKER).write_text("no marker")
+            (workspace / HANDBOOK).write_text("changed\n")
+            (workspace / "memories/own.md").write_text("new\n")
+            assert (await it.lifecycle.sync_memory("one", SCOPE)).synced
+            assert await it.told() == [{"memories/own.md": "new\n"}]
+            assert (workspace / HANDBOOK).read_text() == ALL[HANDBOOK]
+
+    asyncio.run(story())
+    assert ".memory.json is missing or damaged and nobody can tell" in caplog.text
+    assert f"make them again: {HANDBOOK}" in caplog.text
+
+
 def test_what_each_new_workspace_brings_along_is_taken_over_once(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
