@@ -8,7 +8,7 @@ from sandstream_bus.memory_specs import is_workspace_scope
 
 from sandstream.cli.event_texts import numbered
 from sandstream.cli.exits import Exit
-from sandstream.cli.memory_finding import MemorySummary, all_memories, summary_of
+from sandstream.cli.memory_finding import MemorySummary, all_memories, summary_of, unread_ends
 from sandstream.cli.render import Cell, Column, Row, age, out, size, table
 from sandstream.cli.session import connected, put_json, run_async, say
 
@@ -57,6 +57,7 @@ async def _work(arguments: argparse.Namespace) -> int:
 async def _list(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         found = await all_memories(client.bus)
+        unread = 0 if found else await unread_ends(client.bus)
     hidden = [it for it in found if is_workspace_scope(it.scope) and not arguments.all]
     shown = [summary_of(it) for it in found if it not in hidden]
     if arguments.json:
@@ -67,6 +68,9 @@ async def _list(arguments: argparse.Namespace) -> int:
     if not shown:
         why = f" ({more})" if more else ""
         say(f"no memories{why}; agents with the capability Memory(scope=…) make them")
+        if unread:
+            ends = numbered(unread, "message")
+            say(f"a memory actor has {ends} to read: ends of runs that may be to be remembered")
         return Exit.OK
     screen = out()
     has_problem = any(it.problems for it in shown)

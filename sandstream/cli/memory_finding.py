@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
+from sandstream_actors.memory.actor import CONSUMER
 from sandstream_actors.memory.standing import (
     has_given_up,
     is_pending,
@@ -91,6 +92,12 @@ async def all_memories(bus: Bus) -> list[MemoryState]:
     return sorted(found, key=lambda it: summary_of(it).changed_at, reverse=True)
 
 
+async def unread_ends(bus: Bus) -> int:
+    """How many messages no memory actor has read: ends of runs, which may belong to any memory."""
+    info = await bus.topology.consumer_info(bus.connection, CONSUMER)
+    return 0 if info is None else int(info["num_pending"] + info["num_ack_pending"])
+
+
 async def memory_named(client: Client, name: str) -> MemoryState:
     """The memory of that name, or that of the workspace of a sandbox or of a run."""
     stored = await client.bus.memories.read(name)
@@ -146,7 +153,7 @@ def revision_named(state: MemoryState, number: int | None) -> Revision:
     raise CliError(
         Exit.NOT_FOUND,
         f"memory {_quoted(state.scope)} has no change {number}; near it: {near}; "
-        "`sandstream memory diff SCOPE --list` lists all that are kept",
+        f"`sandstream memory diff {_quoted(state.scope)} --list` lists all that are kept",
     )
 
 
@@ -169,7 +176,7 @@ def path_named(state: MemoryState, path: str) -> FoundPath:
     raise CliError(
         Exit.NOT_FOUND,
         f"memory {_quoted(state.scope)} has no file {_quoted(path)}{_near(path, known)}; "
-        "`sandstream memory show SCOPE --all` lists all",
+        f"`sandstream memory show {_quoted(state.scope)} --all` lists all",
     )
 
 

@@ -14,7 +14,7 @@ from sandstream_bus.memory_messages import MemoryChanged, MemoryFailed, MemorySt
 from sandstream.cli.event_texts import numbered
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.memory import pending_text
-from sandstream.cli.memory_finding import memory_named, summary_of
+from sandstream.cli.memory_finding import memory_named, summary_of, unread_ends
 from sandstream.cli.render import one_line
 from sandstream.cli.session import connected, put_json, say
 from sandstream.client import Client
@@ -29,7 +29,7 @@ async def merge(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         state = await memory_named(client, arguments.scope)
         before = summary_of(state)
-        is_idle = not before.is_pending and not await _has_unread(client.bus)
+        is_idle = not before.is_pending and not await unread_ends(client.bus)
         if is_idle and not (arguments.again and state.selected):
             given_up = f"; {pending_text(before)}: `sandstream parked` tells more"
             more = given_up if before.given_up else ""
@@ -40,12 +40,6 @@ async def merge(arguments: argparse.Namespace) -> int:
     if arguments.json:
         put_json(summary_of(state))
     return Exit.OK
-
-
-async def _has_unread(bus: Bus) -> bool:
-    """Are there ends of runs that nobody has looked at? They may belong to any memory."""
-    info = await bus.topology.consumer_info(bus.connection, _CONSUMER)
-    return info is not None and info["num_pending"] + info["num_ack_pending"] > 0
 
 
 async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespace) -> MemoryState:

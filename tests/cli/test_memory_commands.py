@@ -297,6 +297,9 @@ def test_doctor_says_that_work_waits_and_what_is_parked(cli: Cli) -> None:
     on_bus(cli, settle)
     assert memory()["found"] == "no actor is live; 1 scope, nothing waits"
     on_bus(cli, leave_unread)
+    on_bus(cli, lambda bus: bus.memories.delete("bob"))
+    assert "a memory actor has 1 message to read" in cli.here("memory").err
+    on_bus(cli, lambda bus: bus.memories.change("bob", _bob))
     assert "no actor is live; 1 message not read yet" in memory()["found"]
     on_bus(cli, take_and_die)
     assert "no actor is live; 1 message not read yet" in memory()["found"]
