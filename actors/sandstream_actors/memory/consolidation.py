@@ -130,7 +130,9 @@ class Consolidations:
             attempt=attempt,
             reason=reason,
         )
-        wanted = state.wanted if is_extracting(state) else ""  # a batch is not all of it
+        wanted = ""
+        if is_extracting(state):  # this is not all of it: whoever insists gets the rest afterwards
+            wanted = ("asked" if reason == AGAIN else reason) if insists else state.wanted
         return _replace(state, merging=merge, wanted=wanted)
 
     async def _extract_first(self, state: MemoryState, *, cause: str) -> None:

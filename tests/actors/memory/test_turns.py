@@ -115,6 +115,30 @@ def test_a_rollout_that_fails_holds_up_nobody(play: Play) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("reason", ["asked", "closed", "again"])
+def test_whoever_insists_gets_what_was_still_extracted_when_it_began(
+    play: Play, reason: str
+) -> None:
+    async def scene(it: Rig, model: ScriptedModel) -> None:
+        made: dict[str, str] = {"MEMORY": "# Tea\n", "memory_summary": "Tea.\n"}
+        async with it.served("harness-memory"):
+            await it.actor()
+            for n in range(ENOUGH):
+                await it.extracted(f"I prefer tea {n}")
+            last = await it.extracting(await it.ended("And milk"))
+            await it.ask(reason)
+            await it.end_phase(await it.merging(), completed(), **made)
+            await it.until(lambda s: s.merges == 1 and s.merging is None, "the first is done")
+            await it.end_phase(last, completed(raw(FOUND)))
+            await it.end_phase(await it.merging(), completed(), **made)
+            state = await it.until(lambda s: s.merges == 2 and s.merging is None, "and the rest")
+            assert all(each.is_merged for each in state.rollouts.values())
+            await it.caught_up()
+            assert len(await it.phase_runs("merge")) == 2, "and nothing more"
+
+    play(scene)
+
+
 def test_an_extraction_that_takes_long_holds_up_nobody(play: Play) -> None:
     async def scene(it: Rig, model: ScriptedModel) -> None:
         async with it.served("harness-memory"):
