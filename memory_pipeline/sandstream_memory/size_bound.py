@@ -35,6 +35,8 @@ def to_drop(
     """
     total = sum(sizes.values())
     dropped: list[str] = []
+    if total <= max_bytes:  # as nearly always: every note of a run asks
+        return dropped
     for path in _least_needed_first(sizes, rollouts, selected, needed):
         if total <= max_bytes:
             break

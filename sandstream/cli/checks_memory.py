@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
+from sandstream_actors.memory.actor import CONSUMER
 from sandstream_bus.bus import Bus
 from sandstream_bus.parking import ParkedEntry
 from sandstream_bus.subjects import session_of
@@ -14,18 +15,17 @@ from sandstream.cli.event_texts import numbered
 from sandstream.cli.memory_finding import all_memories, summary_of
 from sandstream.cli.render import one_line, shorten
 
-_CONSUMER = "memory"
 _MOST_NAMED = 3
 _LONGEST_NAME = 40
 
 
 async def check_memory(bus: Bus, consumers: list[dict[str, Any]], served: Set[str]) -> Check:
-    consumer = next((it for it in consumers if it.get("name") == _CONSUMER), {})
-    is_served = _CONSUMER in served
+    consumer = next((it for it in consumers if it.get("name") == CONSUMER), {})
+    is_served = CONSUMER in served
     states = await all_memories(bus)
     waiting = [it.scope for it in states if summary_of(it).is_pending]
     unread = consumer.get("num_pending", 0) + consumer.get("num_ack_pending", 0)
-    parked = [it for it in await bus.parking.list() if it.parked.consumer == _CONSUMER]
+    parked = [it for it in await bus.parking.list() if it.parked.consumer == CONSUMER]
     live = "an actor is live" if is_served else "no actor is live"
     if waiting and not is_served:
         return warning(

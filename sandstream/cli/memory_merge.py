@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import uuid
 
+from sandstream_actors.memory.actor import CONSUMER
 from sandstream_actors.memory.standing import AGAIN, CANCELLED
 from sandstream_bus.bus import Bus
 from sandstream_bus.direct import direct_get_many
@@ -19,7 +20,6 @@ from sandstream.cli.render import one_line
 from sandstream.cli.session import connected, put_json, say
 from sandstream.client import Client
 
-_CONSUMER = "memory"
 _LOOK_EVERY_S = 0.25
 
 
@@ -55,7 +55,7 @@ async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespa
     say(f"asked: {one_line(state.scope)} has {left}")
     for problem in summary.problems:
         say(one_line(problem))
-    if not await bus.presence.is_served(_CONSUMER):
+    if not await bus.presence.is_served(CONSUMER):
         say("no memory actor is live: it waits for one; start it: sandstream actor memory")
     if not arguments.wait:
         return state
@@ -94,7 +94,7 @@ class Waiting:
 
     async def _is_read(self) -> bool:
         """Has somebody seen all ends of runs from before we asked?"""
-        info = await self._bus.topology.consumer_info(self._bus.connection, _CONSUMER)
+        info = await self._bus.topology.consumer_info(self._bus.connection, CONSUMER)
         return info is not None and info["ack_floor"]["stream_seq"] >= self._asked_at
 
     def _tell_run(self, state: MemoryState) -> None:

@@ -92,16 +92,15 @@ async def _settled(bus: Bus, scope: str, run: str) -> MemoryStatus:
     if run and not problems and is_settled(state, run):
         return MemoryStatus(scope, state.revision)
     asked_at = -math.inf
-    marks: Marks = {}
+    marks: Marks | None = None
     while True:
         has_read = False
         if time.monotonic() >= asked_at + _ASK_AGAIN_S:
-            is_first = asked_at == -math.inf
             has_read = await _ask(bus, scope)
             asked_at = time.monotonic()
-            if is_first and not run:  # what comes later is not waited for
-                marks = marks_of((await bus.memories.read(scope)).state)
         state = (await bus.memories.read(scope)).state
+        if marks is None:  # what comes later is not waited for
+            marks = {} if run else marks_of(state)
         problems |= dict.fromkeys(_problems(state))
         if is_settled(state, run or None) or (marks and has_reached(state, marks)):
             _check_not_given_up(state, run)

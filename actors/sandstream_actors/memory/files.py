@@ -88,9 +88,10 @@ def within_bounds(state: MemoryState, tree: Tree) -> Tree:
         needed=[id for id, it in state.rollouts.items() if is_pending(it)],
         max_bytes=state.use.max_bytes,
     )
-    if dropped:
-        logger.info("a memory reached its bound", extra={"scope": state.scope, "dropped": dropped})
-    return {path: ref for path, ref in tree.items() if path not in dropped}
+    if not dropped:
+        return tree
+    logger.info("a memory reached its bound", extra={"scope": state.scope, "dropped": dropped})
+    return {path: tree[path] for path in sorted(tree.keys() - set(dropped))}
 
 
 # --- the history ----------------------------------------------------------------------------------

@@ -1,10 +1,9 @@
-"""Whether a memory is up to date, for whoever wants to wait for that."""
+"""Whether a memory is up to date, for whoever wants to wait for that. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sandstream_bus.bus import Bus
 from sandstream_bus.memory_messages import MemoryState
 
 from sandstream_actors.memory.standing import (
@@ -19,15 +18,11 @@ Marks = Mapping[str, int]
 """For rollouts, by id: how many of their runs are waited for."""
 
 
-async def settled(bus: Bus, scope: str, run: str | None = None) -> bool:
+def is_settled(state: MemoryState, run: str | None = None) -> bool:
     """Is there nothing that still comes by itself? ``run``: of what this run taught.
 
     What was given up, and waits for a person, is not waited for.
     """
-    return is_settled((await bus.memories.read(scope)).state, run)
-
-
-def is_settled(state: MemoryState, run: str | None = None) -> bool:
     if run is not None:
         marks = marks_of(state, run)
         return run in state.forgotten or (bool(marks) and has_reached(state, marks))
