@@ -1,28 +1,30 @@
-"""One installation's bus: the connection and everything that is built on it, opened and closed as
-one.
-"""
+"""One installation's bus: the connection and everything built on it, opened and closed together."""
 
 from __future__ import annotations
 
-from sandstream_bus.codec import Codec
-from sandstream_bus.connect_options import ConnectOptions, ServerReviver
-from sandstream_bus.connection import Connection
-from sandstream_bus.conversations import Conversations
-from sandstream_bus.follow import Follower
-from sandstream_bus.log import RunLog
-from sandstream_bus.memories import Memories
-from sandstream_bus.objects import Objects
-from sandstream_bus.parking import ParkingLot
-from sandstream_bus.presence import Presence
-from sandstream_bus.registry import AgentRegistry
-from sandstream_bus.sandboxes import Sandboxes
-from sandstream_bus.subjects import DEFAULT_PREFIX, Subjects
-from sandstream_bus.timers import Timers
-from sandstream_bus.topology import Retention, Topology
+from sandstream_bus.logs.agents import AgentRegistry
+from sandstream_bus.logs.codec import Codec
+from sandstream_bus.logs.conversations import Conversations
+from sandstream_bus.logs.follow import Follower
+from sandstream_bus.logs.memories import Memories
+from sandstream_bus.logs.open_runs import OpenRuns
+from sandstream_bus.logs.parked import ParkingLot
+from sandstream_bus.logs.presence import Presence
+from sandstream_bus.logs.runs import RunLog
+from sandstream_bus.logs.sandboxes import Sandboxes
+from sandstream_bus.logs.timers import Timers
+from sandstream_bus.nats.connect_options import ConnectOptions, ServerReviver
+from sandstream_bus.nats.connection import Connection
+from sandstream_bus.nats.log_guard import LogGuard
+from sandstream_bus.nats.objects import Objects
+from sandstream_bus.nats.topology import Retention, Topology
+from sandstream_bus.setup.installation import Create, create_missing, look, verify
+from sandstream_bus.setup.upgrade_state import needed
+from sandstream_bus.wire.subjects import DEFAULT_PREFIX, Subjects
 
 
 class Bus:
-    """What actors and clients get. Whoever opened it closes it."""
+    """The bus for actors and clients. Its opener closes it."""
 
     def __init__(
         self,
@@ -37,14 +39,16 @@ class Bus:
         self.subjects = subjects
         self.objects = objects
         self.codec = Codec(objects)
-        self.log = RunLog(connection, self.codec, subjects, topology.log)
-        self.work_log = RunLog(connection, self.codec, subjects, topology.log, budget_s=None)
-        """The same log for actors: what they hold must not be lost, so they never give up."""
-        self.follow = Follower(connection, self.log, self.codec, subjects)
+        self.guard = connection.guard = LogGuard(connection, topology.log)
+        self.open_runs = OpenRuns(connection, subjects, topology.open)
+        self.log = RunLog(connection, self.codec, topology, self.open_runs)
+        self.work_log = RunLog(connection, self.codec, topology, self.open_runs, budget_s=None)
+        """The same log for actors, which retry without limit, so that no result gets lost."""
+        self.follow = Follower(connection, self.log, subjects)
         self.presence = Presence(connection, subjects)
         self.parking = ParkingLot(connection, subjects, topology, objects)
         self.timers = Timers(connection, self.codec, subjects)
-        self.sandboxes = Sandboxes(connection, self.codec, subjects, topology.log, self.presence)
+        self.sandboxes = Sandboxes(connection, self.codec, topology, self.presence)
         self.conversations = Conversations(connection, self.codec, topology)
         self.memories = Memories(connection, self.codec, topology, memory_objects)
         self.agents = AgentRegistry(connection, self.codec, subjects, topology)
@@ -55,14 +59,41 @@ class Bus:
         options: ConnectOptions,
         *,
         prefix: str = DEFAULT_PREFIX,
+        create: Create = "never",
         retention: Retention | None = None,
         reviver: ServerReviver | None = None,
+        outsider: bool = False,
     ) -> Bus:
-        """Connect and make sure that the streams are there."""
+        """Connect, and verify that the streams are as this release needs them, as far as this user
+        may see them.
+
+        Args:
+            options: The server's addresses and our credentials.
+            prefix: The first token of all subjects of the installation.
+            create: Which missing streams to create. An existing stream is never changed, except
+                that "missing" also upgrades an installation of an older format.
+            retention: The settings of a new installation's streams. An existing one has its own.
+            reviver: Restarts the server when it is gone.
+            outsider: Check only the log: the user may not see more.
+
+        Raises:
+            NotSetUp: Streams are missing.
+            StreamsDiffer: A stream is not as this release needs it.
+        """
         topology = Topology(Subjects(prefix), retention)
         connection = await Connection.open(options, reviver)
         try:
-            await topology.apply(connection)
+            found = await look(connection, topology, may_be_denied=True, only_log=outsider)
+            if create == "missing" and await needed(connection, topology, found[topology.log]):
+                from sandstream_bus.setup.upgrade import upgrade  # rarely needed
+
+                await upgrade(connection, topology)
+                found = await look(connection, topology)
+            is_empty = not any(found.values())
+            is_unindexed = found[topology.open] is None and found[topology.log] is not None
+            if create == "missing" or (create == "if_empty" and is_empty):
+                found = await create_missing(connection, topology, found)
+            topology.retention = await verify(connection, topology, found)
         except BaseException:
             await connection.close()
             raise
@@ -70,12 +101,23 @@ class Bus:
         async def connect() -> Connection:
             return await Connection.open(options, reviver)
 
-        return cls(
+        self = cls(
             connection,
             topology,
             Objects(topology.bucket, connect),
             Objects(topology.memory_bucket, connect),
         )
+        await self.guard.begin()
+        if is_unindexed:
+            await self.rebuild_index()
+        return self
+
+    async def rebuild_index(self) -> int:
+        """Enter all open runs of the log into the index; return their number."""
+        # imported here: rarely needed
+        from sandstream_bus.logs.open_runs_rebuild import rebuild
+
+        return await rebuild(self.connection, self.topology, self.codec, self.open_runs)
 
     async def close(self) -> None:
         await self.objects.close()

@@ -12,10 +12,23 @@ import os
 import signal
 import time
 
+from sandstream_bus.environment import variable
+
 CRASH_POINTS = (
     # every publish of every kind, in the connection
     "bus.before_publish",
     "bus.after_publish",
+    # the index of open runs
+    "index.before_enter",
+    "index.after_enter",
+    "index.after_waiting",
+    "index.before_leave",
+    "index.after_leave",
+    # due timers and requests of outside users, on their way to the log
+    "carrier.received",
+    "carrier.carried",
+    "carrier.before_ack",
+    "carrier.after_ack",
     # the harness
     "harness.received",
     "harness.before_start",
@@ -52,11 +65,20 @@ CRASH_POINTS = (
     "harness.after_leave",
     "harness.before_wake",
     "harness.after_wake",
+    # retries of runs that failed
+    "retry.before_reopen",
+    "retry.after_reopen",
+    "retry.before_task",
+    "retry.after_task",
+    "retry.before_child",
+    "retry.after_child",
     # the tool host
     "tools.received",
     "tools.before_claim",
     "tools.started",
     "tools.before_invoke",
+    "tools.before_early",
+    "tools.after_early",
     "tools.after_invoke",
     "tools.published",
     "tools.before_ack",
@@ -107,13 +129,34 @@ CRASH_POINTS = (
     "memory.before_edit",
     "memory.after_edit",
     "memory.before_discard",
-    # people's changes of a memory, wherever they are made
+    # changes of a memory by people
     "memory.before_change",
     "memory.after_change",
     "memory.before_finished",
     "memory.before_ack",
     "memory.after_ack",
-    # messages that nobody can handle
+    # runs that would outlive the log
+    "expiry.before_end",
+    "expiry.after_end",
+    # the upgrade of an installation
+    "upgrade.copy_begun",
+    "upgrade.fenced",
+    "upgrade.copied",
+    "upgrade.noted_places",
+    "upgrade.requests_begun",
+    "upgrade.made_streams",
+    "upgrade.deleted_log",
+    "upgrade.promoted_copy",
+    "upgrade.second_copy_begun",
+    "upgrade.second_copied",
+    "upgrade.promoted_log",
+    "upgrade.restored_place",
+    "upgrade.restored_places",
+    "upgrade.rearmed",
+    "upgrade.before_final",
+    "upgrade.final",
+    "upgrade.deleted_copy",
+    # messages that cannot be handled
     "parking.before_park",
     "parking.after_park",
     "parking.before_end",
@@ -127,6 +170,8 @@ CRASH_POINTS = (
     "runner.after_start",
     "runner.before_move",
     "runner.after_move",
+    "runner.before_retry",
+    "runner.after_retry",
     "runner.after_restore",
     "runner.before_resume",
     "runner.after_resume",
@@ -134,6 +179,8 @@ CRASH_POINTS = (
     "client.after_submit",
     "client.before_cancel",
     "client.after_cancel",
+    "client.before_retry",
+    "client.after_retry",
     "client.before_decision",
     "client.after_decision",
     "worker.before_register",
@@ -141,9 +188,9 @@ CRASH_POINTS = (
 )
 """All of them. A test compares the list with the calls, and kills a process at each."""
 
-_armed, _, _count = os.environ.get("SANDSTREAM_CRASH_AT", "").partition(":")
+_armed, _, _count = variable("SANDSTREAM_CRASH_AT").partition(":")
 _left = int(_count or "1")
-_victim = int(os.environ.get("SANDSTREAM_CRASH_PID", "0"))
+_victim = int(variable("SANDSTREAM_CRASH_PID", "0"))
 
 
 def crashpoint(name: str) -> None:

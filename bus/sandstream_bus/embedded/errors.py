@@ -1,6 +1,6 @@
-"""Owns the errors of the embedded server: what can go wrong before there is a NATS connection.
+"""The errors of the embedded server: what can go wrong before there is a NATS connection.
 
-Must not know how the server is started. Each kind has a stable `code`, typed fields and a message
+Does not know how the server is started. Each error has a stable `code`, typed fields and a message
 that says what failed, on what, and what to do next.
 
     EmbeddedServerError
@@ -10,9 +10,9 @@ that says what failed, on what, and what to do next.
       ServerBinaryMissing no nats-server to run
       ServerStartFailed   nats-server (or its keeper) ended before it was ready; has the log's end
       ServerNotAnswering  the store is locked by a server that does not answer
-      ServerInUse         the server cannot be stopped: somebody holds a lease
+      ServerInUse         the server cannot be stopped: a process holds a lease
       SyncInvalid         not a sync interval
-      SyncTooWeak         the running server syncs more rarely than was asked for
+      SyncTooWeak         the running server syncs less often than requested
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sandstream_bus.errors import BusError, StoreFull
 
 
 class EmbeddedServerError(BusError):
-    """The embedded nats-server cannot be had."""
+    """The embedded nats-server is not available."""
 
     code = "bus.embedded"
 

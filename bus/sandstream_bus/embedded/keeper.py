@@ -1,17 +1,20 @@
-"""The keeper: a small process that owns one nats-server and ends it when nobody uses it.
+"""The keeper: a small process that owns one nats-server and ends it when it is unused.
 
-Owns the server process: starts it, restarts it on the same port when it dies, says in `server.json`
-how to reach it, and stops it a grace after the last user is gone, however that user went. Must not
-know the rest of Sandstream: it runs alone (`python -I -S`, standard library only, started by
-`keeper_launch.py`). What is slow to import comes after the fork, so that nats-server is up soon.
+Owns the server process: starts it, restarts it on the same port when it dies, writes its address to
+`server.json`, and stops it a grace period after the last user is gone, for whatever reason. Does
+not know the rest of Sandstream: it runs alone (`python -I -S`, standard library only, started by
+`keeper_launch.py`). Slow imports happen after the fork, so that nats-server is up soon.
 
 It holds `store.lock` through a descriptor that the starting user locked and handed over, and that
-nats-server inherits: whoever can lock it knows that neither is alive. Users hold `users.lock`
-shared; that is asked for four times a second, and once it is free for the whole grace the keeper
-keeps it exclusively until the server has ended.
+nats-server inherits: a process that can lock it knows that neither is alive. Users hold
+`users.lock` shared; the keeper checks that four times a second, and once it is free for the whole
+grace period the keeper holds it exclusively until the server has ended.
+
+After its disk was full, nats-server does not write again by itself: once there is space, the keeper
+restarts it.
 
 If the keeper itself is killed, Linux kills the server with it (PR_SET_PDEATHSIG). Elsewhere a
-guard process waits on a pipe for the keeper's end and kills the server then; only if keeper and
+guard process waits on a pipe for the keeper's end and then kills the server; only if keeper and
 guard are both killed does a server stay behind, and it keeps `store.lock`, so there is never a
 second one on its store.
 """
@@ -29,9 +32,15 @@ if TYPE_CHECKING:  # typing, contextlib, json, signal, socket: 5 to 15 ms each w
     from typing import Any
 
 POLL_S = 0.25
-READY_TIMEOUT_S = 600.0  # a large store takes its time; users stop waiting by their own clock
+READY_TIMEOUT_S = 600.0  # a large store takes long to recover; users have their own timeouts
 STOP_TIMEOUT_S = 5.0
 MAX_QUICK_DEATHS = 8
+LOOK_S = 2.0
+"""How often to check the free space."""
+ASK_S = 60.0
+"""How often to ask the server for its health while there is enough space."""
+ENOUGH_BYTES = 64 * 1024 * 1024
+"""With less free space the server is not restarted."""
 _PR_SET_PDEATHSIG = 1
 _SIGKILL = 9
 _SIGTERM = 15
@@ -51,7 +60,8 @@ class Keeper:
         self.version = ""
         self.started_at = ""
         self.port: int = launch["port"]
-        self.monitor_port: int = launch["monitor_port"]
+        self.user: str = launch["user"]
+        self.password: str = launch["password"]
         self.server_pid = 0
         self.started_s = 0.0
         self.quick_deaths = 0
@@ -62,6 +72,8 @@ class Keeper:
         self.users_seen = 0
         self.idle_since_s: float | None = None
         self.record_stamp: tuple[int, int, int] | None = None
+        self.looked_s = self.asked_s = time.monotonic()
+        self.was_full = False
 
     def path(self, name: str) -> str:
         return f"{self.home}/{name}"
@@ -69,12 +81,12 @@ class Keeper:
     def run(self) -> int:
         self.spawn()
         failure = self.await_ready()
-        if failure is not None and self.choose_ports():
-            self.spawn()  # somebody took a port between the check and the start
+        if failure is not None and self.choose_port():
+            self.spawn()  # the port was taken between the check and the start
             failure = self.await_ready()
         if failure is not None:
             self.say(f"start failed: {failure}")
-            os.close(self.store_fd)  # whoever hears of it may try again at once
+            os.close(self.store_fd)  # the user may retry at once
             self.report(failure)
             return 1
         self.report("")
@@ -83,7 +95,7 @@ class Keeper:
         return 0
 
     def report(self, failure: str) -> None:
-        """Tell the user that started us what is wrong, or that nothing is."""
+        """Report a failure, or success, to the user that started us."""
         try:
             os.write(self.report_fd, failure.encode() or b"\0")
         except OSError:
@@ -100,7 +112,7 @@ class Keeper:
     def spawn(self) -> None:
         for name in os.listdir(self.path("ports")):  # noqa: PTH208  pathlib is slow to import
             os.unlink(self.path(f"ports/{name}"))  # noqa: PTH108
-        command = [*self.command, "-p", str(self.port), "-m", str(self.monitor_port)]
+        command = [*self.command, "-p", str(self.port)]
         prctl = _prctl() if self.parent_death_signal else None
         keeper_pid = os.getpid()
         self.started_s = time.monotonic()
@@ -120,10 +132,10 @@ class Keeper:
             self.start_guard()
 
     def reap(self, *, wait: bool = False) -> int | None:
-        """The server's exit status if it has ended (negative: by that signal), else None."""
+        """The server's exit status if it has ended (negative: its signal), else None."""
         try:
             pid, status = os.waitpid(self.server_pid, 0 if wait else os.WNOHANG)
-        except ChildProcessError:  # we were started with SIGCHLD ignored: nobody knows the status
+        except ChildProcessError:  # we were started with SIGCHLD ignored: the status is unknown
             pid, status = self.server_pid, 0
         if pid == 0:
             return None
@@ -132,9 +144,10 @@ class Keeper:
         return os.waitstatus_to_exitcode(status)
 
     def await_ready(self) -> str | None:
-        """None once the server listens and `server.json` says where; else what went wrong.
+        """None once the server listens and `server.json` has its address; else the failure.
 
-        nats-server writes its ports file last, when JetStream has recovered and clients may come.
+        nats-server writes its ports file last, when JetStream has recovered and clients may
+        connect.
         """
         program = self.command[0].rpartition("/")[2]
         ports_file = self.path(f"ports/{program}_{self.server_pid}.ports")
@@ -143,14 +156,14 @@ class Keeper:
             status = self.reap()
             if status is not None:
                 return f"it ended with status {status}"
-            ports = _read_ports(ports_file)
-            if ports is not None:
+            port = _read_port(ports_file)
+            if port is not None:
                 break
             if self.stopping or time.monotonic() > deadline_s:
                 self.stop_server()
                 return "it was told to stop" if self.stopping else "it was not ready in time"
             self.wait(0.001 if time.monotonic() - self.started_s < 0.5 else 0.02)
-        self.port, self.monitor_port = ports
+        self.port = port
         try:
             self.write_record()
         except OSError as error:
@@ -159,7 +172,7 @@ class Keeper:
         return None
 
     def ask_version(self) -> None:
-        """For `server.json`; nobody waits for it."""
+        """Ask for the version for `server.json`; no user waits for it."""
         import json
         import socket
 
@@ -171,28 +184,24 @@ class Keeper:
         except (OSError, ValueError, KeyError) as error:
             self.say(f"the server's version is unknown: {error}")
 
-    def choose_ports(self) -> bool:
-        """Keep the ports of before; -1 (nats-server picks) where somebody has them: then True."""
+    def choose_port(self) -> bool:
+        """Keep the previous port; if it is taken use -1 (nats-server picks one) and return True."""
         import socket
 
-        wanted = (self.port, self.monitor_port)
-        chosen = []
-        for port in wanted:
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("127.0.0.1", max(port, 0)))
-                    chosen.append(port)
-                except OSError:
-                    chosen.append(-1)
-        self.port, self.monitor_port = chosen
-        return (self.port, self.monitor_port) != wanted
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", max(self.port, 0)))
+            except OSError:
+                self.port = -1
+                return True
+        return False
 
     def restart(self, status: int) -> bool:
-        """Bring the server back; False when it dies again and again."""
+        """Restart the server; False if it keeps dying."""
         while not self.stopping:
             self.say(f"nats-server ended with status {status}; starting it again")
-            self.try_write_record()  # without a process id: nobody shall take the new for the old
+            self.try_write_record()  # without a process id: it must not pass for the old
             lived_s = time.monotonic() - self.started_s
             self.quick_deaths = self.quick_deaths + 1 if lived_s < 2.0 else 0
             if self.quick_deaths > MAX_QUICK_DEATHS:
@@ -200,7 +209,7 @@ class Keeper:
                 return False
             if self.quick_deaths > 1:
                 self.wait(0.05 * 2**self.quick_deaths)
-            self.choose_ports()
+            self.choose_port()
             self.spawn()
             failure = self.await_ready()
             if failure is None:
@@ -221,7 +230,7 @@ class Keeper:
         os.kill(self.server_pid, _SIGKILL)
         self.reap(wait=True)
 
-    # -- where there is no PDEATHSIG
+    # -- without PDEATHSIG
 
     def start_guard(self) -> None:
         read_fd, write_fd = os.pipe()
@@ -231,7 +240,7 @@ class Keeper:
                 if fd >= 0:
                     os.close(fd)
             keeper_is_gone = os.read(read_fd, 1) == b""
-            # The lock, not the process id, says that the server is still there.
+            # The lock, not the process id, proves that the server still runs.
             if keeper_is_gone and not _lockable(self.path("store.lock")):
                 os.kill(self.server_pid, _SIGKILL)
             os._exit(0)
@@ -263,25 +272,45 @@ class Keeper:
                 timeout_s = min(POLL_S, self.idle_since_s + self.grace_s - time.monotonic())
             self.wait(max(timeout_s, 0.001))
             status = self.reap()
+            if status is None:
+                status = self.mend_store()
             if status is not None and not self.restart(status):
                 break
             if self.is_unused():
                 break
             if self.record_stamp != _stamp(self.path("server.json")):
-                self.try_write_record()  # somebody deleted it or wrote into it
+                self.try_write_record()  # it was deleted or overwritten
         self.stop_server()
         self.try_write_record()
         self.say("stopped")
+
+    def mend_store(self) -> int | None:
+        """Stop a server that cannot write although there is space; return its exit status then."""
+        now_s = time.monotonic()
+        if now_s - self.looked_s < LOOK_S:
+            return None
+        self.looked_s = now_s
+        if _free_bytes(self.path("store")) < ENOUGH_BYTES:
+            self.was_full = True
+            return None
+        if not self.was_full and now_s - self.asked_s < ASK_S:
+            return None
+        self.was_full, self.asked_s = False, now_s
+        if "write error" not in _health(self.port, self.user, self.password):
+            return None
+        self.say("the store could not be written, but there is space now: restarting nats-server")
+        self.stop_server()
+        return 0
 
     def try_write_record(self) -> None:
         try:
             self.write_record()
         except OSError as error:
             self.say(f"cannot write server.json: {error}")
-            self.record_stamp = _stamp(self.path("server.json"))  # do not say so again and again
+            self.record_stamp = _stamp(self.path("server.json"))  # log this only once
 
     def is_unused(self) -> bool:
-        """True, with `users.lock` held exclusively, when nobody came for the whole grace."""
+        """True, with `users.lock` held exclusively, after a whole grace period without users."""
         here = os.fstat(self.users_fd)
         if _stamp(self.path("users.lock"))[0] != here.st_ino:
             self.say("the state directory was removed")
@@ -292,7 +321,7 @@ class Keeper:
             self.idle_since_s = None
             return False
         now_s = time.monotonic()
-        touched = os.fstat(self.users_fd).st_mtime_ns  # users touch it: also one that came and went
+        touched = os.fstat(self.users_fd).st_mtime_ns  # users touch it, even if they leave at once
         if self.idle_since_s is None or touched != self.users_seen:
             self.idle_since_s = now_s
             self.users_seen = touched
@@ -307,7 +336,8 @@ class Keeper:
             self.record_head,
             f'"url": "nats://127.0.0.1:{self.port}"',
             f'"port": {self.port}',
-            f'"monitor_port": {self.monitor_port}',
+            # no HTTP monitoring: but older programs reject a record without this
+            f'"monitor_port": {self.port}',
             f'"server_pid": {self.server_pid or "null"}',
             f'"keeper_pid": {os.getpid() if self.server_pid else "null"}',
             f'"version": "{self.version}"',
@@ -317,7 +347,7 @@ class Keeper:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             os.write(fd, b"{%s}\n" % ",\n ".join(members).encode())
-            status = os.fstat(fd)  # of what we wrote, not of what is there a moment later
+            status = os.fstat(fd)  # of our own file, not of a later one
         finally:
             os.close(fd)
         os.replace(draft, self.path("server.json"))  # noqa: PTH105
@@ -332,7 +362,7 @@ class Keeper:
             self.stopping = True
 
         def note(*_: object) -> None:
-            """The wakeup descriptor has told already."""
+            """Nothing to do: the wakeup descriptor has the signal."""
 
         self.wakeup_fd, write_fd = os.pipe()
         os.set_blocking(self.wakeup_fd, False)
@@ -344,8 +374,8 @@ class Keeper:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until a signal comes (a child's end too), or for `timeout_s`."""
-        if self.wakeup_fd < 0:  # the first start: nothing to listen to yet
+        """Sleep until a signal arrives (such as a child's end), or for `timeout_s`."""
+        if self.wakeup_fd < 0:  # the first start: signals are not set up yet
             time.sleep(timeout_s)
             return
         import select
@@ -360,18 +390,13 @@ def _prctl() -> Any:
     return ctypes.CDLL(None).prctl
 
 
-def _read_ports(path: str) -> tuple[int, int] | None:
-    """`{"nats":["nats://127.0.0.1:1"],"monitoring":["http://127.0.0.1:2"]}`, or not there yet."""
+def _read_port(path: str) -> int | None:
+    """The port in `{"nats":["nats://127.0.0.1:1"]}`; None if the file is not there yet."""
     try:
         with open(path) as file:  # noqa: PTH123
-            client, _, monitor = file.read().partition('"monitoring"')
-        return _port_in(client), _port_in(monitor)
+            return int(file.read().partition("://127.0.0.1:")[2].partition('"')[0])
     except (FileNotFoundError, ValueError):
         return None
-
-
-def _port_in(text: str) -> int:
-    return int(text.partition("://127.0.0.1:")[2].partition('"')[0])
 
 
 def _stamp(path: str) -> tuple[int, int, int]:
@@ -381,6 +406,37 @@ def _stamp(path: str) -> tuple[int, int, int]:
     except OSError:
         return (0, 0, 0)
     return (status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def _free_bytes(path: str) -> int:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
+
+
+def _health(port: int, user: str, password: str) -> str:
+    """The server's health report; empty if it does not answer. Speaks the protocol directly, as a
+    user of the system account: the keeper has no client.
+    """
+    import json
+    import socket
+
+    me = json.dumps({"user": user, "pass": password, "verbose": False, "lang": "keeper"})
+    ask = "SUB health 1\r\nPUB $SYS.REQ.SERVER.PING.HEALTHZ health 0\r\n\r\n"
+    said = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 2.0) as connection:
+            connection.sendall(f"CONNECT {me}\r\n{ask}PING\r\n".encode())
+            while b"MSG health 1 " not in said or not said.endswith(b"\r\n"):
+                chunk = connection.recv(65536)
+                if not chunk or b"-ERR" in said:
+                    return ""
+                said += chunk
+    except OSError:
+        return ""
+    return said.partition(b"MSG health 1 ")[2].decode(errors="replace")
 
 
 def _lockable(path: str) -> bool:
@@ -394,10 +450,10 @@ def _lockable(path: str) -> bool:
 
 def main() -> None:
     told = sys.stdin.buffer.read()
-    if not told:  # whoever started us was killed before it could say what for
+    if not told:  # our starter was killed before it sent the parameters
         return
     launch: dict[str, Any] = marshal.loads(told)
-    if os.fork():  # the starter waits for this process, and never has a zombie of the keeper
+    if os.fork():  # the starter waits for this process, so the keeper never becomes its zombie
         os._exit(0)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

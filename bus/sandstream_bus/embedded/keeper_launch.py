@@ -1,6 +1,6 @@
-"""Owns the start of a keeper process: what it is told, what it inherits, what it answers.
+"""Starts a keeper process: parameters, inherited descriptors, answer.
 
-Must not know leases or who may start one: the caller holds `store.lock` and hands it over.
+Does not know leases or who may start a keeper: the caller holds `store.lock` and hands it over.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from pathlib import Path
 
 import msgspec
 
-from sandstream_bus import keeper
-from sandstream_bus.embedded_errors import ServerStartFailed
-from sandstream_bus.server_binary import find_server_binary
-from sandstream_bus.server_config import Identity, render_config
-from sandstream_bus.statedir import ServerRecord, StateDir, translate
+from sandstream_bus.embedded import keeper
+from sandstream_bus.embedded.errors import ServerStartFailed
+from sandstream_bus.embedded.server_binary import find_server_binary
+from sandstream_bus.embedded.server_config import KEEPER_USER, Identity, render_config
+from sandstream_bus.embedded.statedir import ServerRecord, StateDir, translate
+from sandstream_bus.environment import environment
 
 _PARENT_DEATH_SIGNAL = sys.platform.startswith("linux")
-# A long-lived process gets no secrets from whoever happened to start it.
+# A long-lived process must not get the secrets of the process that happened to start it.
 _ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _ENVIRONMENT_MORE = ("LANG", "LC_ALL", "LC_CTYPE", "GOMAXPROCS", "GOMEMLIMIT", "GOGC")
-# The file's directory goes last on the path, so that it shadows nothing; imported instead of run
-# as a script, the keeper's byte code is cached.
+# The file's directory is last on the path, so that it shadows nothing. The keeper is imported
+# instead of run as a script, so that its byte code is cached.
 _BOOT = "import sys; sys.path.append(sys.argv[1]); import keeper; keeper.main()"
 
 
@@ -40,18 +41,19 @@ async def launch_keeper(
 ) -> None:
     """Start a keeper and its server; return when the server answers and `server.json` is written.
 
-    Raises ServerStartFailed with the log's end if it does not come up. `store_fd` stays the
-    caller's; the keeper has its own descriptor of the same lock. Cancelled, it leaves a keeper that
-    ends by itself.
+    Raises ServerStartFailed with the end of the log if it does not come up. The caller keeps
+    `store_fd`; the keeper has its own descriptor of the same lock. If cancelled, it leaves a keeper
+    that ends by itself.
     """
     state.prepare_for_server()
     command = [str(binary or find_server_binary()), "-c", str(state.config), "-a", "127.0.0.1"]
     last = state.read_record()
-    if last is not None:  # nobody shall take the new server on the old port for the old one
+    if last is not None:  # the new server on the old port must not pass for the old one
         stopped = msgspec.structs.replace(last, server_pid=None, keeper_pid=None)
         state.write_private(state.record, msgspec.json.encode(stopped))
     identity = _identity(last)
-    state.write_private(state.config, render_config(state, identity, sync))
+    keeper_password = os.urandom(24).hex()
+    state.write_private(state.config, render_config(state, identity, sync, keeper_password))
     log_fd = state.open_private(state.log, os.O_WRONLY | os.O_APPEND)
     log_start = os.fstat(log_fd).st_size
     read_fd, write_fd = os.pipe()
@@ -63,7 +65,8 @@ async def launch_keeper(
         "report_fd": write_fd,
         "parent_death_signal": _PARENT_DEATH_SIGNAL,
         "port": _if_free(last.port) if last else -1,
-        "monitor_port": _if_free(last.monitor_port) if last else -1,
+        "user": KEEPER_USER,
+        "password": keeper_password,
         "record_head": _record_head(identity, sync),
     }
     try:
@@ -75,7 +78,7 @@ async def launch_keeper(
         try:
             answer = await _read_all(read_fd)
         finally:
-            process.wait()  # the intermediate process, gone as soon as it has forked
+            process.wait()  # the intermediate process, which ends as soon as it has forked
     except OSError as error:
         raise translate(error, state.home) from error
     finally:
@@ -97,7 +100,7 @@ def _start(
         stderr=log_fd,
         pass_fds=inherited,
         cwd="/",
-        env={name: os.environ[name] for name in names if name in os.environ},
+        env={name: value for name, value in environment().items() if name in names},
         start_new_session=True,
     )
     assert process.stdin is not None
@@ -105,7 +108,7 @@ def _start(
         with process.stdin as pipe:
             pipe.write(marshal.dumps(launch))
     except BrokenPipeError:
-        pass  # it is dead already; its silence is the answer, and the log says why
+        pass  # it is already dead; it gives no answer, and the log says why
     return process
 
 
@@ -120,7 +123,7 @@ def _identity(last: ServerRecord | None) -> Identity:
 
 
 def _record_head(identity: Identity, sync: str) -> str:
-    """The members of `server.json` that the keeper only copies, so that it needs no encoder."""
+    """The fields of `server.json` that the keeper only copies, so that it needs no encoder."""
     members = {
         "server_name": identity.server_name,
         "user": identity.user,
@@ -131,7 +134,7 @@ def _record_head(identity: Identity, sync: str) -> str:
 
 
 def _if_free(port: int) -> int:
-    """The port, or -1 if somebody has it: then nats-server picks another."""
+    """The port, or -1 if it is taken: then nats-server picks another one."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -167,7 +170,7 @@ async def _read_all(fd: int) -> bytes:
 
 
 def _tail(path: Path, start: int, *, max_lines: int = 20) -> str:
-    """The last lines that were written since `start`."""
+    """The last lines written since `start`."""
     try:
         with path.open("rb") as log:
             size = log.seek(0, os.SEEK_END)

@@ -1,20 +1,21 @@
-"""Owns the lease on the private nats-server: find it or start it, keep it while used, let it go.
+"""The lease on the private nats-server: find or start it, hold it while it is used, release it.
 
     server = await ensure_server(default_home())
     nc = await nats.connect(server.url, user=server.user, password=server.password)
     ...
     server.release()
 
-Must not know what is said over NATS. The rules, with the locks of `statedir.py`:
+Does not know what is sent over NATS. The rules, with the locks of `statedir.py`:
 
-- A lease is a shared lock on `users.lock`. It goes with the process, so a killed user counts as
+- A lease is a shared lock on `users.lock`. It ends with the process, so a killed user counts as
   gone; the descriptor is closed on exec and in forked children, so a user's children do not count.
-- Whoever locks `store.lock` may start a keeper and hands the lock to it. Of many that come at once
-  one gets it; the others wait until the server answers.
-- A server is taken for ours if the one that answers on the port gives the name in `server.json`.
-  Process ids are for people to read: nothing here sends a signal to one.
-- The keeper (`keeper.py`) restarts a killed server and stops an unused one. A killed keeper takes
-  its server along (Linux: PR_SET_PDEATHSIG; elsewhere a guard process); `revive()` starts anew.
+- A process that locks `store.lock` may start a keeper, and hands the lock over to it. If many
+  processes try at once, one gets it; the others wait until the server answers.
+- A server counts as ours if its greeting has the name in `server.json`.
+  Process ids are only for people: this module sends no signals.
+- The keeper (`keeper.py`) restarts a killed server and stops an unused one. If the keeper is
+  killed, its server ends too (Linux: PR_SET_PDEATHSIG; elsewhere a guard process); `revive()`
+  starts it again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from types import TracebackType
 
 import msgspec
 
-from sandstream_bus.embedded_errors import (
+from sandstream_bus.embedded.errors import (
     EmbeddedServerError,
     EmbeddedStoreFull,
     ServerBinaryMissing,
@@ -41,16 +42,16 @@ from sandstream_bus.embedded_errors import (
     SyncInvalid,
     SyncTooWeak,
 )
-from sandstream_bus.keeper_launch import launch_keeper
-from sandstream_bus.server_config import sync_seconds
-from sandstream_bus.server_probe import (
+from sandstream_bus.embedded.keeper_launch import launch_keeper
+from sandstream_bus.embedded.server_config import sync_seconds
+from sandstream_bus.embedded.server_probe import (
     ServerStatus,
     greeting,
     not_answering,
     server_status,
     stop_server,
 )
-from sandstream_bus.statedir import ServerRecord, StateDir, default_home
+from sandstream_bus.embedded.statedir import ServerRecord, StateDir, default_home
 
 __all__ = [
     "EmbeddedServer",
@@ -83,7 +84,7 @@ class _Options:
 
 
 class EmbeddedServer:
-    """A lease on the running server. Whoever called `ensure_server` releases it."""
+    """A lease on the running server. The caller of `ensure_server` releases it."""
 
     def __init__(self, state: StateDir, options: _Options, lock_fd: int, record: ServerRecord):
         self._state = state
@@ -111,7 +112,7 @@ class EmbeddedServer:
 
     @property
     def pid(self) -> int | None:
-        """Of nats-server, when last looked; a restart by the keeper changes it."""
+        """The process id of nats-server when last read; a restart by the keeper changes it."""
         return self._record.server_pid
 
     @property
@@ -119,40 +120,36 @@ class EmbeddedServer:
         return self._record.keeper_pid
 
     @property
-    def monitor_url(self) -> str:
-        return self._record.monitor_url
-
-    @property
     def version(self) -> str:
         return self._record.version
 
     @property
     def sync(self) -> str:
-        """What the running server does, which may be stricter than what was asked for."""
+        """The sync interval of the running server, which may be stricter than requested."""
         return self._record.sync
 
     async def revive(self, *, timeout_s: float = TIMEOUT_S) -> str:
-        """Wait for the server to answer, starting a new one if there is none; its url.
+        """Wait for the server to answer, and start a new one if there is none; return its url.
 
-        For a user whose connection broke. The url, user and password are those of before unless
-        somebody else has taken the port.
+        For a user whose connection broke. The url, user and password do not change unless the port
+        was taken.
         """
         if self._released:
             raise RuntimeError("this lease on the embedded server was released")
         deadline_s = _now() + timeout_s
-        if self._lock_fd is None:  # in a forked child, which has no lease yet
+        if self._lock_fd is None:  # in a forked child, which does not hold a lease yet
             self._lock_fd = await _attach(self._state, deadline_s, timeout_s)
         self._record = await _find_or_start(self._state, self._options, deadline_s, timeout_s)
         return self.url
 
     def release(self) -> None:
-        """The server stops a grace after its last lease. May be called twice."""
+        """Release the lease; may be repeated. The server stops soon after its last lease."""
         self._released = True
         self._drop()
 
     def _drop(self) -> None:
         if self._lock_fd is not None:
-            os.close(self._lock_fd)  # not LOCK_UN: that would take a forked sibling's lock as well
+            os.close(self._lock_fd)  # not LOCK_UN: that would also release a forked sibling's lock
             self._lock_fd = None
 
     async def __aenter__(self) -> EmbeddedServer:
@@ -186,10 +183,10 @@ async def ensure_server(
     timeout_s: float = TIMEOUT_S,
     binary: Path | None = None,
 ) -> EmbeddedServer:
-    """A lease on the server of this state directory, which is started if it does not run.
+    """A lease on the server of this state directory; starts the server if it is not running.
 
-    `sync`, `grace_s` and `binary` are for a server that is started now. A running one that syncs
-    more rarely than `sync` is replaced if nobody uses it, else SyncTooWeak is raised.
+    `sync`, `grace_s` and `binary` apply to a server that is started now. A running server that
+    syncs less often than `sync` is replaced if it is unused; otherwise SyncTooWeak is raised.
     """
     wanted_s = sync_seconds(sync)
     state = StateDir.at(home)
@@ -213,11 +210,11 @@ async def ensure_server(
 
 
 async def _attach(state: StateDir, deadline_s: float, timeout_s: float) -> int:
-    """Take a user's lock; waits while a keeper that holds it exclusively shuts down."""
+    """Take a user's lock; waits while a keeper that shuts down holds it exclusively."""
     while True:
         lock_fd = state.try_lock(state.users_lock, fcntl.LOCK_SH)
         if lock_fd is not None:
-            os.utime(lock_fd)  # tells the keeper that somebody came, however briefly
+            os.utime(lock_fd)  # tells the keeper about a user, even a brief one
             return lock_fd
         if _now() > deadline_s:
             raise not_answering(state, timeout_s)
@@ -227,11 +224,11 @@ async def _attach(state: StateDir, deadline_s: float, timeout_s: float) -> int:
 async def _find_or_start(
     state: StateDir, options: _Options, deadline_s: float, timeout_s: float
 ) -> ServerRecord:
-    """For a holder of `users.lock`, so that nothing found here is about to be stopped."""
+    """Call it with `users.lock` held, so that the found server is not about to be stopped."""
     pause_s = 0.002
     while True:
         record = state.read_record()
-        # Without a process id: stopped, or started again and the keeper has not said yet.
+        # Without a process id: stopped, or restarted and not yet recorded by the keeper.
         if record is not None and record.server_pid is not None:
             info = await greeting(record)
             if info is not None:

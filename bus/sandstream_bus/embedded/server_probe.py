@@ -1,6 +1,6 @@
-"""Owns what can be asked of an embedded server without a lease on it: status, and to stop.
+"""Queries an embedded server without a lease on it: its status, and a request to stop.
 
-Must not start anything. Goes by locks and by what answers on the port, never by process ids.
+Starts nothing. Relies on locks and on what answers on the port, never on process ids.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from sandstream_bus.embedded_errors import ServerInUse, ServerNotAnswering
-from sandstream_bus.statedir import ServerRecord, StateDir
+from sandstream_bus.embedded.errors import ServerInUse, ServerNotAnswering
+from sandstream_bus.embedded.statedir import ServerRecord, StateDir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """What `doctor` shows. `running`: the store is locked; `answering`: it also talks."""
+    """The status for `doctor`. `running`: the store is locked; `answering`: it also answers."""
 
     home: Path
     running: bool
@@ -29,7 +29,6 @@ class ServerStatus:
     store_bytes: int
     log_path: Path
     url: str | None = None
-    monitor_url: str | None = None
     pid: int | None = None
     keeper_pid: int | None = None
     version: str | None = None
@@ -38,14 +37,14 @@ class ServerStatus:
 
 
 class ServerInfo(msgspec.Struct):
-    """Of what a NATS server says first to whoever connects."""
+    """The relevant part of a NATS server's greeting."""
 
     server_name: str = ""
     version: str = ""
 
 
 async def server_status(home: Path) -> ServerStatus:
-    """Look without starting anything or creating the directory."""
+    """Check without starting anything or creating the directory."""
     state = StateDir.at(home)
     running = is_locked(state, state.store_lock)
     record = state.read_record() if running else None
@@ -58,7 +57,6 @@ async def server_status(home: Path) -> ServerStatus:
         store_bytes=await asyncio.to_thread(_tree_bytes, state.store),
         log_path=state.log,
         url=record.url if record else None,
-        monitor_url=record.monitor_url if record else None,
         pid=record.server_pid if record else None,
         keeper_pid=record.keeper_pid if record else None,
         version=info.version if info else None,
@@ -68,9 +66,10 @@ async def server_status(home: Path) -> ServerStatus:
 
 
 async def stop_server(home: Path, *, timeout_s: float = 10.0) -> bool:
-    """Stop the server now if nobody uses it; False if none runs, ServerInUse if somebody does.
+    """Stop an unused server now; False if none runs, ServerInUse if it is used.
 
-    The keeper is asked by a file and goes by its locks, so no process id is trusted.
+    The request to the keeper is a file, and the keeper checks its locks, so no process id is
+    needed.
     """
     state = StateDir.at(home)
     if not is_locked(state, state.store_lock):
@@ -90,8 +89,8 @@ async def stop_server(home: Path, *, timeout_s: float = 10.0) -> bool:
 
 
 async def has_users(state: StateDir) -> bool:
-    """Whether a user holds `users.lock`; a keeper that shuts down is none."""
-    for _ in range(3):  # a keeper that just looks holds it for microseconds
+    """Whether a user holds `users.lock`; a keeper that shuts down does not count."""
+    for _ in range(3):  # a keeper that only checks holds it for microseconds
         shared = not is_locked(state, state.users_lock, fcntl.LOCK_SH)
         if not shared or not is_locked(state, state.users_lock):
             return False
@@ -100,7 +99,7 @@ async def has_users(state: StateDir) -> bool:
 
 
 async def greeting(record: ServerRecord) -> ServerInfo | None:
-    """What the server of this record says of itself; None if it, or another, does not answer."""
+    """The greeting of this record's server; None without an answer, or from another server."""
     loop = asyncio.get_running_loop()
     said = b""
     with socket.socket() as connection:
@@ -120,7 +119,7 @@ async def greeting(record: ServerRecord) -> ServerInfo | None:
 
 
 def is_locked(state: StateDir, path: Path, operation: int = fcntl.LOCK_EX) -> bool:
-    """Whether somebody holds a lock that stands against `operation`."""
+    """Whether another process holds a lock that conflicts with `operation`."""
     if not path.exists():
         return False
     fd = state.try_lock(path, operation)
@@ -144,7 +143,7 @@ def _tree_bytes(root: Path) -> int:
             try:
                 total += (Path(directory) / name).stat().st_size
             except OSError:
-                continue  # the server removes files as it goes
+                continue  # the server removes files meanwhile
     return total
 
 

@@ -1,14 +1,14 @@
-"""Owns the state directory: where it is, which files it has, their locks and permissions.
+"""The state directory: its location, its files, their locks and permissions.
 
-Must not know what runs on it. Whether a server runs is asked of locks, never of process ids:
+Does not know what runs on it. Whether a server runs is decided by locks, never by process ids:
 
     users.lock   shared by every user of the server, exclusively by a keeper that shuts down
     store.lock   held exclusively by the keeper and by nats-server itself: one server per store
-    server.json  what the keeper last said about its server; a hint, true only while it answers
+    server.json  the keeper's last record of its server; a hint, valid only while it answers
     nats.conf    the server's configuration, with the password
     server.log   output of keeper and server
-    stop         asks the keeper to skip its grace
-    ports/       where nats-server says which ports it got
+    stop         asks the keeper to skip its grace period
+    ports/       where nats-server writes its ports
     store/       JetStream's files
 """
 
@@ -24,12 +24,13 @@ from pathlib import Path
 
 import msgspec
 
-from sandstream_bus.embedded_errors import (
+from sandstream_bus.embedded.errors import (
     EmbeddedServerError,
     EmbeddedStoreFull,
     StatePathInvalid,
     StoreNotWritable,
 )
+from sandstream_bus.environment import environment
 
 MIN_FREE_BYTES = 64 * 1024 * 1024
 MAX_LOG_BYTES = 10 * 1024 * 1024
@@ -39,10 +40,10 @@ MAX_PATH_BYTES = 3000
 
 def default_home(environ: Mapping[str, str] | None = None) -> Path:
     """`$SANDSTREAM_HOME`, else `$XDG_STATE_HOME/sandstream`, else `~/.local/state/sandstream`."""
-    env = os.environ if environ is None else environ
+    env = environment(environ)
     if home := env.get("SANDSTREAM_HOME"):
         return Path(home).expanduser().absolute()
-    # The XDG specification has relative paths ignored.
+    # The XDG specification says that relative paths are ignored.
     if (base := env.get("XDG_STATE_HOME")) and Path(base).is_absolute():
         return Path(base) / "sandstream"
     return Path.home() / ".local" / "state" / "sandstream"
@@ -53,7 +54,6 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     port: int
-    monitor_port: int
     user: str
     password: str
     server_name: str
@@ -62,10 +62,6 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     server_pid: int | None = None
     keeper_pid: int | None = None
-
-    @property
-    def monitor_url(self) -> str:
-        return f"http://127.0.0.1:{self.monitor_port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +116,14 @@ class StateDir:
             raise translate(error, self.home) from error
 
     def prepare_for_server(self) -> None:
-        """What a new server needs; only for the holder of `store.lock`."""
+        """Prepare for a new server; only for the holder of `store.lock`."""
         free_bytes = shutil.disk_usage(self.home).free
         if free_bytes < MIN_FREE_BYTES:
             raise EmbeddedStoreFull(self.home, free_bytes, MIN_FREE_BYTES)
         try:
-            self.store.mkdir(mode=0o700, exist_ok=True)
-            self.ports.mkdir(mode=0o700, exist_ok=True)
+            for directory in (self.store, self.ports):
+                directory.mkdir(mode=0o700, exist_ok=True)
+                directory.chmod(0o700)  # it may exist, from a copy that lost its permissions
             self.stop_request.unlink(missing_ok=True)
             if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
                 self.log.replace(self.log.with_suffix(".log.1"))
@@ -134,23 +131,29 @@ class StateDir:
             raise translate(error, self.home) from error
 
     def read_record(self) -> ServerRecord | None:
-        """None when there is none, or something else is in its place."""
+        """The record; None if there is none, or if it is invalid."""
         try:
             record = msgspec.json.decode(self.record.read_bytes(), type=ServerRecord)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        ports_are_ports = 0 < record.port < 65536 and 0 < record.monitor_port < 65536
-        return record if ports_are_ports else None
+        return record if 0 < record.port < 65536 else None
 
     def open_private(self, path: Path, flags: int) -> int:
-        """Open or create a file of ours, 0600 and close-on-exec."""
+        """Open or create one of our files, 0600 and close-on-exec."""
         try:
-            return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise translate(error, self.home) from error
+        try:
+            if os.fstat(fd).st_mode & 0o077:
+                os.fchmod(fd, 0o600)
+        except OSError as error:
+            os.close(fd)
+            raise translate(error, self.home) from error
+        return fd
 
     def write_private(self, path: Path, data: bytes) -> None:
-        """Replace a file of ours at once; only for the holder of `store.lock`."""
+        """Replace one of our files atomically; only for the holder of `store.lock`."""
         draft = path.with_name(path.name + ".new")
         fd = self.open_private(draft, os.O_WRONLY | os.O_TRUNC)
         try:
@@ -163,7 +166,7 @@ class StateDir:
     def try_lock(self, path: Path, operation: int) -> int | None:
         """A descriptor that holds the lock until it is closed, or None if others hold it.
 
-        A lock on a file that somebody has meanwhile deleted guards nothing, so that counts as None.
+        A lock on a file that was deleted meanwhile protects nothing, so that counts as None.
         """
         fd = self.open_private(path, os.O_RDWR)
         try:
@@ -180,7 +183,7 @@ class StateDir:
 
 
 def translate(error: OSError, home: Path) -> EmbeddedServerError:
-    """What the operating system said about a path of ours, as one of our kinds."""
+    """An operating system error about one of our paths, as one of our errors."""
     reason = error.strerror or str(error)
     if error.errno == errno.ENOSPC or error.errno == errno.EDQUOT:
         return EmbeddedStoreFull(home, 0, MIN_FREE_BYTES)

@@ -1,7 +1,7 @@
-"""Bytes <-> messages, with the claim check: what is too big for the log goes to the object store.
+"""Encodes and decodes messages; a message that is too big for the log goes to the object store.
 
-A message above ``INLINE_LIMIT_BYTES`` is stored as an object and a :class:`Claim` takes its place
-on the subject. Readers get the message back without noticing.
+A message above ``INLINE_LIMIT_BYTES`` is stored as an object, and a :class:`Claim` takes its place
+on the subject. Readers get the original message.
 """
 
 from __future__ import annotations
@@ -10,23 +10,32 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sandstream_bus.conversation_messages import ConversationCompacted, ConversationEvent
-from sandstream_bus.conversation_messages import Message as ConversationMessage
-from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage, UnknownMessage
-from sandstream_bus.memory_messages import MemoryEvent
-from sandstream_bus.memory_messages import Message as MemoryMessage
-from sandstream_bus.messages import AgentRegistered, Claim, Message, Parked, RunEvent, Task
-from sandstream_bus.objects import Objects
-from sandstream_bus.sandbox_messages import Message as SandboxMessage
-from sandstream_bus.sandbox_messages import SandboxEvent, SandboxReply, SandboxRequest
-from sandstream_bus.trace_messages import Message as TraceMessage
-from sandstream_bus.trace_messages import TraceEvent
+from sandstream_bus.errors import (
+    ContentMissing,
+    ObjectDenied,
+    ObjectMissing,
+    PayloadTooLarge,
+    PermissionDenied,
+    UndecodableMessage,
+    UnknownMessage,
+)
+from sandstream_bus.nats.objects import Objects
+from sandstream_bus.wire.conversations import ConversationCompacted, ConversationEvent
+from sandstream_bus.wire.conversations import Message as ConversationMessage
+from sandstream_bus.wire.memories import MemoryEvent
+from sandstream_bus.wire.memories import Message as MemoryMessage
+from sandstream_bus.wire.messages import AgentRegistered, Claim, Message, Parked, RunEvent, Task
+from sandstream_bus.wire.sandboxes import Message as SandboxMessage
+from sandstream_bus.wire.sandboxes import SandboxEvent, SandboxReply, SandboxRequest
+from sandstream_bus.wire.specs import Budget
+from sandstream_bus.wire.traces import Message as TraceMessage
+from sandstream_bus.wire.traces import TraceEvent
 
 INLINE_LIMIT_BYTES = 128 * 1024
 MESSAGE_LIMIT_BYTES = 32 * 1024 * 1024
 
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are no JSON: text that is not UTF-8, nesting without end."""
+"""Errors of decoding bytes that are not JSON: invalid UTF-8, endless nesting."""
 
 T = TypeVar("T")
 
@@ -52,7 +61,7 @@ _peek = msgspec.json.Decoder(_Peek)
 
 
 def peek_type(data: bytes) -> str:
-    """The message's ``type``, read without decoding the rest; empty if there is none."""
+    """The message's ``type``, read without decoding the rest; empty if it has none."""
     try:
         return _peek.decode(data).type
     except NOT_JSON:
@@ -83,11 +92,22 @@ class Codec:
         message: RunEvent = await self._decode(_run_event, data)
         return message
 
-    async def task(self, data: bytes) -> Task:
-        """A task as anybody may have written it, or a claim for one."""
-        if peek_type(data) == "claim":
-            data = await self._objects.get(decode(_claim, data).digest)
-        return decode(_task, data)
+    async def task(self, data: bytes, *, may_claim: bool = True) -> Task:
+        """A task from any user, or a claim for one.
+
+        ``may_claim``: False for users who cannot write objects; they must not have others' read
+        either.
+        """
+        if may_claim and peek_type(data) == "claim":
+            data = await self._claimed(decode(_claim, data))
+        try:
+            data.decode()  # items are passed to the model unchanged and not parsed
+        except UnicodeDecodeError as error:
+            raise UndecodableMessage(f"the message is not valid UTF-8: {error}") from error
+        task = decode(_task, data)
+        if task.budget is not None:
+            _check_budget(data)
+        return task
 
     async def encode_task(self, task: Task) -> bytes:
         return await self._claim_if_big(_encode(task), "task")
@@ -127,14 +147,30 @@ class Codec:
     async def _decode(self, decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
         message = decode(decoder, data)
         if type(message) is Claim:
-            message = decode(decoder, await self._objects.get(message.digest))
+            message = decode(decoder, await self._claimed(message))
             if type(message) is Claim:
                 raise UndecodableMessage("a claim stands for another claim")
         return message
 
+    async def _claimed(self, claim: Claim) -> bytes:
+        try:
+            return await self._objects.get(claim.digest)
+        except PermissionDenied as error:
+            raise ObjectDenied(
+                f"a {claim.of} of {claim.size_bytes} bytes is too big for the log, and this user "
+                f"may not read the object store that has it: {error}"
+            ) from error
+        except ObjectMissing as error:
+            raise ContentMissing(str(error)) from error
+
+
+def peek_claim(data: bytes) -> Claim | None:
+    """The message as a claim; None if it is another message."""
+    return decode(_claim, data) if peek_type(data) == "claim" else None
+
 
 def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
-    """Decode, telling an unknown type from a broken message."""
+    """Decode; distinguishes an unknown type from a broken message."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
@@ -145,10 +181,27 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
         raise UndecodableMessage(f"the message is not valid JSON: {error}") from error
 
 
+class _Budgeted(msgspec.Struct):
+    budget: dict[str, Any]
+
+
+_budgeted = msgspec.json.Decoder(_Budgeted)
+
+
+def _check_budget(task: bytes) -> None:
+    """A misspelled limit would have no effect. In the log, unknown fields may be newer ones."""
+    unknown = sorted(set(decode(_budgeted, task).budget) - set(Budget.__struct_fields__))
+    if unknown:
+        raise UndecodableMessage(
+            f"the message does not fit its schema: Object contains unknown field "
+            f"`{unknown[0][:80]}` - at `$.budget`"
+        )
+
+
 def decode_parked(data: bytes) -> Parked:
     return decode(_parked, data)
 
 
 def encode(message: Any) -> bytes:
-    """Plain JSON, no claim check."""
+    """Plain JSON, without a claim."""
     return _encode(message)

@@ -1,14 +1,14 @@
-"""The logs of conversations: who has one, who waits for it, and what was said.
+"""The logs of conversations: their holder, the waiting runs, and the history.
 
-A conversation is a fold over its log. The run that joined first has it, the others get it in the
-order of their joining, and each leaves all of its items in one event: what two runs say is never
-interleaved. Every change is made under compare-and-set. Now and then a snapshot is written, so that
-reading does not grow with age and an old conversation that is still used never expires in parts.
+A conversation is a fold over its log. The run that joined first holds it; the others get it in the
+order of joining. Each run adds all of its items in one event when it leaves, so items of two runs
+are never interleaved. Every change uses compare-and-set. From time to time a snapshot is written,
+so that reading does not become slower with age, and no part of an old conversation expires while it
+is used.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Sequence
@@ -18,9 +18,20 @@ from typing import Any, NamedTuple, assert_never
 import msgspec
 from msgspec import Raw
 
-from sandstream_bus.codec import NOT_JSON, Codec
-from sandstream_bus.connection import PUBLISH_BUDGET_S, Connection
-from sandstream_bus.conversation_messages import (
+from sandstream_bus.errors import (
+    BusError,
+    ContentMissing,
+    MessageError,
+    UnknownMessage,
+    WrongSequence,
+)
+from sandstream_bus.logs.codec import NOT_JSON, Codec
+from sandstream_bus.nats.connection import PUBLISH_BUDGET_S, Connection
+from sandstream_bus.nats.direct import Stored
+from sandstream_bus.nats.fresh import fresh_last, fresh_many
+from sandstream_bus.nats.publication import Expect
+from sandstream_bus.nats.topology import Topology
+from sandstream_bus.wire.conversations import (
     ConversationAdded,
     ConversationCleared,
     ConversationCompacted,
@@ -31,32 +42,23 @@ from sandstream_bus.conversation_messages import (
     JoinPolicy,
     WaitingRun,
 )
-from sandstream_bus.direct import Stored, direct_get_last, direct_get_many
-from sandstream_bus.errors import (
-    BusError,
-    MessageError,
-    UndecodableMessage,
-    WrongSequence,
-)
-from sandstream_bus.publishing import Expect
-from sandstream_bus.subjects import session_token
-from sandstream_bus.topology import Topology
+from sandstream_bus.wire.subjects import session_token
 
 logger = logging.getLogger(__name__)
 
 COMPACT_AFTER = 200
-"""So many events after a snapshot there is another one."""
+"""Write a snapshot after this many events."""
 COMPACT_AGE_S = 86_400.0
-"""A change also writes one if anything of the conversation is this old. So all of it is about as
-old as its last change, and expires as one.
+"""A change also writes a snapshot if a part of the conversation is this old. So all parts are
+about as old as the last change, and expire together.
 """
 LEFT_REMEMBERED = 1000
-"""Of so many runs a snapshot remembers that they have left."""
+"""The number of left runs that a snapshot remembers."""
 _item = msgspec.json.Decoder(dict[str, Any])
 
 
 class ConversationBusy(BusError):
-    """A run has the conversation."""
+    """A run holds the conversation."""
 
     code = "conversation.busy"
 
@@ -76,25 +78,31 @@ class InvalidItem(MessageError):
 
 
 class Conversation:
-    """Everything that can be known of a conversation from its log up to ``last_sequence``."""
+    """The state of a conversation from its log up to ``last_sequence``."""
 
     def __init__(self, session: str, snapshot: ConversationCompacted | None = None) -> None:
         self.session = session
         self.last_sequence = snapshot.through if snapshot else 0
         self.history: list[Raw] = list(snapshot.history) if snapshot else []
         self.waiting: list[WaitingRun] = list(snapshot.waiting) if snapshot else []
-        """Runs that have joined and not left, in order; the first has the conversation."""
+        """Runs that have joined and not left, in order; the first holds the conversation."""
         counts = snapshot.left_items if snapshot else {}
         self.left: dict[str, int] = {
             run: counts.get(run, 0) for run in (snapshot.left if snapshot else ())
         }
-        """Runs that have left, in order, and how many items each has added."""
+        """Runs that have left, in order, and how many items each of them added."""
+        self.back: dict[str, int] = {
+            run: count for run, count in counts.items() if run not in self.left
+        }
+        """The same for runs that have left and queue again."""
+        self.attempts: dict[str, int] = dict(snapshot.attempts) if snapshot else {}
+        """The number of retries of each run when it last joined, if any."""
         self.events = 0
-        """How many came after the snapshot."""
+        """The number of events since the snapshot."""
 
     @property
     def holder(self) -> WaitingRun | None:
-        """The run whose turn it is."""
+        """The run that holds the conversation."""
         return self.waiting[0] if self.waiting else None
 
     @property
@@ -105,16 +113,20 @@ class Conversation:
         return bool(self.waiting) and self.waiting[0].run == run
 
     def place_of(self, run: str) -> int | None:
-        """How many have to leave before it is the run's turn; None: it does not wait."""
+        """The number of runs that must leave before the run's turn; None: it does not wait."""
         return next((n for n, waiting in enumerate(self.waiting) if waiting.run == run), None)
 
     def apply(self, sequence: int, event: ConversationEvent) -> None:
-        """Take the next event into account."""
+        """Apply the next event."""
         self.last_sequence = sequence
         self.events += 1
         match event:
             case ConversationJoined():
-                self._join(WaitingRun(run=event.run, pool=event.pool, policy=event.policy))
+                self._join(
+                    WaitingRun(
+                        run=event.run, pool=event.pool, policy=event.policy, attempt=event.attempt
+                    )
+                )
             case ConversationLeft():
                 self._leave(event.run, event.items)
             case ConversationAdded():
@@ -129,7 +141,7 @@ class Conversation:
                 assert_never(event)
 
     def skip(self, sequence: int) -> None:
-        """Pass over a message that is no event."""
+        """Skip a message that is not an event."""
         self.last_sequence = sequence
         self.events += 1
 
@@ -137,24 +149,36 @@ class Conversation:
         place = self.place_of(joining.run)
         if place is not None:
             self.waiting[place] = joining
-        elif joining.run not in self.left:
+        elif self.may_join(joining.run, joining.attempt):
+            if joining.run in self.left:
+                self.back[joining.run] = self.left.pop(joining.run)
+            if joining.attempt:
+                self.attempts[joining.run] = joining.attempt
             self.waiting.append(joining)
+
+    def may_join(self, run: str, attempt: int) -> bool:
+        """May a run that does not wait yet join? A run that has left may join only if it was
+        retried since then.
+        """
+        return run not in self.left or attempt > self.attempts.get(run, 0)
 
     def _leave(self, run: str, items: list[Raw]) -> None:
         if run in self.left:
             return
         self.waiting = [waiting for waiting in self.waiting if waiting.run != run]
-        self.left[run] = len(items)
+        self.left[run] = self.back.pop(run, 0) + len(items)
         self.history.extend(items)
 
     def snapshot(self) -> ConversationCompacted:
         left = dict(list(self.left.items())[-LEFT_REMEMBERED:])
+        known = {**left, **self.back}
         return ConversationCompacted(
             through=self.last_sequence,
             history=self.history,
             waiting=self.waiting,
             left=list(left),
-            left_items={run: count for run, count in left.items() if count},
+            left_items={run: count for run, count in known.items() if count},
+            attempts={run: it for run, it in self.attempts.items() if run in known},
         )
 
 
@@ -162,12 +186,12 @@ Decide = Callable[[Conversation], ConversationEvent | None]
 
 
 class _Basis(NamedTuple):
-    """What a reading is made of."""
+    """The basis of a reading."""
 
     snapshot: int
     """The sequence of the snapshot; 0: none."""
     oldest: str
-    """When the oldest message of it was stored."""
+    """When the oldest message of the reading was stored."""
 
 
 class Conversations:
@@ -181,14 +205,12 @@ class Conversations:
         self._subjects = topology.subjects
 
     async def read(self, session: str) -> Conversation:
-        """The conversation as it is now; an empty one if there is none of that name."""
+        """The current conversation; an empty one if the name is unknown."""
         conversation, _ = await self._read(session)
         return conversation
 
     async def names(self) -> list[str]:
-        """All conversations; one whose id is too long for a subject by a name that stands for it
-        everywhere.
-        """
+        """All conversations; one whose id is too long for a subject is listed by its token."""
         logs = await self._topology.subjects_of(
             self._connection, self._topology.log, self._subjects.session_logs()
         )
@@ -197,35 +219,35 @@ class Conversations:
     # --- runs ----------------------------------------------------------------------------------
 
     async def join(
-        self, session: str, run: str, pool: str, policy: JoinPolicy = "queue"
+        self, session: str, run: str, pool: str, policy: JoinPolicy = "queue", *, attempt: int = 0
     ) -> Conversation:
-        """Have the run wait for its turn, or find that it does so already, or has had it.
+        """Let the run wait for its turn; no effect if it already waits or has had its turn.
 
-        With ``refuse`` a run that would have to wait does not join: :class:`ConversationBusy`.
+        With ``refuse`` a run that would have to wait raises :class:`ConversationBusy` instead.
+        ``attempt``: how often the run was retried; it queues again after each retry.
         """
 
         def decide(conversation: Conversation) -> ConversationEvent | None:
             place = conversation.place_of(run)
-            if run in conversation.left:
+            if not conversation.may_join(run, attempt):
                 return None
             if place is not None and conversation.waiting[place].pool == pool:
                 return None
             if place is None and policy == "refuse" and conversation.holder is not None:
                 raise ConversationBusy(session, conversation.holder.run, f"run {run} is refused")
-            return ConversationJoined(run=run, pool=pool, policy=policy)
+            return ConversationJoined(run=run, pool=pool, policy=policy, attempt=attempt)
 
         return await self._change(session, decide, budget_s=None)
 
     async def leave(
         self, session: str, run: str, items: Sequence[Raw] = (), status: str = ""
     ) -> Conversation:
-        """Let go, with all items that the run adds to the history; again does nothing.
+        """Leave, and add all of the run's items to the history; has no effect if repeated.
 
-        A run that has left and went on after all (somebody said more in that moment, or it was
-        reopened) leaves again, with all of its items: those that are not in the history are added
-        to it, whoever has it now. The run that has the conversation now is the ``holder`` of what
-        is returned: it waits for somebody to tell it. A run that leaves before its turn has no
-        items.
+        A run that continued after leaving (because of late input, or because it was reopened)
+        leaves again with all of its items: those missing in the history are added, even if another
+        run holds it now. The new holder is the ``holder`` of the returned conversation; the caller
+        must wake it. A run that leaves before its turn has no items.
         """
         kept = checked_items(items)
 
@@ -233,20 +255,21 @@ class Conversations:
             if run in conversation.left:
                 more = kept[conversation.left[run] :]
                 return ConversationAdded(items=more, run=run) if more else None
-            if kept and conversation.holder is not None and not conversation.is_held_by(run):
+            new = kept[conversation.back.get(run, 0) :]
+            if new and conversation.holder is not None and not conversation.is_held_by(run):
                 raise ConversationBusy(
                     session, conversation.holder.run, f"run {run} cannot add to it out of turn"
                 )
-            if not kept and conversation.place_of(run) is None:
+            if not new and conversation.place_of(run) is None:
                 return None
-            return ConversationLeft(run=run, status=status, items=kept)
+            return ConversationLeft(run=run, status=status, items=new)
 
         return await self._change(session, decide, budget_s=None)
 
-    # --- everybody else ------------------------------------------------------------------------
+    # --- other users ---------------------------------------------------------------------------
 
     async def add(self, session: str, items: Sequence[Raw], *, by: str = "") -> Conversation:
-        """Append items to the history. Refused while a run has the conversation."""
+        """Append items to the history. Refused while a run holds the conversation."""
         kept = checked_items(items)
 
         def decide(conversation: Conversation) -> ConversationEvent | None:
@@ -256,7 +279,7 @@ class Conversations:
         return await self._change(session, decide)
 
     async def pop(self, session: str, *, by: str = "") -> Raw | None:
-        """Remove the last item and return it. Refused while a run has the conversation."""
+        """Remove the last item and return it. Refused while a run holds the conversation."""
         popped: Raw | None = None
 
         def decide(conversation: Conversation) -> ConversationEvent | None:
@@ -269,7 +292,7 @@ class Conversations:
         return popped
 
     async def clear(self, session: str, *, by: str = "") -> Conversation:
-        """Begin the history anew. Refused while a run has the conversation."""
+        """Clear the history. Refused while a run holds the conversation."""
 
         def decide(conversation: Conversation) -> ConversationEvent | None:
             _check_free(conversation, "it cannot be cleared")
@@ -282,7 +305,7 @@ class Conversations:
     async def _change(
         self, session: str, decide: Decide, *, budget_s: float | None = PUBLISH_BUDGET_S
     ) -> Conversation:
-        """Read, decide, write if nobody else did meanwhile; else decide again."""
+        """Read, decide, write with compare-and-set; on a conflict decide again."""
         conversation, basis = await self._read(session)
         subject = self._subjects.session_log(session)
         msg_id = f"{session_token(session)}:{uuid.uuid4().hex}"
@@ -302,31 +325,43 @@ class Conversations:
                 is_stored = not ack.duplicate
                 if is_stored:
                     conversation.apply(ack.seq, event)
-            # else somebody was faster, or it is our own, whose acknowledgement was lost
+            # else another writer was faster, or it is our own event, whose acknowledgement was lost
             if is_stored or await self._catch_up(conversation, msg_id):
                 await self._compact_if_due(conversation, basis)
                 return conversation
 
     async def _read(self, session: str) -> tuple[Conversation, _Basis]:
-        found = await direct_get_last(
+        found = await fresh_last(
             self._connection, self._topology.log, self._subjects.session_snapshot(session)
         )
-        snapshot = await self._codec.conversation_snapshot(found.data) if found else None
+        snapshot = await self._snapshot(found) if found else None
         conversation = Conversation(session, snapshot)
         news = await self._apply_news(conversation)
         first = found or (news[0] if news else None)
         oldest = first.time if first else ""
         return conversation, _Basis(found.sequence if found else 0, oldest)
 
+    async def _snapshot(self, last: Stored) -> ConversationCompacted | None:
+        """The last readable snapshot: a message from outside must not hide it."""
+        try:
+            return await self._codec.conversation_snapshot(last.data)
+        except MessageError:
+            if last.msg_id:
+                raise
+        for stored in reversed(
+            await fresh_many(self._connection, self._topology.log, last.subject, after=0)
+        ):
+            if stored.msg_id:
+                return await self._codec.conversation_snapshot(stored.data)
+        return None
+
     async def _catch_up(self, conversation: Conversation, msg_id: str) -> bool:
-        """Fold what is new; is the message with that id part of it?"""
+        """Fold new events; return whether the message with that id is among them."""
         news = await self._apply_news(conversation)
-        if not news:
-            await asyncio.sleep(0.05)  # a replica that is behind
         return any(stored.msg_id == msg_id for stored in news)
 
     async def _apply_news(self, conversation: Conversation) -> list[Stored]:
-        found = await direct_get_many(
+        found = await fresh_many(
             self._connection,
             self._topology.log,
             self._subjects.session_log(conversation.session),
@@ -335,12 +370,14 @@ class Conversations:
         for stored in found:
             try:
                 event = await self._codec.conversation_event(stored.data)
-            except UndecodableMessage as error:
-                # Written by a stranger: it must not cost the conversation.
+            except MessageError as error:
+                # Written by an outsider: it must not break the conversation.
+                if isinstance(error, UnknownMessage | ContentMissing) and stored.msg_id:
+                    raise
+                place = {"subject": stored.subject, "sequence": stored.sequence}
                 logger.warning(
                     "a message in a conversation's log is no event and is passed over",
-                    extra={"subject": stored.subject, "sequence": stored.sequence},
-                    exc_info=error,
+                    extra=place | {"why": str(error)},
                 )
                 conversation.skip(stored.sequence)
             else:
@@ -348,7 +385,7 @@ class Conversations:
         return found
 
     async def _compact_if_due(self, conversation: Conversation, basis: _Basis) -> None:
-        """What is written stands; a snapshot only makes the next reading faster."""
+        """Write a snapshot if due. It only makes the next read faster; the events are stored."""
         if conversation.events < self.compact_after and _age_s(basis.oldest) < COMPACT_AGE_S:
             return
         snapshot = conversation.snapshot()
@@ -361,7 +398,7 @@ class Conversations:
                 expect=Expect(basis.snapshot, subject),
             )
         except WrongSequence:
-            return  # somebody else wrote one
+            return  # another process wrote one
         except BusError as error:
             logger.warning(
                 "no snapshot of a conversation could be written",
@@ -371,7 +408,7 @@ class Conversations:
 
 
 def checked_items(items: Sequence[Raw]) -> list[Raw]:
-    """The items, each of which is a JSON object: one that is not would spoil its whole event."""
+    """The items, checked to be JSON objects: an invalid one would break its whole event."""
     for number, item in enumerate(items):
         try:
             _item.decode(item)
@@ -388,7 +425,7 @@ def _check_free(conversation: Conversation, what: str) -> None:
 
 
 def _age_s(time: str) -> float:
-    """How long ago the server stored something; 0 if nothing was."""
+    """The age of a stored message in seconds; 0 without a time."""
     if not time:
         return 0.0
     stored = datetime.fromisoformat(time[:19]).replace(tzinfo=UTC)

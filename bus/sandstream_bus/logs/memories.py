@@ -1,7 +1,7 @@
-"""Memory scopes: the state of each, replaced under compare-and-set, and the files it names.
+"""Memory scopes: their states, replaced with compare-and-set, and the files they refer to.
 
-A named scope is kept until somebody removes it. That of a workspace is kept as long as the log is:
-its workspace does not live longer.
+A named scope is kept until it is removed. The scope of a workspace is kept as long as the log,
+because its workspace does not live longer.
 """
 
 from __future__ import annotations
@@ -14,27 +14,33 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from sandstream_bus.codec import Codec, decode
-from sandstream_bus.connection import Connection
-from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each
-from sandstream_bus.errors import ObjectMissing, UndecodableMessage, WrongSequence
-from sandstream_bus.headers import TTL
-from sandstream_bus.memory_messages import (
+from sandstream_bus.errors import (
+    ContentMissing,
+    ObjectMissing,
+    UndecodableMessage,
+    WrongSequence,
+)
+from sandstream_bus.logs.codec import Codec, decode
+from sandstream_bus.nats.connection import Connection
+from sandstream_bus.nats.direct import Stored
+from sandstream_bus.nats.fresh import fresh_last, fresh_last_each
+from sandstream_bus.nats.objects import Objects, name_in
+from sandstream_bus.nats.publication import Expect
+from sandstream_bus.nats.topology import Topology
+from sandstream_bus.wire.headers import TTL
+from sandstream_bus.wire.memories import (
     FileRef,
     MemoryEvent,
     MemoryState,
     MemoryStateObject,
     Tree,
 )
-from sandstream_bus.memory_specs import is_workspace_scope
-from sandstream_bus.objects import Objects, name_in
-from sandstream_bus.publishing import Expect
-from sandstream_bus.subjects import scope_token, session_of
-from sandstream_bus.topology import Topology
+from sandstream_bus.wire.memory_specs import is_workspace_scope
+from sandstream_bus.wire.subjects import scope_token, session_of
 
 INLINE_LIMIT_BYTES = 256 * 1024
 EMPTY_TTL_S = 3600
-"""A state of which nothing is known but that somebody asked for it does not stay."""
+"""The time to live of a state that contains nothing worth keeping."""
 _DAY_S = 86_400
 _state = msgspec.json.Decoder[MemoryState | MemoryStateObject](MemoryState | MemoryStateObject)
 _tree = msgspec.json.Decoder(Tree)
@@ -44,13 +50,13 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 class StoredMemory(NamedTuple):
     state: MemoryState
     sequence: int
-    """Where its state is in the stream; 0: there is none yet."""
+    """The sequence of the state in the stream; 0: there is none yet."""
     digest: str = ""
-    """The object that holds it, if it is too big for a message."""
+    """The object that contains the state, if it is too big for a message."""
 
 
 Decide = Callable[[MemoryState], Awaitable[MemoryState | None]]
-"""The next state of a scope; None: nothing is to be changed. Asked again if somebody was faster."""
+"""The next state of a scope; None: no change. Called again after a conflict."""
 DecideStored = Callable[[StoredMemory], Awaitable[MemoryState | None]]
 
 
@@ -73,11 +79,11 @@ class Memories:
     # --- states --------------------------------------------------------------------------------
 
     async def read(self, scope: str) -> StoredMemory:
-        """What is known of the scope; an empty state if nothing is."""
+        """The state of the scope; an empty state if there is none."""
         subject = self._subjects.memory_state(scope)
         seen = 0
         while True:
-            stored = await direct_get_last(self._connection, self._topology.memory, subject)
+            stored = await fresh_last(self._connection, self._topology.memory, subject)
             if stored is None:
                 return StoredMemory(MemoryState(scope=scope), 0)
             try:
@@ -85,7 +91,7 @@ class Memories:
             except ObjectMissing:
                 if stored.sequence == seen:
                     raise
-                seen = stored.sequence  # somebody may have replaced it meanwhile
+                seen = stored.sequence  # it may have been replaced meanwhile
 
     async def _decoded(self, stored: Stored) -> StoredMemory:
         found = decode(_state, stored.data)
@@ -94,16 +100,20 @@ class Memories:
             digest = found.digest
             owner = self._subjects.parse_memory(stored.subject)
             objects = self._objects.owned_by(owner, ttl_s=None)
-            found = decode(_state, await objects.get(digest))
+            try:
+                found = decode(_state, await objects.get(digest))
+            except ObjectMissing as error:
+                text = f"the state of the memory {session_of(owner)!r} cannot be read: {error}"
+                raise ContentMissing(text) from error
         if not isinstance(found, MemoryState):
             raise UndecodableMessage("the state of a memory stands for another one")
         return StoredMemory(found, stored.sequence, digest)
 
     async def change(self, scope: str, decide: Decide) -> MemoryState:
-        """Replace the state by what ``decide`` makes of it; the state as it is then.
+        """Replace the state by the result of ``decide``; return the new state.
 
-        Of several that try at the same time in one process, one after the other does; of several
-        processes, one succeeds and the others decide again.
+        Concurrent changes in one process run one after the other; of several processes one succeeds
+        and the others decide again.
         """
 
         async def of_state(stored: StoredMemory) -> MemoryState | None:
@@ -112,7 +122,7 @@ class Memories:
         return await self.change_stored(scope, of_state)
 
     async def change_stored(self, scope: str, decide: DecideStored) -> MemoryState:
-        """Like :meth:`change`, for whoever must know where the state itself is."""
+        """Like :meth:`change`, but ``decide`` also gets the position of the state."""
         async with self._locks.setdefault(scope, asyncio.Lock()):
             while True:
                 stored = await self.read(scope)
@@ -148,17 +158,18 @@ class Memories:
                 budget_s=None,
             )
         except WrongSequence:
-            last = await direct_get_last(self._connection, self._topology.memory, subject)
+            last = await fresh_last(self._connection, self._topology.memory, subject)
             if last is None or last.msg_id != msg_id:
                 await self.forget(state.scope, filter(None, [digest]))
                 raise
-            # else our own, whose acknowledgement was lost
+            # else it is our own write, whose acknowledgement was lost
 
     async def scopes(self) -> list[str]:
         """All scopes that have a state, by name."""
-        found = await direct_get_last_each(
-            self._connection, self._topology.memory, [self._subjects.memory_states()]
+        subjects = await self._topology.subjects_of(
+            self._connection, self._topology.memory, self._subjects.memory_states()
         )
+        found = await fresh_last_each(self._connection, self._topology.memory, subjects)
         return sorted([it for it in [await self._name(each) for each in found] if it])
 
     async def _name(self, stored: Stored) -> str:
@@ -180,7 +191,7 @@ class Memories:
         await self.remove_blank(scope)
 
     async def remove_blank(self, scope: str) -> None:
-        """Remove a state that says nothing, and nothing else that came since."""
+        """Remove an empty state, unless it was replaced since."""
         stored = await self.read(scope)
         if not stored.sequence or not is_blank(stored.state) or stored.state.unfinished:
             return
@@ -194,7 +205,7 @@ class Memories:
     # --- files ---------------------------------------------------------------------------------
 
     def objects(self, scope: str) -> Objects:
-        """The scope's own objects: what one scope removes, no other misses."""
+        """The scope's own objects: removing them does not affect other scopes."""
         return self._objects.owned_by(scope_token(scope), ttl_s=self._ttl_s(scope))
 
     async def put(self, scope: str, data: bytes) -> FileRef:
@@ -204,25 +215,25 @@ class Memories:
         return await self.objects(scope).get(ref.digest)
 
     async def put_tree(self, scope: str, tree: Tree) -> str:
-        """Keep a tree for later; its digest. One that is empty has none."""
+        """Store a tree; return its digest, which is empty for an empty tree."""
         return await self.objects(scope).put(_encode(tree)) if tree else ""
 
     async def get_tree(self, scope: str, digest: str) -> Tree:
         return decode(_tree, await self.objects(scope).get(digest)) if digest else {}
 
     async def forget(self, scope: str, digests: Iterable[str]) -> None:
-        """Remove objects that nobody else can name."""
+        """Remove objects that nothing else can refer to."""
         objects = self.objects(scope)
         for digest in sorted(digests):
             await objects.delete(digest)
 
     async def discard(self, scope: str, outdated: Mapping[str, int]) -> None:
-        """Remove objects that nothing names any more, if nobody has stored them anew since."""
+        """Remove objects that nothing refers to any more, unless they were stored again since."""
         await self.objects(scope).discard(outdated)
 
     async def stored(self) -> dict[str, set[str]]:
-        """The digests of all objects, by the scope that they belong to; one whose name is too long
-        for a subject stands for itself.
+        """The digests of all objects by scope; a scope whose name is too long for a subject is
+        listed by its token.
         """
         bucket = self._topology.memory_bucket
         subjects = await self._topology.subjects_of(
@@ -235,7 +246,7 @@ class Memories:
         return found
 
     async def sweep_chunks(self, *, older_than_s: float) -> None:
-        """Remove parts of objects that no record names: whoever stored or removed them has died."""
+        """Remove chunks that no record refers to: their writer or remover has died."""
         bucket = self._topology.memory_bucket
         subjects = await self._topology.subjects_of(
             self._connection, f"OBJ_{bucket}", f"$O.{bucket}.C.>"
@@ -243,14 +254,15 @@ class Memories:
         await self._objects.sweep_chunks(subjects, older_than_s=older_than_s)
 
     async def all_of(self, scope: str) -> dict[str, int]:
-        """All objects of a scope, also those that nothing names, with their places."""
+        """All objects of a scope, including unreferenced ones, with their sequences."""
         own = (await self.stored()).get(session_of(scope_token(scope)), set())
         return await self.objects(scope).places(own)
 
     def _ttl_s(self, scope: str) -> int | None:
-        if not is_workspace_scope(scope):
+        days = self._topology.retention.max_age_days
+        if not is_workspace_scope(scope) or days <= 0:
             return None
-        return int(self._topology.retention.max_age_days * _DAY_S)
+        return int(days * _DAY_S)
 
     # --- messages ------------------------------------------------------------------------------
 
@@ -262,7 +274,7 @@ class Memories:
         msg_id: str,
         headers: dict[str, str] | None = None,
     ) -> int:
-        """Publish what is to be done, or was done, once per ``msg_id``; its sequence."""
+        """Publish a memory event, once per ``msg_id``; return its sequence."""
         ack = await self._connection.publish(
             subject,
             await self._codec.encode(message),
@@ -274,7 +286,7 @@ class Memories:
 
 
 def is_blank(state: MemoryState) -> bool:
-    """Is nothing known of the scope, though there may be something to clear away?"""
+    """Is the state of the scope empty, apart from objects to clean up?"""
     cleared = msgspec.structs.replace(state, outdated={}, unfinished=None, written="")
     return cleared == MemoryState(scope=state.scope)
 

@@ -1,4 +1,4 @@
-"""How to reach NATS: addresses and credentials as one value. Reads no environment."""
+"""Addresses and credentials of NATS as one value. Does not read the environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All ways to authenticate that NATS knows; at most one is needed."""
+    """All authentication methods of NATS; at most one is needed."""
 
     servers: list[str]
     name: str = "sandstream"
@@ -58,7 +58,7 @@ class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ServerReviver(Protocol):
-    """Brings a private server back after it died."""
+    """Restarts a private server after it died."""
 
     async def revive(self, options: ConnectOptions) -> ConnectOptions: ...
 

@@ -1,9 +1,9 @@
 """The connection to NATS: publish with acknowledgement, requests, subscriptions; survives restarts.
 
-Owns the nats-py client and hides its traps: an in-flight publish fails at once when the connection
-breaks and is repeated under the same message id; a client that nats-py closed for good is replaced;
-callbacks never raise into its read loop; a forbidden publish is an error, not a timeout. Knows
-nothing of runs or actors.
+Owns the nats-py client and works around its traps: if the connection breaks, a pending publish
+fails at once and is repeated under the same message id; a client that nats-py closed permanently is
+replaced; callbacks never raise into its read loop; a forbidden publish raises instead of timing
+out. Does not know runs or actors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import nats
 import nats.errors
 from nats.aio.client import Client as NatsClient
@@ -28,65 +27,75 @@ from nats.errors import (
     OutboundBufferLimitError,
 )
 
-from sandstream_bus import headers as h
-from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import (
     BusError,
     BusUnavailable,
     NoResponders,
     PayloadTooLarge,
-    PermissionDenied,
-    StoreFull,
 )
-from sandstream_bus.faults import Trouble, is_hopeless, is_refusal
-from sandstream_bus.nats_client import MendedClient
-from sandstream_bus.publishing import Expect, PubAck, decode_ack, header_bytes, publish_error
-from sandstream_bus.subscription import MessageHandler, Subscription
+from sandstream_bus.nats.client import MendedClient
+from sandstream_bus.nats.faults import (
+    BREAK_S,
+    CONNECTION,
+    Troubles,
+    is_hopeless,
+    is_refusal,
+)
+from sandstream_bus.nats.publication import Expect, PubAck, header_bytes
+from sandstream_bus.nats.publisher import ACK_TIMEOUT_S, Publisher
+from sandstream_bus.nats.publisher import PUBLISH_BUDGET_S as PUBLISH_BUDGET_S
+from sandstream_bus.nats.subscription import CoreMessage, MessageHandler, Subscription, is_inbox
+from sandstream_bus.wire import headers as h
+from sandstream_bus.wire.error_text import named_error
+from sandstream_bus.wire.replies import OneReply, Replies, RepliesToEnd, SoManyReplies
 
 if TYPE_CHECKING:
-    from sandstream_bus.connect_options import ConnectOptions, ServerReviver
+    from sandstream_bus.nats.connect_options import ConnectOptions, ServerReviver
+    from sandstream_bus.nats.log_guard import LogGuard
 
 logger = logging.getLogger(__name__)
 
-ACK_TIMEOUT_S = 2.0
-PUBLISH_BUDGET_S = 30.0
 _CREDENTIALS = re.compile(r"(?<=://)[^/]*@|^[^/]*@")
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 
 class Connection:
-    """One connection. Whoever opened it closes it."""
+    """One connection. Its opener closes it."""
 
     def __init__(self, options: ConnectOptions, reviver: ServerReviver | None) -> None:
         self._options = options
         self._reviver = reviver
         self._client: NatsClient = MendedClient()
         self._subscriptions: set[Subscription] = set()
-        self._replies: dict[int, tuple[str, Callable[[Msg | BaseException], None]]] = {}
-        self._next_reply = 0
+        self._replies = Replies()
         self._inbox = ""
         self._connected = asyncio.Event()
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_reconnect: set[Callable[[], Awaitable[None]]] = set()
         self.last_error: str = ""
-        self._trouble: Trouble | None = None
+        self.troubles = Troubles()
+        self._publisher = Publisher(self)
+        self.guard: LogGuard | None = None
+        """Watches the log; None for connections that carry only objects."""
+        self.no_direct_gets: set[str] = set()
+        """The streams for which the server refuses direct gets to this user (see :mod:`direct`)."""
         self.reconnects = 0
         self.breaks = 0
-        """How often the connection was lost: counted before anything can come on the next one."""
+        """The number of lost connections; incremented before anything arrives on the next one."""
 
     @classmethod
     async def open(
         cls, options: ConnectOptions, reviver: ServerReviver | None = None
     ) -> Connection:
-        """Connect, or raise :class:`BusUnavailable` with what to do about it."""
+        """Connect, or raise :class:`BusUnavailable` with advice."""
         self = cls(options, reviver)
         for tries_left in (2, 1, 0):
             try:
                 await self._build_client(first=True)
                 break
             except BusUnavailable as error:
-                # A server that refuses hangs up at once, and its reason may get lost on the way.
+                # A server that refuses closes the connection at once, and its reason may get lost.
                 if tries_left == 0 or not isinstance(error.__cause__, ConnectionResetError):
                     raise
         return self
@@ -94,6 +103,10 @@ class Connection:
     @property
     def is_connected(self) -> bool:
         return self._connected.is_set()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
 
     @property
     def max_payload_bytes(self) -> int:
@@ -105,23 +118,17 @@ class Connection:
 
     @property
     def url(self) -> str:
-        """Where the server is, for messages and logs: without the credentials that it may carry."""
+        """The server's URL for messages and logs, without credentials."""
         return _CREDENTIALS.sub("", self._options.servers[0])
 
     @property
-    def trouble(self) -> Trouble | None:
-        """What keeps work from going on now, if anything does."""
-        return self._trouble
+    def is_private(self) -> bool:
+        """Is it a private server, which a keeper restarts?"""
+        return self._reviver is not None
 
     def report_trouble(self, error: BusError) -> None:
-        """Work waits for this fault to end; whoever waits for the work may want to know."""
-        if self._trouble is None or type(self._trouble.error) is not type(error):
-            self._trouble = Trouble(error, time.monotonic())
-            logger.warning("work cannot go on", extra={"why": str(error)})
-
-    def trouble_over(self) -> None:
-        """Something went through: work goes on."""
-        self._trouble = None
+        """Report a fault that delays work to the callers that wait for it."""
+        self.troubles.report(error)
 
     # --- publishing ----------------------------------------------------------------------------
 
@@ -135,47 +142,20 @@ class Connection:
         expect: Expect | None = None,
         budget_s: float | None = PUBLISH_BUDGET_S,
     ) -> PubAck:
-        """Store a message; return once the server has promised to keep it.
+        """Store a message; return once the server has acknowledged it.
 
-        Repeated under the same ``msg_id`` until it is acknowledged or ``budget_s`` is over; None:
-        for ever, a full store included, for what must not be lost. After a repeat, a lost
-        compare-and-set may be our own earlier success: :class:`WrongSequence` leaves that to the
-        log.
+        Repeats under the same ``msg_id`` until it is acknowledged or ``budget_s`` is over. ``None``
+        repeats without limit, even if the store is full, for messages that must not be lost. After
+        a repeat, a lost compare-and-set may be our own earlier success: on :class:`WrongSequence`
+        the caller checks the log. While the log is lost (see :class:`LogGuard`) nothing is
+        published.
         """
-        head = dict(headers) if headers else {}
-        head[h.MSG_ID] = msg_id
-        if expect is not None:
-            head[h.EXPECTED_SEQUENCE] = str(expect.sequence)
-            head[h.EXPECTED_SUBJECT] = expect.subject
-        deadline = time.monotonic() + (float("inf") if budget_s is None else budget_s)
-        crashpoint("bus.before_publish")
-        while True:
-            try:
-                reply = await self.request(subject, data, headers=head, timeout_s=ACK_TIMEOUT_S)
-                ack = decode_ack(reply.data)
-            except (TimeoutError, BusUnavailable, msgspec.DecodeError) as error:
-                failure: BaseException = error
-            else:
-                if ack.error is None:
-                    crashpoint("bus.after_publish")
-                    self.trouble_over()
-                    return ack
-                failure = publish_error(ack.error, subject)
-                if isinstance(failure, StoreFull) and budget_s is None:
-                    self.report_trouble(failure)
-                    await asyncio.sleep(0.5)
-                elif not isinstance(failure, BusUnavailable):
-                    raise failure
-            if time.monotonic() > deadline or self._closing:
-                raise BusUnavailable(
-                    f"publishing to {subject} was not acknowledged within {budget_s} s "
-                    f"({self.last_error or failure!r}). Is the NATS server at {self.url} up, "
-                    "with JetStream enabled?"
-                ) from failure
-            await self._pause_until_connected(0.05)
+        return await self._publisher.publish(
+            subject, data, msg_id=msg_id, headers=headers, expect=expect, budget_s=budget_s
+        )
 
     async def publish_core(self, subject: str, data: bytes) -> None:
-        """Send without storing. Lost if nobody listens or the connection is down; never blocks."""
+        """Send without storing. Lost without a subscriber or a connection; never blocks."""
         if self.is_connected:
             with contextlib.suppress(
                 ConnectionClosedError, ConnectionDrainingError, OutboundBufferLimitError
@@ -185,15 +165,23 @@ class Connection:
     def publish_now(self, subject: str, messages: Sequence[bytes]) -> None:
         """Like :meth:`publish_core`, but written to the socket before this returns, in one write.
 
-        nats-py's own way takes two more turns of the event loop, which is what a first token waits.
+        nats-py's own method takes two more turns of the event loop, which delays the first token.
         """
         if self.is_connected and self._client._transport is not None:
             parts = (b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(it), it) for it in messages)
             self._client._transport.write(b"".join(parts))
 
-    def send_soon(self, subject: str, data: bytes) -> None:
-        """Send from a message handler, which cannot wait."""
-        self._spawn(self.publish_core(subject, data))
+    def answer(self, question: CoreMessage, data: bytes) -> None:
+        """Answer from a message handler, which cannot wait.
+
+        The sender of a question chooses the reply subject, and the answer is published there with
+        our permissions. So only an inbox is accepted; other questions are ignored.
+        """
+        if not is_inbox(question.reply, self._options.inbox_prefix):
+            extra = {"subject": question.subject, "reply": question.reply}
+            logger.debug("ignored a question without an inbox for the answer", extra=extra)
+            return
+        self._spawn(self.publish_core(question.reply, data))
 
     async def send(self, subject: str, data: bytes, reply: str = "") -> None:
         """Send a protocol message (ack, pull request) on the current connection."""
@@ -212,56 +200,43 @@ class Connection:
         headers: dict[str, str] | None = None,
         timeout_s: float = ACK_TIMEOUT_S,
     ) -> Msg:
-        """One request, one reply. TimeoutError, or BusUnavailable when the connection breaks."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Msg] = loop.create_future()
-
-        def on_reply(reply: Msg | BaseException) -> None:
-            if future.done():
-                return
-            if isinstance(reply, BaseException):
-                future.set_exception(reply)
-            else:
-                future.set_result(reply)
-
-        number = self._expect_reply(subject, on_reply)
-        timer = loop.call_later(timeout_s, on_reply, TimeoutError(f"no reply from {subject}"))
-        try:
-            await self._send_request(subject, data, number, headers)
-            message = await future
-        finally:
-            timer.cancel()
-            self._replies.pop(number, None)
+        """One request, one reply. TimeoutError, or BusUnavailable if the connection breaks."""
+        with OneReply(self._replies, subject, timeout_s) as expected:
+            await self._send_request(subject, data, expected.number, headers)
+            message = await expected.all()
         if not message.data and message.headers and message.headers.get(h.STATUS) == "503":
+            self._raise_if_lost(subject)
             raise NoResponders(f"nobody answers on {subject}: is JetStream enabled?")
         return message
 
     async def request_many(
         self, subject: str, data: bytes, *, timeout_s: float = 5.0
     ) -> tuple[list[Msg], Msg]:
-        """One request, many replies, ended by an empty status message, which is returned too."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[tuple[list[Msg], Msg]] = loop.create_future()
-        messages: list[Msg] = []
+        """One request, many replies, ended by an empty status message, which is also returned.
 
-        def on_reply(reply: Msg | BaseException) -> None:
-            if future.done():
-                return
-            if isinstance(reply, BaseException):
-                future.set_exception(reply)
-            elif not reply.data and reply.headers and h.STATUS in reply.headers:
-                future.set_result((messages, reply))
-            else:
-                messages.append(reply)
+        TimeoutError if nothing arrives for ``timeout_s``.
+        """
+        with RepliesToEnd(self._replies, subject, timeout_s) as expected:
+            await self._send_request(subject, data, expected.number, None)
+            *found, end = await expected.all()
+        if (end.headers or {}).get(h.STATUS) == "503":
+            self._raise_if_lost(subject)
+        return found, end
 
-        number = self._expect_reply(subject, on_reply)
-        timer = loop.call_later(timeout_s, on_reply, TimeoutError(f"no reply from {subject}"))
-        try:
-            await self._send_request(subject, data, number, None)
-            return await future
-        finally:
-            timer.cancel()
-            self._replies.pop(number, None)
+    async def request_each(
+        self, subject: str, payloads: Sequence[bytes], *, timeout_s: float = ACK_TIMEOUT_S
+    ) -> list[Msg]:
+        """Many requests to one subject, in one write; returns their replies, in any order.
+
+        TimeoutError if a reply is missing.
+        """
+        if not self.is_connected or self._client._transport is None:
+            raise BusUnavailable(f"not connected to {self.url}")
+        with SoManyReplies(self._replies, subject, timeout_s, len(payloads)) as expected:
+            head = f"PUB {subject} {self._inbox}.{expected.number} ".encode()
+            parts = (b"%b%d\r\n%b\r\n" % (head, len(it), it) for it in payloads)
+            self._client._transport.write(b"".join(parts))
+            return await expected.all()
 
     async def _send_request(
         self, subject: str, data: bytes, number: int, headers: dict[str, str] | None
@@ -269,7 +244,7 @@ class Connection:
         if not self.is_connected:
             raise BusUnavailable(f"not connected to {self.url}")
         size = len(data) + header_bytes(headers)
-        if size > self.max_payload_bytes:  # beyond it the server would hang up
+        if size > self.max_payload_bytes:  # the server would close the connection
             raise PayloadTooLarge(f"the message for {subject}", size, self.max_payload_bytes)
         try:
             # nats-py writes into the headers it is given: hand it a copy
@@ -282,21 +257,30 @@ class Connection:
         except (ConnectionClosedError, ConnectionDrainingError, OutboundBufferLimitError) as error:
             raise BusUnavailable(f"not connected to {self.url}: {error}") from error
 
-    def _expect_reply(self, subject: str, on_reply: Callable[[Msg | BaseException], None]) -> int:
-        self._next_reply += 1
-        self._replies[self._next_reply] = (subject, on_reply)
-        return self._next_reply
-
     def _on_reply(self, message: Msg) -> None:
-        waiting = self._replies.get(int(message.subject.rpartition(".")[2]))
-        if waiting is not None:
-            waiting[1](message)
+        self._note(message)
+        self._replies.take(message)
+
+    def _raise_if_lost(self, subject: str) -> None:
+        if self.guard is not None:
+            self.guard.on_no_responders(subject)
+
+    def _note(self, message: Msg) -> None:
+        if message.headers and self.guard is not None:
+            self.guard.saw_copy(message.headers)
 
     # --- subscriptions -------------------------------------------------------------------------
 
-    async def subscribe(self, subject: str, handler: MessageHandler) -> Subscription:
-        """Core subscription; the handler is synchronous and must not block."""
-        subscription = Subscription(subject, handler, self._subscriptions.discard)
+    async def subscribe(
+        self, subject: str, handler: MessageHandler, *, deliveries: bool = False
+    ) -> Subscription:
+        """Core subscription; the handler is synchronous and must not block.
+
+        ``deliveries``: messages of a consumer. Their headers come from the writer, not from the
+        server.
+        """
+        note = self._note if not deliveries else lambda _: None
+        subscription = Subscription(subject, handler, self._subscriptions.discard, note)
         await subscription.attach(self._client)
         self._subscriptions.add(subscription)
         return subscription
@@ -305,12 +289,12 @@ class Connection:
         return self._client.new_inbox()
 
     def on_reconnect(self, callback: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-        """Call back after each reconnect; returns a function that takes it back."""
+        """Call back after each reconnect; returns a function that removes the callback."""
         self._on_reconnect.add(callback)
         return lambda: self._on_reconnect.discard(callback)
 
     async def flush(self) -> None:
-        with contextlib.suppress(Exception):  # best effort: what was not flushed is redelivered
+        with contextlib.suppress(Exception):  # best effort: unflushed messages are redelivered
             await self._client.flush(timeout=2)
 
     async def wait_connected(self, timeout_s: float) -> bool:
@@ -319,22 +303,19 @@ class Connection:
                 await self._connected.wait()
         return self.is_connected
 
-    async def _pause_until_connected(self, pause_s: float) -> None:
-        await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
-        if not self.is_connected:
-            await self.wait_connected(1.0)
-
     async def close(self) -> None:
-        """Flush and close. Does not drain: unread pull messages would hold it up."""
+        """Flush and close. Does not drain: unread pull messages would delay it."""
         if self._closing:
             return
         self._closing = True
-        self._fail_replies(BusUnavailable("the connection was closed"))
+        if self.guard is not None:
+            self.guard.close()
+        self._replies.fail(BusUnavailable("the connection was closed"))
         for task in tuple(self._tasks):
             task.cancel()
         if self.is_connected:
             await self.flush()
-        with contextlib.suppress(Exception):  # closing a broken connection may fail; it is gone
+        with contextlib.suppress(Exception):  # closing a broken connection may fail
             await self._client.close()
         self._connected.clear()
 
@@ -345,16 +326,16 @@ class Connection:
         began = time.monotonic()
         connecting = True
 
-        said: list[Exception] = []  # a server that refuses says why, then hangs up: two errors
+        said: list[Exception] = []  # a server that refuses says why, then disconnects: two errors
 
         async def on_error(error: Exception) -> None:
             said.append(error)
             await self._on_error(error)
             if connecting and is_hopeless(error, time.monotonic() - began):
-                raise error  # nats-py would try for ever; once it is connected nothing may raise
+                raise error  # nats-py would retry forever; after connecting nothing may raise
 
         def if_current(callback: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-            # a client that never connected is closed too: that must not ask for yet another one
+            # a client that never connected is closed too: that must not create another one
             async def call() -> None:
                 if self._client is client:
                     await callback()
@@ -376,14 +357,14 @@ class Connection:
                     pending_size=16 * 1024 * 1024,
                 )
         except (OSError, TimeoutError, nats.errors.Error) as error:
-            with contextlib.suppress(Exception):  # half-open client; only its sockets matter
+            with contextlib.suppress(Exception):  # a half-open client; only its sockets matter
                 await client.close()
             reason = next(filter(is_refusal, [error, *said]), said[-1] if said else error)
             raise BusUnavailable(
-                f"cannot connect to NATS at {self.url}: {type(reason).__name__}: {reason}. "
+                f"cannot connect to NATS at {self.url}: {named_error(reason)}. "
                 "Start the server, or check NATS_URL and the credentials (see `sandstream doctor`)."
             ) from error
-        except asyncio.CancelledError:  # nobody else knows of its socket
+        except asyncio.CancelledError:  # only this code can close the socket
             with contextlib.suppress(Exception):
                 await client.close()
             raise
@@ -399,17 +380,10 @@ class Connection:
         self._watch_reader()
 
     async def _on_error(self, error: Exception) -> None:
-        self.last_error = f"{type(error).__name__}: {error}"
+        self.last_error = named_error(error)
         logger.debug("nats error", extra={"error": self.last_error})
         if match := _DENIED.search(str(error)):
-            for subject, on_reply in tuple(self._replies.values()):
-                if subject.lower() == match.group(1).lower():  # nats-py lowers what it reports
-                    on_reply(
-                        PermissionDenied(
-                            f"the server forbids publishing to {subject}: "
-                            "this user lacks the permission"
-                        )
-                    )
+            self._replies.deny(match.group(1))
 
     async def _on_disconnect(self) -> None:
         self._connected.clear()
@@ -418,29 +392,40 @@ class Connection:
             f"the connection to NATS at {self.url} broke and does not come back. Start the server; "
             "the run is in its log."
         )
-        self._fail_replies(broken)
+        if self.guard is not None:
+            self.guard.close_gate()
+        self._replies.fail(broken)
         if not self._closing:
-            self.report_trouble(broken)
+            self.troubles.report(broken, CONNECTION, after_s=BREAK_S)
         if not self._closing and self._reviver is not None:
             self._spawn(self._revive())
 
     async def _on_reconnected(self) -> None:
         self._connected.set()
-        self.trouble_over()
+        self.troubles.over(CONNECTION)
+        self.troubles.over(BusUnavailable.code)
         self._watch_reader()
         self.reconnects += 1
+        self._spawn(self._look_around())
+
+    async def _look_around(self) -> None:
+        """After a reconnect: check that the log is still the same, then call the callbacks."""
+        if self.guard is not None:
+            await self.guard.check()
+        self.raise_doubt()
+
+    def raise_doubt(self) -> None:
+        """Waiting readers may have missed messages: let them check again."""
         for callback in tuple(self._on_reconnect):
             self._spawn(_run_callback(callback))
 
     def _watch_reader(self) -> None:
-        """An error in nats-py's read loop leaves a client that looks connected and hears nothing:
-        close it, which leads to a new one.
-        """
+        """Replace a client whose read loop failed: it looks connected but receives nothing."""
         client = self._client
 
         def ended(reader: asyncio.Task[None]) -> None:
             if reader.cancelling():
-                return  # the event loop ends, and all tasks with it
+                return  # the event loop is ending, and all its tasks
             if reader is client._reading_task and client.is_connected and not self._closing:
                 logger.error("the client stopped reading; it is replaced")
                 self._spawn(client.close())
@@ -454,7 +439,7 @@ class Connection:
             self._spawn(self._replace_client())
 
     async def _revive(self) -> None:
-        """Embedded server: if it does not come back by itself, start it again."""
+        """Embedded server: if it does not come back by itself, restart it."""
         assert self._reviver is not None
         while not self._closing and not await self.wait_connected(0.5):
             try:
@@ -478,10 +463,6 @@ class Connection:
             else:
                 await self._on_reconnected()
                 return
-
-    def _fail_replies(self, error: BusError) -> None:
-        for _, on_reply in tuple(self._replies.values()):
-            on_reply(error)
 
     def _spawn(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)

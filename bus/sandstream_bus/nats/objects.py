@@ -1,8 +1,9 @@
 """Content-addressed objects in a JetStream object bucket, readable with any object-store client.
 
-Own chunking (512 KiB, several in flight) on a connection of its own, because big publishes slow
-small ones down and nats-py's ``get`` copies quadratically. The name of an object is its SHA-256, so
-a put is idempotent and a get is verified. Objects age out with the log that refers to them.
+Uses its own chunking (512 KiB, several in flight) and its own connection, because big publishes
+slow small ones down and nats-py's ``get`` copies quadratically. The name of an object is its
+SHA-256, so a put is idempotent and a get is verified. Objects expire with the log that refers to
+them.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from sandstream_bus.connection import Connection
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.direct import Stored, direct_get_last, direct_get_last_each, direct_get_many
 from sandstream_bus.errors import BusUnavailable, ObjectMissing, UndecodableMessage
-from sandstream_bus.headers import TTL
+from sandstream_bus.nats.connection import Connection
+from sandstream_bus.nats.direct import Stored
+from sandstream_bus.nats.fresh import fresh_last, fresh_last_each, fresh_many
+from sandstream_bus.wire.headers import TTL
 
 CHUNK_BYTES = 512 * 1024
 REFRESH_AFTER_S = 12 * 3600
-"""An object older than this is stored anew by a put, or it would age out before the event that now
-refers to it: the bucket keeps things only a day longer than the log does.
+"""A put stores an object again if it is older than this; otherwise it would expire before the
+event that now refers to it: the bucket keeps objects only a day longer than the log.
 """
 _IN_FLIGHT = 8
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -48,7 +50,7 @@ _decode_meta = msgspec.json.Decoder(_Meta).decode
 
 
 class Objects:
-    """Puts and gets blobs. Opens its connection on first use; the owner closes it."""
+    """Stores and reads blobs. Opens its connection on first use; the owner closes it."""
 
     def __init__(
         self,
@@ -59,8 +61,9 @@ class Objects:
         ttl_s: int | None = None,
         refresh_s: float | None = None,
     ) -> None:
-        """``owner``: its objects are its own, though others may have the same; ``ttl_s``: they
-        expire after so long; ``refresh_s``: a put stores anew what is older; None: than half a day.
+        """``owner``: keeps its objects apart from equal ones of others; ``ttl_s``: their time to
+        live;
+        ``refresh_s``: a put stores an older object again; None: ``REFRESH_AFTER_S``.
         """
         self._bucket = bucket
         self._stream = f"OBJ_{bucket}"
@@ -73,22 +76,22 @@ class Objects:
         self._closed = False
 
     def owned_by(self, owner: str, *, ttl_s: int | None) -> Objects:
-        """The objects of an owner in this bucket, over the same connection. What does not expire
-        is stored once.
+        """The objects of an owner in this bucket, over the same connection. Without a ``ttl_s``
+        they are stored only once.
         """
         refresh_s = float("inf") if ttl_s is None else ttl_s / 2
         return Objects(self._bucket, self._open, owner=owner, ttl_s=ttl_s, refresh_s=refresh_s)
 
     async def put(self, data: bytes) -> str:
-        """Store ``data`` unless it is there and young enough; return its digest."""
+        """Store ``data`` unless it exists and is recent enough; return its digest."""
         digest = hashlib.sha256(data).hexdigest()
         await self.put_new(data, digest)
         return digest
 
     async def put_new(self, data: bytes, digest: str) -> bool:
-        """Like :meth:`put`, for whoever has the digest already; was there anything to store?"""
+        """Like :meth:`put`, with a known digest; returns whether anything was stored."""
         connection = await self._open()
-        known = await direct_get_last(connection, self._stream, self._meta_subject(digest))
+        known = await fresh_last(connection, self._stream, self._meta_subject(digest))
         refresh_s = REFRESH_AFTER_S if self._refresh_s is None else self._refresh_s
         if known is not None and _age(known.time).total_seconds() < refresh_s:
             return False
@@ -114,31 +117,31 @@ class Objects:
         return True
 
     async def delete(self, digest: str) -> None:
-        """Remove it; no error if there is none."""
+        """Delete the object, if it exists."""
         connection = await self._open()
-        found = await direct_get_last(connection, self._stream, self._meta_subject(digest))
+        found = await fresh_last(connection, self._stream, self._meta_subject(digest))
         if found is not None:
             await self._delete(connection, found)
 
     async def discard(self, places: Mapping[str, int]) -> None:
-        """Remove these, but not what was stored anew since the record of an object had its place:
-        somebody needs it again.
+        """Delete these objects, except those stored again after the given sequence of their record:
+        they are in use again.
         """
         if not places:
             return
         connection = await self._open()
         bounds = {self._meta_subject(digest): place for digest, place in places.items()}
-        for found in await direct_get_last_each(connection, self._stream, list(bounds)):
+        for found in await fresh_last_each(connection, self._stream, list(bounds)):
             if found.sequence <= bounds[found.subject]:
                 await self._delete(connection, found)
 
     async def places(self, digests: Iterable[str]) -> dict[str, int]:
-        """Where the record of each is in the bucket's stream; one that is not there is left out."""
+        """The sequence of each object's record in the stream; missing ones are left out."""
         return {digest: it.sequence for digest, it in (await self._records(digests)).items()}
 
     async def _delete(self, connection: Connection, record: Stored) -> None:
-        """The record goes first: who sees that has all of it, and whoever stores the same meanwhile
-        keeps it.
+        """Delete the record first: a reader that sees a record has all chunks, and a concurrent put
+        of the same data keeps its own.
         """
         chunks = f"$O.{self._bucket}.C.{_decode_meta(record.data).nuid}"
         await self._purge(connection, {"filter": record.subject, "seq": record.sequence + 1})
@@ -184,16 +187,16 @@ class Objects:
                 raise UndecodableMessage(
                     f"object {digest} is damaged: its bytes do not fit its digest"
                 )
-            chunks = await direct_get_many(
+            chunks = await fresh_many(
                 connection, self._stream, f"$O.{self._bucket}.C.{meta.nuid}", after=0
             )
             data = b"".join(chunk.data for chunk in chunks)
             if hashlib.sha256(data).hexdigest() == digest:
                 return data
-            seen = meta.nuid  # somebody may have removed it, or stored it anew, meanwhile
+            seen = meta.nuid  # it may have been removed or stored again meanwhile
 
     async def ages(self, digests: Iterable[str]) -> dict[str, float]:
-        """How long ago each was stored, in seconds; one that is not there is left out."""
+        """The age of each object in seconds; missing ones are left out."""
         found = await self._records(digests)
         return {digest: _age(it.time).total_seconds() for digest, it in found.items()}
 
@@ -202,23 +205,23 @@ class Objects:
         if not names:
             return {}
         connection = await self._open()
-        found = await direct_get_last_each(connection, self._stream, list(names))
+        found = await fresh_last_each(connection, self._stream, list(names))
         return {names[it.subject]: it for it in found}
 
     async def sweep_chunks(self, subjects: Iterable[str], *, older_than_s: float) -> None:
-        """Remove those of these chunks that no record names, if they are not new."""
+        """Remove those of these chunks that no record refers to, unless they are recent."""
         connection = await self._open()
-        records = await direct_get_many(connection, self._stream, f"$O.{self._bucket}.M.>", after=0)
+        records = await fresh_many(connection, self._stream, f"$O.{self._bucket}.M.>", after=0)
         named = {_decode_meta(it.data).nuid for it in records}
         for subject in subjects:
             if subject.rpartition(".")[2] in named:
                 continue
-            last = await direct_get_last(connection, self._stream, subject)
+            last = await fresh_last(connection, self._stream, subject)
             if last is not None and _age(last.time).total_seconds() >= older_than_s:
                 await self._purge(connection, {"filter": subject})
 
     async def close(self) -> None:
-        async with self._lock:  # somebody may be opening it
+        async with self._lock:  # it may be opening
             self._closed = True
             if self._connection is not None:
                 await self._connection.close()
@@ -233,7 +236,7 @@ class Objects:
             return self._connection
 
     async def _meta(self, connection: Connection, digest: str) -> _Meta | None:
-        found = await direct_get_last(connection, self._stream, self._meta_subject(digest))
+        found = await fresh_last(connection, self._stream, self._meta_subject(digest))
         return None if found is None else _decode_meta(found.data)
 
     def _meta_subject(self, digest: str) -> str:
@@ -242,7 +245,7 @@ class Objects:
 
 
 def name_in(subject: str) -> str:
-    """The name of the object whose record has this subject."""
+    """The object name in the subject of its record."""
     return base64.urlsafe_b64decode(subject.rpartition(".")[2]).decode()
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
-from sandstream_bus.spec_base import Spec
+from sandstream_bus.wire.spec_base import Spec
 
 JoinPolicy = Literal["queue", "refuse"]
 """What a run does that finds the conversation busy."""
@@ -25,12 +25,15 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_
 class ConversationJoined(Message, frozen=True, kw_only=True, tag="conversation.joined"):
     """A run wants the conversation; it has it as soon as all who came before have left.
 
-    Once more for a run that waits: it has moved to another pool and keeps its place.
+    Once more for a run that waits: it has moved to another pool and keeps its place. Once more for
+    a run that has left: it failed and is retried, and queues anew.
     """
 
     run: str
     pool: str
     policy: JoinPolicy = "queue"
+    attempt: int = 0
+    """How often the run was retried before."""
 
 
 class ConversationLeft(Message, frozen=True, kw_only=True, tag="conversation.left"):
@@ -69,6 +72,7 @@ class WaitingRun(Spec, frozen=True, kw_only=True):
     run: str
     pool: str
     policy: JoinPolicy = "queue"
+    attempt: int = 0
 
 
 class ConversationCompacted(Message, frozen=True, kw_only=True, tag="conversation.compacted"):
@@ -81,7 +85,9 @@ class ConversationCompacted(Message, frozen=True, kw_only=True, tag="conversatio
     left: list[str] = []
     """The last runs that left, so that a repeated call of one is known as such."""
     left_items: dict[str, int] = {}
-    """How many items each of them has added, if any."""
+    """How many items each of them has added, if any; also those that have come back."""
+    attempts: dict[str, int] = {}
+    """How often they were retried when they last joined, if ever."""
 
 
 ConversationEvent = (

@@ -9,31 +9,37 @@ EXPECTED_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 SCHEDULE: Final = "Nats-Schedule"
 SCHEDULE_TARGET: Final = "Nats-Schedule-Target"
+SCHEDULER: Final = "Nats-Scheduler"
+"""Set by the server on a message that a schedule has published: where the schedule was."""
 TTL: Final = "Nats-TTL"
 
+STREAM: Final = "Nats-Stream"
 SEQUENCE: Final = "Nats-Sequence"
 SUBJECT: Final = "Nats-Subject"
 TIME: Final = "Nats-Time-Stamp"
 NUM_PENDING: Final = "Nats-Num-Pending"
+UPTO_SEQUENCE: Final = "Nats-UpTo-Sequence"
 STATUS: Final = "Status"
 DESCRIPTION: Final = "Description"
 
 CAUSE: Final = "Sandstream-Cause"
 """The stream sequence of the event that led to this message."""
+BEFORE: Final = "Sandstream-Before"
+"""The sequences of the run's events before a decision, oldest first, as many as are worth it."""
+OVERLAPPING: Final = "Sandstream-Overlapping"
+"""Written to a replicated stream: another event of the run may have come in before it."""
+KEY: Final = "Sandstream-Key"
+"""Of a task: the submitter's idempotency key, where it is not the message id."""
 OPERATION: Final = "Sandstream-Operation"
 """Whom to answer though a request cannot be read."""
 DELIVERIES: Final = "Sandstream-Deliveries"
-"""How often that event was delivered before this message came of it, where that is not once."""
+"""How often that event was delivered before this message came of it, where that is not once.
+Deliveries to a process that was still at work on it do not count.
+"""
+GIVEN_BACK: Final = "Sandstream-Given-Back"
+"""How many of these deliveries the writer had itself and gave back, to try again later."""
+WORKER: Final = "Sandstream-Worker"
+"""The process that wrote the message: ``host:pid:instance``."""
 ACTION: Final = "Sandstream-Action"
 """What a reply of a sandbox is the outcome of, for readers that do not have the request."""
 TRACEPARENT: Final = "traceparent"
-
-
-def caused_by(sequence: int, traceparent: str | None, deliveries: int = 1) -> dict[str, str]:
-    """Headers of a message that follows from the event at ``sequence``."""
-    headers = {CAUSE: str(sequence)}
-    if traceparent:
-        headers[TRACEPARENT] = traceparent
-    if deliveries > 1:
-        headers[DELIVERIES] = str(deliveries)
-    return headers

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
-from sandstream_bus.specs import NO_JSON, AgentSpec, ToolSpec
+from sandstream_bus.wire.specs import NO_JSON, AgentSpec, ToolSpec
 
 
 class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -111,3 +111,5 @@ class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input: list[Raw] | None = None
     kept: list[Raw] | None = None
     """Set where what is new does not simply follow the history: ``history`` is then all of it."""
+    session: str = ""
+    """The session's id, where it had none when the run started."""

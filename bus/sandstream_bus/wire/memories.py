@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from sandstream_bus.memory_specs import MemoryUse
-from sandstream_bus.spec_base import Spec
+from sandstream_bus.wire.memory_specs import MemoryUse
+from sandstream_bus.wire.spec_base import Spec
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):

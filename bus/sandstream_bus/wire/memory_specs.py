@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from sandstream_bus.spec_base import Spec
+from sandstream_bus.wire.spec_base import Spec
 
 MAX_MEMORY_BYTES = 16 * 1024 * 1024
 """What all files of a scope may take together, unless its user wants another bound."""

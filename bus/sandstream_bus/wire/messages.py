@@ -13,7 +13,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from sandstream_bus.host_results import (
+from sandstream_bus.wire.calls import CALLS, CallKind, CallTraits
+from sandstream_bus.wire.host_results import (
     ChildInput,
     GuardrailRecord,
     HandedOff,
@@ -24,9 +25,18 @@ from sandstream_bus.host_results import (
     Rewrite,
     StopDecision,
 )
-from sandstream_bus.memory_specs import MemoryPart
-from sandstream_bus.model_records import ModelRetry, TokenUsage
-from sandstream_bus.specs import NO_JSON, AgentSpec, Budget, GraphSpec, RunOptions, Span, ToolSpec
+from sandstream_bus.wire.memory_specs import MemoryPart
+from sandstream_bus.wire.model_records import ModelRetry, TokenUsage
+from sandstream_bus.wire.run_links import ParentLink, PastEvent
+from sandstream_bus.wire.specs import (
+    NO_JSON,
+    AgentSpec,
+    Budget,
+    GraphSpec,
+    RunOptions,
+    Span,
+    ToolSpec,
+)
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -39,13 +49,20 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     message: str
     data: dict[str, Any] = {}
+    raised_by: str = ""
+    """The call of the user's code that raised it, as ``<run>/<call>``."""
 
 
 # --- tasks and agents -----------------------------------------------------------------------------
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What anybody may publish to ``<p>.task.<agent>``. Only ``input`` is needed; no tag."""
+class Task(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What anybody may publish to ``<p>.task.<agent>``. Only ``input`` is needed; no tag.
+
+    An unknown field is refused: people write tasks by hand, and a misspelt limit would be none.
+    """
 
     input: str | list[Raw]
     context: Raw = NO_JSON
@@ -74,24 +91,6 @@ class AgentRegistered(Message, frozen=True, kw_only=True, tag="agent.registered"
 # --- the events of a run --------------------------------------------------------------------------
 
 
-class ParentLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The call that a child run answers."""
-
-    run: str
-    call: str
-    turn: int
-    pool: str
-    """The harness pool that waits for the outcome."""
-    root: str
-    """The run at the top of the tree."""
-    depth: int = 1
-    """How many runs are above this one."""
-    agent: str = ""
-    tool: str = ""
-    call_id: str = ""
-    arguments: str = ""
-
-
 class RunStarted(Message, frozen=True, kw_only=True, tag="run.started"):
     graph: GraphSpec
     input: list[Raw]
@@ -102,15 +101,6 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started"):
     parent: ParentLink | None = None
     is_text: bool = False
     """``input`` is one plain text of the caller's."""
-
-
-class PastEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event of a log that is not here, as part of a saved state."""
-
-    subject: str
-    body: Raw
-    sequence: int = 0
-    """Its place in that log."""
 
 
 class RunRestored(Message, frozen=True, kw_only=True, tag="run.restored"):
@@ -148,9 +138,33 @@ class InputStaged(Message, frozen=True, kw_only=True, tag="input.staged"):
 
 
 class RunReopened(Message, frozen=True, kw_only=True, tag="run.reopened"):
-    """A run that ended because a message was parked goes on."""
+    """A run that has ended goes on: one that a parked message ended, one that is resumed from a
+    saved state, or, with ``retry``, one whose failed step is asked for again.
+    """
 
     reason: str
+    retry: bool = False
+    by: str = ""
+    forgets: list[str] = []
+    """Calls whose outcomes do not count any more."""
+    drops_answer: bool = False
+    """The model's last answer does not count either: the model is asked again."""
+    max_turns: int | msgspec.UnsetType | None = msgspec.UNSET
+    """The limit of turns from here on; None: no limit."""
+    budget: Budget | None = None
+    """The budget from here on; left out: as before."""
+    attempt: int = 0
+    """Of a child run: which attempt of its parent's call it answers from here on."""
+
+
+class RetryRequested(Message, frozen=True, kw_only=True, tag="retry.requested"):
+    """Somebody wants a run that failed to go on from the step that failed. Only a request; what
+    comes of it in the log is ``run.reopened``.
+    """
+
+    reason: str = ""
+    max_turns: int | msgspec.UnsetType | None = msgspec.UNSET
+    budget: Budget | None = None
 
 
 class RunMoved(Message, frozen=True, kw_only=True, tag="run.moved"):
@@ -198,46 +212,10 @@ class ModelDeferred(Message, frozen=True, kw_only=True, tag="model.deferred"):
     duration_ms: int = 0
 
 
-CallKind = Literal[
-    "tool",
-    "prepare",
-    "model",
-    "stop",
-    "output",
-    "error",
-    "open",
-    "checkpoint",
-    "close",
-    "child",
-    "child_input",
-    "child_output",
-    "watch",
-    "handoff",
-    "guard",
-    "review",
-    "reject",
-    "finish",
-    "hook",
-    "history",
-    "save",
-]
-
-
 class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     """Ask for one thing: of the tool host what only the user's code can do, of the sandbox actor
-    what happens in a sandbox. The subject says whom.
-
-    ``tool``: call a function tool; ``prepare``: compute instructions, enabled tools and filtered
-    input of a turn; ``model``: ask a model object of the user; ``stop``: a callable
-    ``tool_use_behavior``; ``output``: validate the final answer; ``error``: an error handler;
-    ``guard``: input guardrails (``name``: blocking or parallel); ``review``: the model answered
-    (hook), which calls need a person; ``reject``: the text for a call that a person refused;
-    ``handoff``: callback, hook and filter of a handoff; ``finish``: the output guardrails
-    (``name``: tool or handler, if that and not the model made the output), or the hook (``name``:
-    agent_end), for the final output (``value``); ``hook``: a tool hook (``name``)
-    around a call that another actor does; ``child_input``, ``child_output``, ``watch``: an agent as
-    a tool, before, after and during its run (``child``); ``history``, ``save``: the user's session.
-    All but ``tool`` read the run's log for the rest.
+    what happens in a sandbox. The subject says whom, ``kind`` says what (see calls.py). All but
+    ``tool`` read the run's log for the rest.
     """
 
     call: str
@@ -262,8 +240,12 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     """The child run that it is about."""
     value: Raw = NO_JSON
     """The final output that is to be checked."""
-    again: bool = False
-    """Somebody may have begun it before. For whoever takes the message to note; never sent."""
+    attempt: int = 0
+    """How often its outcome was forgotten because the run was retried."""
+
+    @property
+    def traits(self) -> CallTraits:
+        return CALLS[self.kind]
 
 
 class CallStarted(Message, frozen=True, kw_only=True, tag="call.started"):
@@ -298,7 +280,13 @@ class CallFinished(Message, frozen=True, kw_only=True, tag="call.finished"):
     turns: int = 0
     tool_calls: int = 0
     child: str = ""
+    attempt: int = 0
+    """Of a child run: which attempt of the call it ends."""
     guardrails: list[GuardrailRecord] = []
+
+    @property
+    def traits(self) -> CallTraits:
+        return CALLS[self.kind]
 
 
 class CancelRequested(Message, frozen=True, kw_only=True, tag="cancel.requested"):
@@ -374,6 +362,8 @@ class RunDone(Message, frozen=True, kw_only=True, tag="run.done"):
     error: ErrorInfo | None = None
     memory: MemoryPart | None = None
     """The run is to be remembered, or was itself a phase of that."""
+    task: int = 0
+    """Where the task is among the requests, if it was refused before its run began."""
 
 
 RunEvent = (
@@ -466,6 +456,7 @@ __all__ = [
     "Parked",
     "PastEvent",
     "Prepared",
+    "RetryRequested",
     "Reviewed",
     "Rewrite",
     "RunDone",

@@ -16,6 +16,12 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
 
+    def minus(self, other: TokenUsage) -> TokenUsage:
+        """What came after ``other``, which was a part of it."""
+        return TokenUsage(
+            **{it: getattr(self, it) - getattr(other, it) for it in self.__struct_fields__}
+        )
+
     def plus(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(
             requests=self.requests + other.requests,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sandstream_bus.spec_base import Spec
+from sandstream_bus.wire.spec_base import Spec
 
 
 class PlanFile(Spec, frozen=True, kw_only=True):
@@ -57,6 +57,10 @@ class EnvironmentValue(Spec, frozen=True, kw_only=True):
     secret: str | None = None
     """The name of a variable in the sandbox actor's own environment."""
 
+    def __repr__(self) -> str:
+        """Without the value: a log or a traceback shows what it holds to people."""
+        return f"EnvironmentValue(secret={self.secret!r})" if self.secret else "EnvironmentValue(…)"
+
 
 class GrantSpec(Spec, frozen=True, kw_only=True):
     path: str
@@ -85,10 +89,14 @@ class MemoryMount(Spec, frozen=True, kw_only=True):
     """What is changed there is kept."""
 
 
+DEFAULT_PROVIDER = "local"
+"""The provider of sandboxes that name none. Part of the wire: stored specs leave it out."""
+
+
 class SandboxSpec(Spec, frozen=True, kw_only=True):
     """All that is needed to make the sandbox, on any node, any number of times."""
 
-    provider: str = "local"
+    provider: str = DEFAULT_PROVIDER
     node: str = ""
     """Only this node may have it; empty: any node of the provider."""
     root: str = "/workspace"
@@ -108,6 +116,8 @@ class SandboxSpec(Spec, frozen=True, kw_only=True):
     """Pause after so long without an operation; None: never."""
     memories: list[MemoryMount] = []
     """Memories that are laid out in it whenever it is opened."""
+    renew: bool = False
+    """If it was deleted, it is made anew: its run failed, and is retried."""
 
 
 CheckpointPolicy = Literal["end", "turn", "never"]

@@ -13,40 +13,40 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     CheckpointPolicy as CheckpointPolicy,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     EnvironmentValue as EnvironmentValue,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     GrantSpec as GrantSpec,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     LimitSpec as LimitSpec,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     MemoryMount as MemoryMount,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     PlanFile as PlanFile,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     PlanRepo as PlanRepo,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     PlanTree as PlanTree,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     SandboxSpec as SandboxSpec,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     SandboxUse as SandboxUse,
 )
-from sandstream_bus.sandbox_specs import (
+from sandstream_bus.wire.sandbox_specs import (
     WorkspacePlan as WorkspacePlan,
 )
-from sandstream_bus.spec_base import NO_JSON, Spec
+from sandstream_bus.wire.spec_base import NO_JSON, Spec
 
 _SURROGATE = re.compile("[\udc80-\udcff]")
 _ESCAPED = re.compile("\0([0-9a-f]{2})")

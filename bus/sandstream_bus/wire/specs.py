@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw
 
-from sandstream_bus.memory_specs import MemoryPart, MemoryUse
-from sandstream_bus.sandbox_specs import SandboxUse
-from sandstream_bus.spec_base import NO_JSON as NO_JSON
-from sandstream_bus.spec_base import Spec
+from sandstream_bus.wire.memory_specs import MemoryPart, MemoryUse
+from sandstream_bus.wire.sandbox_specs import SandboxUse
+from sandstream_bus.wire.spec_base import NO_JSON as NO_JSON
+from sandstream_bus.wire.spec_base import Spec
 
 MAX_SECONDS = 1_000_000_000
 """About thirty years: a timer can still be set to it."""
@@ -95,6 +95,12 @@ class RunOptions(Spec, frozen=True, kw_only=True):
     memory: MemoryPart | None = None
     """The run is a phase of somebody's memory."""
 
+    @property
+    def is_server_managed(self) -> bool:
+        """The model's server keeps the conversation."""
+        named = self.previous_response_id or self.conversation_id
+        return bool(named or self.auto_previous_response_id)
+
 
 class ChildSpec(Spec, frozen=True, kw_only=True):
     """An agent as a tool: each call is a run of its own, below the caller's."""
@@ -110,6 +116,10 @@ class ChildSpec(Spec, frozen=True, kw_only=True):
     """A child that failed: the model is told so, the run fails with it, or the host says."""
     watch: bool = False
     """The tool host wants to see the child's events (``on_stream``)."""
+    announced: bool = False
+    """The tool host says when it listens, and only then the child starts. Graphs of older releases
+    do not have it: their hosts do not say so.
+    """
 
 
 class ToolSpec(Spec, frozen=True, kw_only=True):
@@ -190,10 +200,14 @@ class AgentSpec(Spec, frozen=True, kw_only=True):
     """More tools (of MCP servers) are listed by the tool host each turn."""
     guards: list[Literal["blocking", "parallel"]] = []
     """Which kinds of input guardrails it has, should the run start with it."""
+    guards_announced: bool = False
+    """The tool host says if parallel guardrails do not answer at once, and the model is asked only
+    then. Graphs of older releases do not have it: their hosts do not say so.
+    """
     checks_output: bool = False
     """It has output guardrails."""
     hooks: list[str] = []
-    """The points at which somebody wants to be called (see sandstream/hosting/hooks.py)."""
+    """The points at which somebody wants to be called (see sandstream/_hosting/hooks.py)."""
 
 
 class GraphSpec(Spec, frozen=True, kw_only=True):

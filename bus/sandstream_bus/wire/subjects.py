@@ -1,7 +1,14 @@
 """The subject grammar: the only place where a subject is built or taken apart.
 
-    <p>.task.<agent>                      a task for a deployed agent
+    <p>.task.<agent>                      a task for a deployed agent; its run belongs to nobody
+    <p>.ask.<user>.task.<agent>           a task whose run belongs to that user
+    <p>.ask.<user>.run.<run>.cancel       the user wants a run of theirs stopped
+    <p>.ask.<user>.run.<run>.retry        the user wants a failed run of theirs to go on
+    <p>.ask.<user>.run.<run>.input        more input from the user for a run of theirs
+    <p>.ask.<user>.run.<run>.approval     the user's answer to a question of a run of theirs
+    <p>.ask.<user>.memory.<scope>.merge   the user wants a memory consolidated
     <p>.agent.<agent>                     registration of a deployed agent (last one counts)
+    <p>.open.<run>                        index: this run has not ended (see open_runs.py)
     <p>.run.<run>.start.<pool>            the run begins; wakes the harness of that pool
     <p>.run.<run>.turn.<pool>             take the next turn (handoff, after a wait, reopened)
     <p>.run.<run>.model                   the model's answer, or why it must be waited for
@@ -29,7 +36,8 @@
     <p>.memory.<scope>.merge              consolidate what was found
     <p>.memory.<scope>.edit               somebody changed its files in a workspace
     <p>.memory.<scope>.event              what was done, or failed
-    <p>.timer.<run>.<name>                a scheduled message (see timers.py)
+    <p>.timer.<owner>.<name>              a message that is due later (see timers.py)
+    <p>.due.<subject>                     that message, due now; <subject> has no prefix
     <p>.trace.<trace>.spans               spans of the user's own, told when they have ended
     <p>.trace.<run>.exported.<group>      how much of a run under way that group has exported
     <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
@@ -39,117 +47,44 @@
     <p>.live.<run>.output                 output of commands as it comes, never stored (core NATS);
                                           <run> is the sandbox where no run asked for it
 
-``<p>`` is the installation's prefix. A token is 1 to 128 characters of ``A-Z a-z 0-9 _ - =``.
-Foreign text (agent names) is escaped with :func:`token_of`; ids are checked with
-:func:`check_token`. A conversation's id may have any length (:func:`session_token`).
+``<p>`` is the installation's prefix. People outside publish only ``task`` and ``ask`` subjects,
+which have a stream of their own. A run that belongs to a user has an id that begins with the user's
+name and ``=``; ``shared`` is the user of all other runs.
+
+A token is 1 to 128 characters of ``A-Z a-z 0-9 _ - =``. Foreign text (agent names) is escaped with
+:func:`token_of`; ids are checked with :func:`check_token`. A conversation's id may have any length
+(:func:`session_token`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-from typing import NamedTuple, NewType
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from sandstream_bus.errors import InvalidSubject
-
-RunId = NewType("RunId", str)
+from sandstream_bus.wire.headers import KEY, MSG_ID
+from sandstream_bus.wire.names import SHARED as SHARED
+from sandstream_bus.wire.names import RunId as RunId
+from sandstream_bus.wire.names import check_token as check_token
+from sandstream_bus.wire.names import check_user as check_user
+from sandstream_bus.wire.names import child_of as child_of
+from sandstream_bus.wire.names import conversation_of_user as conversation_of_user
+from sandstream_bus.wire.names import is_token as is_token
+from sandstream_bus.wire.names import run_id_of_key as run_id_of_key
+from sandstream_bus.wire.names import run_of_user as run_of_user
+from sandstream_bus.wire.names import sandbox_of as sandbox_of
+from sandstream_bus.wire.names import scope_token as scope_token
+from sandstream_bus.wire.names import session_of as session_of
+from sandstream_bus.wire.names import session_token as session_token
+from sandstream_bus.wire.names import text_of as text_of
+from sandstream_bus.wire.names import token_of as token_of
+from sandstream_bus.wire.names import user_of as user_of
 
 DEFAULT_PREFIX = "sandstream"
-_TOKEN = re.compile(r"[A-Za-z0-9_=-]{1,128}")
-_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
-_ESCAPED = re.compile(rb"=([0-9A-F]{2})")
-_HASHED = re.compile(r"=sha256-[0-9a-f]{64}")  # no escaped text has a "=" before an "s"
-
-
-def is_token(value: str) -> bool:
-    """May it stand between two dots of a subject?"""
-    return _TOKEN.fullmatch(value) is not None
-
-
-def check_token(value: str, what: str) -> str:
-    """Return ``value`` if it may stand between two dots of a subject, else raise."""
-    if not is_token(value):
-        raise InvalidSubject(
-            f"{what} {value[:80]!r} cannot be part of a subject: "
-            "use 1 to 128 of the characters A-Z a-z 0-9 _ - ="
-        )
-    return value
-
-
-def token_of(text: str) -> str:
-    """Escape any text into one token, reversibly: each foreign byte becomes ``=XX``."""
-
-    def escape(match: re.Match[str]) -> str:
-        try:
-            return "".join(f"={byte:02X}" for byte in match.group().encode())
-        except UnicodeEncodeError:  # a lone surrogate is no text: the check refuses it
-            return match.group()
-
-    return check_token(_FOREIGN.sub(escape, text), "the name")
-
-
-def text_of(token: str) -> str:
-    """The inverse of :func:`token_of`; any subject token of a foreign publisher can be read."""
-    raw = _ESCAPED.sub(lambda match: bytes([int(match.group(1), 16)]), token.encode())
-    return raw.decode("utf-8", "replace")
-
-
-def session_token(session: str) -> str:
-    """A conversation's id as a token; what is too long for one is hashed.
-
-    A hashed id cannot be read back from its token, but the token stands for the id itself.
-    """
-    if not session:
-        raise InvalidSubject("the id of a conversation must not be empty")
-    if _HASHED.fullmatch(session):
-        return session
-    try:
-        data = session.encode()
-    except UnicodeEncodeError:
-        raise InvalidSubject(
-            f"the id of a conversation must be text; {session[:80]!r} has a lone surrogate"
-        ) from None
-    escaped = _FOREIGN.sub(lambda it: "".join(f"={b:02X}" for b in it.group().encode()), session)
-    if _TOKEN.fullmatch(escaped):
-        return escaped
-    return "=sha256-" + hashlib.sha256(data).hexdigest()
-
-
-def session_of(token: str) -> str:
-    """The inverse of :func:`session_token`; a hashed id stays hashed."""
-    return token if _HASHED.fullmatch(token) else text_of(token)
-
-
-def scope_token(scope: str) -> str:
-    """A memory scope as a token: any text that is not empty will do (see :func:`session_token`)."""
-    if not scope:
-        raise InvalidSubject("the name of a memory scope must not be empty")
-    return session_token(scope)
-
-
-def run_id_of_key(key: str) -> RunId:
-    """The run id that belongs to an idempotency key; the key itself where it is a valid token."""
-    if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", key):
-        return RunId(key)
-    return RunId("key-" + hashlib.sha256(key.encode()).hexdigest()[:32])
-
-
-def child_of(run: str, call: str) -> RunId:
-    """The run that answers a call of another run: always the same one."""
-    name = f"{run}_{call}"
-    if len(name) > 64:
-        name = "child-" + hashlib.sha256(name.encode()).hexdigest()[:32]
-    return RunId(name)
-
-
-def sandbox_of(run: str, agent: str) -> str:
-    """The sandbox that an agent has for itself in a run."""
-    name = f"{run}_{hashlib.sha256(agent.encode()).hexdigest()[:8]}"
-    if len(name) > 100:
-        name = "sandbox-" + hashlib.sha256(name.encode()).hexdigest()[:32]
-    return name
+ANY = "*"
+"""In place of a run, a pool, …: the subject is a filter for all of them."""
 
 
 def _place(provider: str, node: str) -> str:
@@ -158,12 +93,47 @@ def _place(provider: str, node: str) -> str:
     return f"{place}.{check_token(node, 'the node')}" if node else place
 
 
+AskKind = Literal["cancel", "retry", "input", "approval"]
+_ASKS = {
+    *(("run", kind) for kind in ("cancel", "retry", "input", "approval")),
+    ("memory", "merge"),
+}
+
+
+class TaskSubject(NamedTuple):
+    """The subject of a task, taken apart."""
+
+    user: str
+    agent: str
+
+
+class AskSubject(NamedTuple):
+    """A subject below ``<p>.ask.`` that is not a task's, taken apart."""
+
+    user: str
+    family: str
+    """``run`` or ``memory``."""
+    name: str
+    """The run, or the token of the memory's scope."""
+    kind: str
+
+
 class SandboxSubject(NamedTuple):
     """A subject below ``<p>.sandbox.``, taken apart."""
 
     sandbox: str
     kind: str
     detail: str
+
+
+class SubjectParts(NamedTuple):
+    """Any subject of the installation, taken apart. All empty: it has another prefix."""
+
+    family: str
+    """``run``, ``sandbox``, ``memory``, ``task``, …"""
+    owner: str
+    """The run, the sandbox, the token of the memory's scope, …"""
+    rest: str
 
 
 class RunSubject(NamedTuple):
@@ -189,11 +159,73 @@ class Subjects(msgspec.Struct, frozen=True):
         """The prefix as part of stream and bucket names, which know no dots."""
         return self.prefix.replace(".", "-").upper()
 
+    # --- filters -------------------------------------------------------------------------------
+
+    def matching(self, *patterns: str) -> list[str]:
+        """Patterns below the prefix, for the tables of streams and permissions."""
+        return [f"{self.prefix}.{it}" for it in patterns]
+
+    def events(self, *kinds: str) -> list[str]:
+        """The events of all runs of these kinds, such as ``done`` or ``start.*``."""
+        return self.matching(*(f"run.*.{kind}" for kind in kinds))
+
+    def sandbox_work(self, provider: str, node: str = "") -> list[str]:
+        """What is asked of a provider's sandboxes: of any node, or of this one."""
+        place = _place(provider, node)
+        return self.matching(f"run.*.sandbox.{place}", f"sandbox.*.op.{place}")
+
+    def memory_work(self) -> list[str]:
+        """What the memory actor reads: ends of runs, and requests to all memories."""
+        requests = ("extract", "merge", "edit")
+        return [self.done(ANY), *self.matching(*(f"memory.*.{it}" for it in requests))]
+
+    def traced(self) -> list[str]:
+        """What the tracing actor reads."""
+        runs = self.events("start.*", "waiting", "approval.decided", "done")
+        return [*runs, *self.matching("trace.*.spans", "sandbox.*.reply.*")]
+
+    def due_for(self, family: str) -> list[str]:
+        """Timers that have fired for ``run`` or ``memory`` subjects."""
+        return self.matching(f"due.{family}.>")
+
+    def approvals(self, run: str) -> str:
+        """Questions and answers of a run."""
+        return f"{self.prefix}.run.{run}.approval.*"
+
+    def all_parked(self) -> str:
+        return f"{self.prefix}.parked.>"
+
+    # --- subjects ------------------------------------------------------------------------------
+
     def task(self, agent: str) -> str:
         return f"{self.prefix}.task.{token_of(agent)}"
 
+    def tasks(self) -> list[str]:
+        """All tasks, as filters."""
+        return [f"{self.prefix}.task.*", f"{self.prefix}.ask.*.task.*"]
+
+    def asks(self) -> list[str]:
+        """What users want of runs and memories that exist, as filters."""
+        return [f"{self.prefix}.ask.*.run.>", f"{self.prefix}.ask.*.memory.>"]
+
+    def ask_task(self, user: str, agent: str) -> str:
+        if user == SHARED:
+            return self.task(agent)
+        return f"{self.prefix}.ask.{check_user(user)}.task.{token_of(agent)}"
+
+    def ask_run(self, user: str, run: str, kind: AskKind) -> str:
+        run = check_token(run, "the run id")
+        return f"{self.prefix}.ask.{check_user(user)}.run.{run}.{kind}"
+
+    def ask_merge(self, user: str, scope: str) -> str:
+        return f"{self.prefix}.ask.{check_user(user)}.memory.{scope_token(scope)}.merge"
+
     def agent(self, agent: str) -> str:
         return f"{self.prefix}.agent.{token_of(agent)}"
+
+    def open(self, run: str) -> str:
+        """The run's entry in the index of open runs."""
+        return f"{self.prefix}.open.{run}"
 
     def run_all(self, run: str) -> str:
         return f"{self.prefix}.run.{run}.>"
@@ -278,7 +310,11 @@ class Subjects(msgspec.Struct, frozen=True):
         return f"{self.prefix}.memory.{scope_token(scope)}.extract"
 
     def memory_merge(self, scope: str) -> str:
-        return f"{self.prefix}.memory.{scope_token(scope)}.merge"
+        return self.memory_merge_at(scope_token(scope))
+
+    def memory_merge_at(self, token: str) -> str:
+        """The same, by the token of the scope: a long scope cannot be read back from its token."""
+        return f"{self.prefix}.memory.{token}.merge"
 
     def memory_edit(self, scope: str) -> str:
         return f"{self.prefix}.memory.{scope_token(scope)}.edit"
@@ -286,8 +322,15 @@ class Subjects(msgspec.Struct, frozen=True):
     def memory_event(self, scope: str) -> str:
         return f"{self.prefix}.memory.{scope_token(scope)}.event"
 
-    def timer(self, run: str, name: str) -> str:
-        return f"{self.prefix}.timer.{run}.{name}"
+    def timer(self, owner: str, name: str) -> str:
+        return f"{self.prefix}.timer.{owner}.{name}"
+
+    def due(self, target: str) -> str:
+        """Where a message for ``target`` arrives when it is due."""
+        return f"{self.prefix}.due.{target.removeprefix(self.prefix + '.')}"
+
+    def target_of_due(self, due: str) -> str:
+        return f"{self.prefix}.{due.removeprefix(f'{self.prefix}.due.')}"
 
     def trace_spans(self, trace: str) -> str:
         return f"{self.prefix}.trace.{check_token(trace, 'the trace id')}.spans"
@@ -310,6 +353,22 @@ class Subjects(msgspec.Struct, frozen=True):
     def delta(self, run: str) -> str:
         return f"{self.prefix}.live.{run}.delta"
 
+    def live_copy(self, subject: str) -> str:
+        """Where the server republishes a stored event; empty for what is no event of a run."""
+        family, run, rest = self.split(subject)
+        return f"{self.prefix}.live.{run}.{rest}" if family == "run" else ""
+
+    # --- taking apart --------------------------------------------------------------------------
+
+    def split(self, subject: str) -> SubjectParts:
+        """Take any subject apart."""
+        rest = subject.removeprefix(f"{self.prefix}.")
+        if rest == subject:
+            return SubjectParts("", "", "")
+        family, _, rest = rest.partition(".")
+        owner, _, rest = rest.partition(".")
+        return SubjectParts(family, owner, rest)
+
     def parse_run(self, subject: str) -> RunSubject:
         """Take a ``run`` or ``live`` subject apart."""
         rest = subject.removeprefix(self.prefix + ".")
@@ -319,6 +378,14 @@ class Subjects(msgspec.Struct, frozen=True):
         if rest == "" or family not in ("run", "live"):
             raise InvalidSubject(f"{subject!r} is not the subject of a run event")
         return RunSubject(RunId(run), kind, detail)
+
+    def delivered_run(self, subject: str) -> RunSubject:
+        """Like :meth:`parse_run`, for whoever goes on to read or write the run. Servers also store
+        messages whose subjects have wildcards, and ``*`` as an id would mean all runs.
+        """
+        where = self.parse_run(subject)
+        check_token(where.run, "the run id")
+        return where
 
     def parse_sandbox(self, subject: str) -> SandboxSubject:
         """Take a ``sandbox`` subject apart."""
@@ -343,6 +410,41 @@ class Subjects(msgspec.Struct, frozen=True):
             raise InvalidSubject(f"{subject!r} is not a subject of a memory")
         return token
 
-    def parse_task(self, subject: str) -> str:
-        """The agent's name in a task subject."""
-        return text_of(subject.removeprefix(f"{self.prefix}.task."))
+    def parse_task(self, subject: str) -> TaskSubject:
+        """Take the subject of a task apart."""
+        ask = self._ask(subject)
+        if ask is None:
+            return TaskSubject(SHARED, text_of(subject.removeprefix(f"{self.prefix}.task.")))
+        user, kind, agent = ask
+        if kind != "task" or "." in agent:
+            raise InvalidSubject(f"{subject!r} is not the subject of a task")
+        return TaskSubject(check_user(user), text_of(agent))
+
+    def run_of_task(self, subject: str, headers: Mapping[str, str], sequence: int) -> RunId:
+        """The run that a task becomes: named after the key that the submitter chose, or after the
+        task's place in its stream.
+
+        As a message id, a key is also the server's business, which takes the same id of two users
+        for the same message. As a key it is only ours.
+        """
+        user = self.parse_task(subject).user
+        key = headers.get(KEY) or headers.get(MSG_ID)
+        if key:
+            return run_of_user(user, key)
+        return RunId(f"task-{sequence}" if user == SHARED else f"{user}=task-{sequence}")
+
+    def parse_ask(self, subject: str) -> AskSubject:
+        """Take the subject of what a user wants of a run or a memory apart."""
+        user, family, rest = self._ask(subject) or ("", "", "")
+        name, _, kind = rest.partition(".")
+        if (family, kind) not in _ASKS:
+            raise InvalidSubject(f"{subject!r} is not something that can be asked")
+        return AskSubject(check_user(user), family, check_token(name, f"the {family}"), kind)
+
+    def _ask(self, subject: str) -> tuple[str, str, str] | None:
+        start = f"{self.prefix}.ask."
+        if not subject.startswith(start):
+            return None
+        user, _, rest = subject.removeprefix(start).partition(".")
+        family, _, rest = rest.partition(".")
+        return user, family, rest

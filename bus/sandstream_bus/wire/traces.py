@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from sandstream_bus.spec_base import Spec
+from sandstream_bus.wire.spec_base import Spec
 
 TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 SpanId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]

@@ -1,0 +1,1 @@
+"""The private nats-server of a home: its start, its keeper, its end."""

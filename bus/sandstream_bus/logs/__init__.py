@@ -1,0 +1,1 @@
+"""Readers and writers of the logs: runs, conversations, sandboxes, memories, agents."""

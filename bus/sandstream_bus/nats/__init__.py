@@ -1,0 +1,1 @@
+"""The NATS client layer: connection, consumers, reads, writes, objects, streams."""

@@ -1,0 +1,1 @@
+"""Creates, changes and upgrades an installation; defines users, roles and accounts."""

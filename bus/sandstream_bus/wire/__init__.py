@@ -1,0 +1,1 @@
+"""What crosses the bus: messages, subjects and headers. Knows no connection."""
