@@ -1,4 +1,6 @@
-"""What a provider can do. The sandbox actor knows only this; one contract suite runs against all.
+"""What a provider can do. The sandbox actor knows only this; one contract suite checks all of them.
+
+A vendor does not implement this interface but the much smaller ``box_host.BoxHost``.
 
 A *provider* makes and finds boxes. A *box* is one live sandbox: commands, files, ports. Everything
 that changes something is named by an operation id (``op``): the same id again gives the first
@@ -11,8 +13,9 @@ after following links.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -39,6 +42,18 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     host_path: str
     read_only: bool = True
+
+
+KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+def check_key(key: str) -> str:
+    """The key itself, if a box may have it: it is safe as the name of a file."""
+    if not KEY.fullmatch(key):
+        raise ProviderError(
+            f"not a key for a sandbox: {key!r}. Use letters, digits, '_', '.', '-'; at most 128"
+        )
+    return key
 
 
 class BoxSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +99,7 @@ class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     """Added to the box's environment."""
     timeout_s: float | None = None
-    """The box kills the command's whole process tree after this, whoever is watching."""
+    """The box kills the command's whole process tree after this time, watched or not."""
     tty: bool = False
     keep_stdin: bool = False
     """Leave stdin open for :meth:`Box.interact`; else it is empty."""
@@ -198,6 +213,14 @@ class Box(Protocol):
         """
         ...
 
+    async def first_request(self, op: str, request: str) -> str:
+        """Which request asked for this operation first: ``request``, unless there was another.
+
+        The box remembers it as long as it remembers the operation. So an actor notices that an
+        operation was begun on behalf of a request that the log no longer contains.
+        """
+        ...
+
     async def kill(self, op: str) -> None:
         """End the command's whole process tree. One that is unknown or over is no error."""
         ...
@@ -241,8 +264,8 @@ class Box(Protocol):
 
     async def fill(self, op: str, entries: Sequence[FileWrite], rule: ResolveRule) -> None:
         """Lay out files, directories and links, each with its mode, where nothing is yet: quicker
-        than :meth:`change`, but on failure what was laid out so far stays. Parents are made; what
-        somebody has put in the place of a file meanwhile is replaced.
+        than :meth:`change`, but on failure the files laid out so far stay. Parents are made. A file
+        that appeared in the place of an entry meanwhile is replaced.
         """
         ...
 
@@ -253,8 +276,8 @@ class Box(Protocol):
     def scan(self, exclude: Sequence[str], *, full: bool) -> AsyncIterator[ScanItem]:
         """What changed below the root since the last scan of this object that ran to its end
         (``full=False``), or everything, with digests but without the data of what has not changed
-        (``full=True``). Raises :class:`ScanOutdated` if somebody else scanned since: then only
-        everything will do.
+        (``full=True``). Raises :class:`ScanOutdated` if another object scanned since: then a full
+        scan is needed.
 
         Unchanged files (by inode, size, ctime and mtime) are not read again. Sockets, fifos and
         devices are left out. ``exclude``: paths relative to the root, with all below them.
@@ -283,13 +306,16 @@ class Provider(Protocol):
     """Makes, finds and ends boxes. All methods may be called again after a lost answer."""
 
     name: str
-    powers: frozenset[str]
-    """Of ``pty``, ``ports``, ``pause``, ``users``, ``limits.cpu``, ``limits.memory``,
-    ``limits.disk``, ``isolated``.
-    """
+
+    @property
+    def powers(self) -> frozenset[str]:
+        """Of ``pty``, ``ports``, ``pause``, ``users``, ``limits.cpu``, ``limits.memory``,
+        ``limits.disk``, ``isolated``.
+        """
+        ...
 
     async def check(self) -> dict[str, str]:
-        """Probe what is really there, for people: ``{"isolation": "bubblewrap", ...}``.
+        """Try what works here, and describe it for people: ``{"isolation": "bubblewrap", ...}``.
 
         Raises :class:`ProviderUnavailable` with what to do about it.
         """
@@ -321,14 +347,37 @@ class Provider(Protocol):
         """All boxes with this owner label, whatever their state."""
         ...
 
-    async def fetch_git(self, box: Box, url: str, ref: str, target: str) -> None:
+    async def fetch_git(
+        self, box: Box, url: str, ref: str, target: str, *, public_only: bool = False
+    ) -> None:
         """Clone a repository (shallow, no credentials) into a directory of the box, with network
         even if the box has none. Raises :class:`GitFailed`.
+
+        ``public_only``: connect to no address that is not public, whatever a name means by now
+        and wherever a server sends git.
         """
         ...
 
     async def close(self) -> None:
         """Let go of connections. Boxes live on."""
+        ...
+
+
+@runtime_checkable
+class Leasing(Protocol):
+    """A provider whose boxes may end by themselves when no process holds them.
+
+    A process that made or got a box holds it until it stops, deletes or closes, or dies.
+    """
+
+    def hold(self, key: str) -> None:
+        """Hold a box that this process has not used. No error if there is none."""
+        ...
+
+    async def stop_idle(self) -> None:
+        """Before a process ends: end the boxes that it alone holds and in which nothing runs. Their
+        files stay.
+        """
         ...
 
 
@@ -416,6 +465,8 @@ class PortUnavailable(ProviderError):
 
 
 class GitFailed(ProviderError):
-    """``data["reason"]``: ``missing`` (no git), ``clone``, ``ref``."""
+    """``data["reason"]``: ``missing`` (no git), ``clone``, ``ref``, ``private`` (a host that is
+    not public, with ``public_only``). No text of it has the user or password of a URL.
+    """
 
     code = "git_failed"

@@ -1,8 +1,9 @@
-"""Processes of this machine: start one that outlives us, know it again, stop it, end it.
+"""Processes of this machine: start one that outlives us, recognise it later, stop it, end it.
 
-A pid alone names nothing for long; a pid with its start time and the machine's boot names one
-process for ever. The box is started with ``posix_spawn``: it costs the same in a big process, and
-no object here ends the box when it is collected, as those of asyncio and subprocess do or warn of.
+The system reuses pids. A pid together with its start time and the machine's boot id identifies one
+process for ever. Boxes are started with ``posix_spawn``: its cost does not grow with the size of
+this process, and no object here ends the box when it is collected, as objects of asyncio and
+subprocess would.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +24,9 @@ from pathlib import Path
 import msgspec
 
 LINUX = sys.platform == "linux"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BASE_ENV = {"PATH": PATH, "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+"""The environment of programs that see nothing of this process's own."""
 FIRST_FD = 3
 _HIGH_FD = 200
 """Copies made for a child are numbered from here, so that no target number is a source too."""
@@ -79,7 +84,7 @@ class ChildFds:
 def spawn_detached(
     argv: list[str], env: Mapping[str, str], fds: ChildFds, log: Path
 ) -> ProcessMark:
-    """Start a process in its own session, with output to the log. It belongs to no one."""
+    """Start a process in its own session that outlives this one; its output goes to the log."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         pid = _spawn(argv, env, fds, output)
@@ -121,16 +126,18 @@ def _spawn(argv: list[str], env: Mapping[str, str], fds: ChildFds, output: int) 
         ]
         given = {action[2] for action in actions}
         actions += [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inherited() if fd not in given]
+        # search the PATH of the new process, not the PATH of this one
+        program = shutil.which(argv[0], path=env.get("PATH")) or argv[0]
         if LINUX:
-            return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setsid=True)
-        return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setpgroup=0)
+            return os.posix_spawnp(program, argv, env, file_actions=actions, setsid=True)
+        return os.posix_spawnp(program, argv, env, file_actions=actions, setpgroup=0)
     finally:
         os.close(nothing)
 
 
 def _inherited() -> list[int]:
-    """What a child would get without being meant to: whoever started this process, or a library in
-    it, may have left open something that no box must have.
+    """Descriptors that a child would inherit by accident: the parent of this process, or a library
+    in it, may have left some open.
     """
     found = []
     for entry in Path("/proc/self/fd" if LINUX else "/dev/fd").iterdir():
@@ -189,6 +196,17 @@ def descendants(pid: int) -> list[int]:
     for parent in found:
         found += [child for child, its in parents.items() if its == parent]
     return found[1:]
+
+
+def command_line(pid: int) -> str:
+    """As it was started; empty if it is gone."""
+    if LINUX:
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+    argv = ["ps", "-o", "command=", "-p", str(pid)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def is_stopped(pid: int) -> bool:

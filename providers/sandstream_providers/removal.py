@@ -10,8 +10,7 @@ import os
 from pathlib import Path
 
 from sandstream_providers.interface import ProviderError
-from sandstream_providers.local.cage import PATH
-from sandstream_providers.local.processes import ChildFds, run_once
+from sandstream_providers.processes import PATH, ChildFds, run_once
 
 _REMOVE_S = 600.0
 

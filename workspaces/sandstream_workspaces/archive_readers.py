@@ -1,7 +1,7 @@
-"""Tar and zip files, member by member, without trusting a byte of them. Blocking: for a thread.
+"""Read tar and zip files member by member, without trusting their content. Blocking: use a thread.
 
-Reading is forward only and in small pieces, so that neither a header nor a content that claims to
-be huge takes memory.
+Reading goes only forward and in small pieces, so that neither a header nor a content that claims to
+be huge uses much memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sandstream_workspaces.packs import PART_BYTES
 Scheme = Literal["tar", "tar.gz", "tar.bz2", "tar.xz", "zip"]
 
 _READ_BYTES = 128 * 1024
-"""The most that is read at once. A header of a tar file that is longer than this is refused."""
+"""The most that is read at once. A longer tar header is refused."""
 _PADDING_BYTES = 16 * 1024 * 1024
 _XZ_MEMORY_BYTES = 256 * 1024 * 1024
 _MAGIC: dict[bytes, Scheme] = {
@@ -39,16 +39,16 @@ _BROKEN = (
     lzma.LZMAError,
     OSError,
     EOFError,
-    NotImplementedError,  # a zip compression that is not known
-    RecursionError,  # tar headers about headers about headers
-    OverflowError,  # sizes beyond all bounds
+    NotImplementedError,  # an unknown zip compression
+    RecursionError,  # tar headers nested too deeply
+    OverflowError,  # absurd sizes
     struct.error,
     ValueError,
 )
 
 
 class Piece(NamedTuple):
-    """A member, or the next piece of its content; a content of at most ``PART_BYTES`` is whole."""
+    """A member with the next piece of its content; at most ``PART_BYTES``, so often the whole."""
 
     member: Member
     data: bytes
@@ -60,7 +60,7 @@ class _Readable(Protocol):
 
 
 def tar_scheme(file: BinaryIO) -> Scheme:
-    """How a tar file is compressed, by its first bytes."""
+    """Detect the compression of a tar file by its first bytes."""
     start = file.read(8)
     file.seek(0)
     for magic, scheme in _MAGIC.items():
@@ -72,7 +72,7 @@ def tar_scheme(file: BinaryIO) -> Scheme:
 def read_archive(
     file: BinaryIO, scheme: Scheme, limits: ArchiveLimits, *, strict: bool
 ) -> Iterator[Piece]:
-    """All that the archive holds; raises :class:`ArchiveRejected`."""
+    """All members of the archive with their contents. Raises :class:`ArchiveRejected`."""
     rules = MemberRules(limits, strict=strict)
     try:
         if scheme == "zip":
@@ -95,7 +95,7 @@ def _unpacked(file: BinaryIO, scheme: Scheme) -> _Readable:
 
 
 class _Xz:
-    """Like ``lzma.LZMAFile``, but a file cannot demand any amount of memory."""
+    """Like ``lzma.LZMAFile``, but with a limit on the memory that a file can demand."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -122,13 +122,13 @@ class _Xz:
 
 
 class _Forward:
-    """What ``tarfile`` reads from: seeks forward only, refuses to read much at once."""
+    """The source for ``tarfile``: it only seeks forward and refuses big reads."""
 
     def __init__(self, source: _Readable) -> None:
         self._source = source
         self._at = 0
         self.last = b""
-        """What the last read gave."""
+        """The data of the last read."""
 
     def read(self, size: int) -> bytes:
         if size > _READ_BYTES:
@@ -153,7 +153,7 @@ class _Forward:
         return self._at
 
     def drain(self) -> None:
-        """Read what comes after the end mark: a checksum of the compressed data is behind it."""
+        """Read past the end mark, so that the checksum of the compressed data is verified."""
         end = self._at + _PADDING_BYTES
         while self.read(_READ_BYTES):
             if self._at > end:
@@ -167,7 +167,7 @@ def _read_tar(source: _Forward, rules: MemberRules) -> Iterator[Piece]:
         fileobj=cast(BinaryIO, source), mode="r:", encoding="utf-8", errors="surrogateescape"
     ) as archive:
         while (info := archive.next()) is not None:
-            # else it keeps all headers, for going back
+            # otherwise tarfile keeps all headers in memory
             archive.members = []  # type: ignore[attr-defined]  # pyright: ignore
             member = _admit_tar_member(info, rules)
             if member is None:

@@ -1,6 +1,6 @@
-"""What an archive may hold. Nothing that could end up outside the root, nothing ambiguous.
+"""What an archive may contain: nothing that could end up outside the root, nothing ambiguous.
 
-``strict`` (unpacking an archive that somebody has sent) also refuses links.
+``strict`` (for unpacking an untrusted archive) also refuses links.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _MOST_LINKS = 40
 
 
 class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """None: no limit."""
+    """Limits for reading an archive; ``None`` means no limit."""
 
     max_input_bytes: int | None = None
-    """Of the archive itself."""
+    """The limit for the archive file itself."""
     max_extracted_bytes: int | None = None
     max_members: int | None = None
 
 
 class Member(NamedTuple):
-    """A member that was let in."""
+    """A member that was admitted."""
 
     path: bytes
     kind: Kind
@@ -38,9 +38,7 @@ class Member(NamedTuple):
 
 
 class MemberRules:
-    """Sees all members of one archive in order, and lets them in or raises
-    :class:`ArchiveRejected`.
-    """
+    """Sees all members of one archive in order. Admits each or raises :class:`ArchiveRejected`."""
 
     def __init__(self, limits: ArchiveLimits, *, strict: bool) -> None:
         self._limits = limits
@@ -52,7 +50,7 @@ class MemberRules:
         self._extracted = 0
 
     def admit(self, name: str, kind: Kind, mode: int, size: int, target: str = "") -> Member | None:
-        """None: the root itself, of which there is nothing to make."""
+        """Check a member and return it; ``None`` for the root itself, which needs no entry."""
         path = self._path(name, kind)
         if path is None:
             return None
@@ -67,7 +65,7 @@ class MemberRules:
         return Member(os.fsencode(str(path)), kind, mode, size, os.fsencode(target))
 
     def finish(self) -> None:
-        """All members are known: no chain of links may lead out."""
+        """Call after the last member: checks that no chain of links leads out of the root."""
         for path, (name, target) in self._links.items():
             if self._leads_out(path, target):
                 raise ArchiveRejected(
@@ -137,7 +135,7 @@ class MemberRules:
             self._parents.add(parent)
 
     def _leads_out(self, path: PurePosixPath, target: str) -> bool:
-        """Follow the archive's own links. A circle leads nowhere, so not out."""
+        """Follow the links of the archive itself. A cycle does not lead out."""
         at = list(path.parts[:-1])
         steps = list(reversed(PurePosixPath(target).parts))
         followed = 0

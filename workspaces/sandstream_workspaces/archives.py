@@ -1,4 +1,4 @@
-"""Archives in and out: a snapshot as a tar stream, and snapshots of archives that came in."""
+"""Convert between snapshots and archives: a snapshot as a tar stream, an archive as a snapshot."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _KINDS = {"file": tarfile.REGTYPE, "dir": tarfile.DIRTYPE, "link": tarfile.SYMTY
 
 
 async def tar_of(store: WorkspaceStore, tree: str) -> AsyncIterator[bytes]:
-    """The snapshot as a tar file, the same bytes for the same files. Checked before the first byte
-    is given.
+    """The snapshot as a tar file; equal files give equal bytes. All contents are verified before
+    the first byte is yielded.
     """
     entries = await store.tree_entries(tree)
     spool = Spool(tree)
@@ -44,7 +44,7 @@ async def tar_of(store: WorkspaceStore, tree: str) -> AsyncIterator[bytes]:
 async def tree_of_tar(
     store: WorkspaceStore, stream: AsyncIterable[bytes], limits: ArchiveLimits = NO_LIMITS
 ) -> str:
-    """A snapshot of what a tar file holds that was once made of a workspace, compressed or not."""
+    """Make a snapshot from a tar file of a workspace, compressed or not."""
     return await _tree_of(store, stream, None, limits, strict=False)
 
 
@@ -56,7 +56,7 @@ async def tree_of_archive(
     *,
     strict: bool,
 ) -> str:
-    """A snapshot of what an archive holds; without a scheme: a tar file, compressed or not.
+    """Make a snapshot from an archive. Without a scheme: a tar file, compressed or not.
 
     Raises :class:`ArchiveRejected`.
     """
@@ -94,7 +94,7 @@ async def _receive(stream: AsyncIterable[bytes], file: BinaryIO, limit: int | No
 
 
 class _Contents:
-    """Members whose contents go into packs."""
+    """Collects members and puts their contents into packs."""
 
     def __init__(self, packs: PackWriter) -> None:
         self._packs = packs

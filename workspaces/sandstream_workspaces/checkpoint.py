@@ -1,4 +1,4 @@
-"""Writing a box's workspace down: what a scan found is applied to the snapshot before it."""
+"""Checkpoint a box's workspace: apply what a scan found to the previous snapshot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import hashlib
 from collections.abc import Sequence
 
 import msgspec
-from sandstream_bus.objects import Objects
+from sandstream_bus.counts import numbered
+from sandstream_bus.nats.objects import Objects
 from sandstream_providers.interface import (
     Box,
     Entry,
@@ -36,7 +37,7 @@ _READS_PER_FILE = 5
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A workspace that was written down."""
+    """A stored workspace."""
 
     tree: str
     content: str
@@ -44,16 +45,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     size_bytes: int
     new_bytes: int
-    """What had to be stored."""
+    """The bytes that had to be stored."""
 
 
 class Scans:
-    """Which snapshot a box's last scan led to. One checkpoint of a box at a time."""
+    """The snapshot that resulted from a box's last scan. Allows one checkpoint at a time."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.last: tuple[str, tuple[str, ...]] | None = None
-        """The snapshot and what was excluded from it; None: not known, so all must be listed."""
+        """The snapshot and its excluded paths; ``None`` if unknown, so a full scan is needed."""
 
 
 class Checkpoint:
@@ -81,16 +82,17 @@ class Checkpoint:
             scans.last = None
             try:
                 written = await self._try(base, excluded, full=full)
-            except ScanOutdated:  # another process scanned the box since
+            except ScanOutdated:  # another process has scanned the box since
                 written = await self._try(base, excluded, full=True)
             if written.missing:
-                # The store lost what the base needs: write everything down once more.
+                # The store lost objects that the base needs: store everything again.
                 self._locations.forget_packs({bytes.fromhex(it) for it in written.missing})
                 self._trees.forget(base)
                 written = await self._try("", excluded, full=True)
             if written.missing:
+                lost = numbered(len(written.missing), "object")
                 raise CheckpointFailed(
-                    f"the object store lost {len(written.missing)} objects while the workspace of "
+                    f"the object store lost {lost} while the workspace of "
                     f"{self._box.key} was written down, {min(written.missing)} for one. Try again."
                 )
             scans.last = (written.tree, excluded)
@@ -139,8 +141,8 @@ class Checkpoint:
         return await compact(self._objects, self._freshness, self._locations, self._trees, written)
 
     async def _base_entries(self, base: str) -> dict[bytes, TreeEntry]:
-        """Of the base, so that equal files keep their place; none if it cannot be read, as the new
-        snapshot does not need it.
+        """The entries of the base, so that equal files keep their place. Empty if the base cannot
+        be read; the new snapshot does not need it.
         """
         try:
             return {entry.path: entry for entry in await self._trees.all_entries(base)}
@@ -148,7 +150,7 @@ class Checkpoint:
             return {}
 
     async def _store(self, packs: PackWriter, entry: Entry, data: bytes | None) -> Entry | None:
-        """Store a file's content; return the entry that fits what was stored. None: it is gone."""
+        """Store a file's content and return the entry that matches it; ``None`` if it is gone."""
         digest = bytes.fromhex(entry.digest)
         if entry.size == 0 or packs.has(digest):
             return entry
@@ -160,11 +162,11 @@ class Checkpoint:
             try:
                 parts, actual, size = await self._read(packs, entry.path)
             except (NotFound, WrongKind):
-                return None  # the next scan says what is there now
+                return None  # the next scan will report its new state
             if actual == expected:
                 packs.place(bytes.fromhex(actual), parts)
                 return msgspec.structs.replace(entry, digest=actual, size=size)
-            expected = actual  # it changed since the scan: what two reads agree on is taken
+            expected = actual  # it changed since the scan: accept what two reads agree on
         raise CheckpointFailed(
             f"{entry.path!r} in {self._box.key} changes all the time: {_READS_PER_FILE} reads gave "
             "different contents. Stop what writes to it, or leave it out of snapshots."

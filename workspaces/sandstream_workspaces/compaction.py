@@ -1,13 +1,13 @@
-"""Joining small packs.
+"""Join small packs.
 
-Every checkpoint brings a pack of its own, so after many of them a snapshot's files lie in many
-small packs, or in big ones of which little is still used. When there are too many, their contents
-are joined to new ones: a restore stays a matter of a few dozen objects.
+Every checkpoint adds its own pack. After many checkpoints, the files of a snapshot are spread over
+many small packs, or over big packs of which little is still used. When there are too many, their
+contents are joined into new packs, so that a restore only needs a few dozen objects.
 """
 
 from __future__ import annotations
 
-from sandstream_bus.objects import Objects
+from sandstream_bus.nats.objects import Objects
 
 from sandstream_workspaces.errors import WorkspaceDamaged
 from sandstream_workspaces.format import Root, TreeEntry, file_entry
@@ -17,20 +17,20 @@ from sandstream_workspaces.restore import fetch_pack
 from sandstream_workspaces.trees import Trees, Written
 
 SPARE_PACKS = 64
-"""So many more packs than needed may there be."""
+"""How many packs more than needed are tolerated."""
 _LITTLE_BYTES = PACK_BYTES // 2
 
 
 def has_too_many_packs(root: Root) -> bool:
     needed = root.size // PACK_BYTES + 1
-    # at most three times as many are left by joining: it is never tried again in vain
+    # joining leaves at most three times as many, so it is never repeated in vain
     return len(root.packs()) > 4 * needed + SPARE_PACKS
 
 
 async def compact(
     objects: Objects, freshness: Freshness, locations: Locations, trees: Trees, written: Written
 ) -> Written:
-    """The same files in fewer packs. ``missing``: packs that could not be read."""
+    """Store the same files in fewer packs. ``missing`` of the result: packs that are unreadable."""
     entries = await trees.all_entries(written.tree)
     used: dict[bytes, dict[bytes, TreeEntry]] = {}
     for entry in entries:
@@ -64,7 +64,7 @@ async def compact(
 
 
 def _is_little(contents: dict[bytes, TreeEntry]) -> bool:
-    """Little of the pack is used, and no part of a big file."""
+    """Whether little of the pack is used and none of it is part of a big file."""
     return (
         all(len(entry.parts) == 1 for entry in contents.values())
         and sum(entry.size for entry in contents.values()) < _LITTLE_BYTES

@@ -1,11 +1,11 @@
-"""What can go wrong with snapshots and archives.
+"""Errors of snapshots and archives.
 
 SandstreamError
-├── WorkspaceDamaged     a snapshot cannot be read back: an object is missing or does not fit
-├── CheckpointFailed     the workspace could not be written down (retryable)
-├── NoSuchPath           a snapshot does not hold this path, or something else is there
-├── HostDirectoryFailed  a host directory cannot be taken over; ``reason`` says why
-└── ArchiveRejected      a member of an archive is hostile, or a limit is reached
+├── WorkspaceDamaged     a snapshot cannot be read: an object is missing or does not match
+├── CheckpointFailed     the workspace could not be stored (retryable)
+├── NoSuchPath           a snapshot does not contain this path, or not as the expected kind
+├── HostDirectoryFailed  a host directory cannot be read; ``reason`` says why
+└── ArchiveRejected      a member of an archive is hostile, or a limit is exceeded
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How a snapshot looks in the object store.
+"""The format of a snapshot in the object store.
 
-The root object lists segments; a segment is a sorted run of entries; an entry says in which packs
-its content lies. All are MessagePack and named by their SHA-256. A path starts a new segment if its
-checksum says so, whatever stands around it: so one changed file changes one segment and the root.
-No times and no owners: the same files give the same ``content`` digest, whenever they were stored.
+The root object lists segments. A segment is a sorted run of entries; an entry says which packs hold
+its content. All are MessagePack and named by their SHA-256. A path starts a new segment if its own
+checksum says so, regardless of its neighbours. So one changed file changes one segment and the
+root. Times and owners are not stored: equal files give the same ``content`` digest at any time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TreeEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     parts: tuple[Part, ...] = ()
 
     def content(self) -> tuple[bytes, str, int, int, bytes, bytes]:
-        """All of it but the place where it is stored."""
+        """Everything except the place where the content is stored."""
         return (self.path, self.kind, self.mode, self.size, self.digest, self.target)
 
     def public(self) -> Entry:
@@ -74,16 +74,16 @@ def link_entry(path: bytes, target: bytes) -> TreeEntry:
 
 
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
-    """A segment as the root knows it."""
+    """The root's reference to a segment."""
 
     first: bytes
     """Its first path."""
     digest: bytes
     content: bytes
-    """The digest of its entries without the places where they are stored."""
+    """The digest of its entries without the places of their contents."""
     files: int
     size: int
-    """Of all its files, in bytes."""
+    """The size of all its files, in bytes."""
     packs: tuple[bytes, ...]
 
 
@@ -96,7 +96,7 @@ class Root(msgspec.Struct, frozen=True, array_like=True):
     segments: tuple[SegmentRef, ...]
 
     def objects(self) -> set[bytes]:
-        """Everything that it refers to."""
+        """All objects that it refers to."""
         return self.packs().union(segment.digest for segment in self.segments)
 
     def packs(self) -> set[bytes]:
@@ -117,7 +117,7 @@ def starts_segment(path: bytes) -> bool:
 
 
 def cut(entries: Iterable[TreeEntry]) -> Iterator[tuple[TreeEntry, ...]]:
-    """Sorted entries, run by run."""
+    """Split sorted entries into segments."""
     run: list[TreeEntry] = []
     for entry in entries:
         if run and starts_segment(entry.path):
@@ -129,7 +129,7 @@ def cut(entries: Iterable[TreeEntry]) -> Iterator[tuple[TreeEntry, ...]]:
 
 
 def encode_segment(entries: Sequence[TreeEntry]) -> tuple[SegmentRef, bytes]:
-    """Its reference and its bytes."""
+    """The reference to the segment, and its bytes."""
     data = _encode(entries)
     files = [entry for entry in entries if entry.kind == "file"]
     return (
@@ -166,7 +166,7 @@ def encode_root(root: Root) -> bytes:
 
 
 def decode_root(data: bytes) -> Root:
-    """Raises ``msgspec.DecodeError``, also for a version that is not known here."""
+    """Raises ``msgspec.DecodeError``, also for an unknown version."""
     root = _decode_root(data)
     if root.version != VERSION:
         raise msgspec.DecodeError(f"is of format version {root.version}, known is {VERSION}")

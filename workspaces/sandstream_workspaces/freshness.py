@@ -1,7 +1,8 @@
-"""Objects age out. What a new snapshot refers to must be young, or it is stored anew.
+"""Objects expire. Those that a new snapshot refers to must be young, or they are stored anew.
 
-An object is asked about once in ``RECHECK_AFTER_S``. It may be older than ``REFRESH_AFTER_S`` by
-that much when it is referred to, which is still below the day that objects outlive the log.
+The age of an object is checked once in ``RECHECK_AFTER_S``. So when a snapshot refers to it, the
+object may be older than ``REFRESH_AFTER_S`` by that much; this is still less than the day by which
+objects outlive the log.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from sandstream_bus import objects as bus_objects
 from sandstream_bus.errors import ObjectMissing, UndecodableMessage
-from sandstream_bus.objects import Objects
+from sandstream_bus.nats import objects as bus_objects
+from sandstream_bus.nats.objects import Objects
 
 from sandstream_workspaces.parallel import in_parallel
 
@@ -22,7 +23,7 @@ _AT_ONCE = 2
 
 
 class Freshness:
-    """Remembers for this process which objects were young when it last looked."""
+    """Remembers, per process, which objects were young at the last check."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -33,7 +34,7 @@ class Freshness:
         return seen is not None and time.time() - seen < RECHECK_AFTER_S
 
     def stored(self, digest: str) -> None:
-        """It was put just now."""
+        """Note that the object was stored just now."""
         self._seen[digest] = time.time()
         self._seen.move_to_end(digest)
         if len(self._seen) > _REMEMBERED:
@@ -44,7 +45,7 @@ class Freshness:
             self._seen.pop(digest, None)
 
     async def ensure(self, digests: Iterable[str]) -> set[str]:
-        """Store old ones anew; return those that are gone or damaged."""
+        """Store old objects anew; return those that are gone or damaged."""
         doubtful = [digest for digest in digests if not self.knows(digest)]
         if not doubtful:
             return set()

@@ -1,4 +1,4 @@
-"""A directory of the host as a snapshot: walked without following links, changes noticed.
+"""Make a snapshot of a host directory, without following links; concurrent changes are detected.
 
 A file that has not changed since this process last read it (device, inode, size, times) is neither
 read nor sent again.
@@ -22,7 +22,7 @@ from sandstream_workspaces.format import TreeEntry, dir_entry, file_entry, link_
 from sandstream_workspaces.packs import PART_BYTES, PackWriter
 
 SymlinkPolicy = Literal["reject", "keep", "skip"]
-"""``keep``: as a link with the same target, which is not looked at."""
+"""``keep``: store the link with its target; the target is not read."""
 
 _REMEMBERED = 200_000
 _CLOCK_TICK_NS = 20 * 1000 * 1000
@@ -31,7 +31,7 @@ _GROUP_FILES = 500
 
 
 class _Stamp(NamedTuple):
-    """What changes when a file does."""
+    """Properties that change when the file changes."""
 
     device: int
     inode: int
@@ -51,7 +51,7 @@ class _File(NamedTuple):
 
 
 class Found:
-    """What a directory holds, once its contents are stored."""
+    """The content of a directory, once it is stored."""
 
     def __init__(self) -> None:
         self.others: list[TreeEntry] = []
@@ -69,7 +69,7 @@ class Found:
 
 
 class HostDirectories:
-    """Reads host directories; remembers the digests of their files."""
+    """Reads host directories and remembers the digests of their files."""
 
     def __init__(self) -> None:
         self._digests: OrderedDict[_Stamp, bytes] = OrderedDict()
@@ -124,7 +124,7 @@ class HostDirectories:
 
     def _learn(self, stamp: _Stamp, digest: bytes, read_at_ns: int) -> None:
         if max(stamp.mtime_ns, stamp.ctime_ns) > read_at_ns - _CLOCK_TICK_NS:
-            return  # it could have changed again within the same tick of the file system's clock
+            return  # it could change again within the same tick of the file system's clock
         self._digests[stamp] = digest
         self._digests.move_to_end(stamp)
         if len(self._digests) > _REMEMBERED:

@@ -1,7 +1,8 @@
-"""Contents on their way into packs, and the memory of where contents lie.
+"""Write contents into packs, and remember where contents are stored.
 
-Small contents are joined to packs of a few MiB, so that ten thousand files are a few dozen objects;
-a big file is spread over several packs. At most ``_IN_FLIGHT`` packs are held while they are sent.
+Small contents are joined into packs of a few MiB, so that ten thousand files become a few dozen
+objects; a big file is spread over several packs. At most ``_IN_FLIGHT`` packs are in memory while
+they are sent.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple
 
-from sandstream_bus.objects import Objects
+from sandstream_bus.nats.objects import Objects
 
 from sandstream_workspaces.format import Part, TreeEntry
 from sandstream_workspaces.freshness import Freshness
 
 PACK_BYTES = 4 * 1024 * 1024
-"""A pack is sent when it has grown to this."""
+"""A pack is sent when it reaches this size."""
 PART_BYTES = 8 * 1024 * 1024
 """The longest piece of a file, and the biggest pack."""
 _IN_FLIGHT = 3
@@ -27,7 +28,7 @@ _REMEMBERED = 200_000
 
 
 class Locations:
-    """Where the contents lie that this process has stored or seen, least recently used first."""
+    """The places of contents that this process has stored or seen, least recently used first."""
 
     def __init__(self) -> None:
         self._parts: OrderedDict[bytes, tuple[Part, ...]] = OrderedDict()
@@ -50,7 +51,7 @@ class Locations:
                 self.learn(entry.digest, entry.parts)
 
     def forget_packs(self, packs: set[bytes]) -> None:
-        """They are gone: what lay in them must be stored again."""
+        """Forget contents in packs that are gone, so that they are stored again."""
         gone = [
             digest
             for digest, parts in self._parts.items()
@@ -61,7 +62,7 @@ class Locations:
 
 
 class Placed(NamedTuple):
-    """A piece of content in a pack that may not have its digest yet."""
+    """A piece of content in a pack whose digest may not be known yet."""
 
     number: int
     offset: int
@@ -69,7 +70,7 @@ class Placed(NamedTuple):
 
 
 class PackWriter:
-    """Takes contents, sends packs. Use as a context manager; ask for places after ``finish``."""
+    """Packs contents and sends the packs. A context manager; call ``parts`` after ``finish``."""
 
     def __init__(self, objects: Objects, freshness: Freshness, locations: Locations) -> None:
         self._objects = objects
@@ -82,7 +83,7 @@ class PackWriter:
         self._placed: dict[bytes, list[Placed]] = {}
         self._failure: Exception | None = None
         self.new_bytes = 0
-        """What had to be stored."""
+        """The bytes that had to be stored."""
 
     async def __aenter__(self) -> PackWriter:
         return self
@@ -101,7 +102,7 @@ class PackWriter:
         return digest in self._placed or self._locations.get(digest) is not None
 
     async def add(self, digest: bytes, data: bytes) -> None:
-        """A whole content, unless it is there."""
+        """Add a whole content, unless it is already stored."""
         if not data or self.has(digest):
             return
         if len(data) <= PART_BYTES:
@@ -113,7 +114,7 @@ class PackWriter:
         ]
 
     async def add_part(self, data: bytes) -> Placed:
-        """A piece of at most ``PART_BYTES``; :meth:`place` says of what."""
+        """Add a piece of at most ``PART_BYTES``; :meth:`place` says which content it belongs to."""
         if self._open_bytes + len(data) > PART_BYTES:
             await self._send()
         placed = Placed(len(self._sending), self._open_bytes, len(data))
@@ -124,12 +125,12 @@ class PackWriter:
         return placed
 
     def place(self, digest: bytes, parts: list[Placed]) -> None:
-        """These parts are that content. If it was there already, it stays where it was."""
+        """Declare that these parts are that content. Content stored earlier stays where it is."""
         if not self.has(digest):
             self._placed[digest] = parts
 
     async def finish(self) -> None:
-        """All packs are stored when this returns."""
+        """Wait until all packs are stored."""
         await self._send()
         packs = await asyncio.gather(*self._sending)
         for digest, placed in self._placed.items():
@@ -137,7 +138,7 @@ class PackWriter:
             self._locations.learn(digest, parts)
 
     def parts(self, digest: bytes) -> tuple[Part, ...]:
-        """Where a content lies, after :meth:`finish`."""
+        """Where a content is stored; call after :meth:`finish`."""
         parts = self._locations.get(digest)
         if parts is None:
             raise LookupError(f"the content {digest.hex()} was not stored")
@@ -161,7 +162,7 @@ class PackWriter:
             self.new_bytes += len(data) if stored else 0
             return bytes.fromhex(digest)
         except Exception as error:
-            self._failure = error  # no more contents need to be gathered
+            self._failure = error  # makes the next send fail
             raise
         finally:
             self._slots.release()

@@ -1,4 +1,4 @@
-"""Some things at once, but not too many; the first failure ends all of them."""
+"""Run work in parallel with a limit; the first failure cancels the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 async def in_parallel(
     at_once: int, work: Callable[[Item], Awaitable[Result]], items: Iterable[Item]
 ) -> list[Result]:
-    """The results in the order of the items."""
+    """The results, in the order of the items."""
     slots = asyncio.Semaphore(at_once)
 
     async def one(item: Item) -> Result:

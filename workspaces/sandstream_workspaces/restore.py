@@ -1,7 +1,7 @@
-"""Laying a snapshot out in a box.
+"""Restore a snapshot into a box.
 
-Everything is fetched and verified first, into a temporary file; only then is the box touched. So a
-snapshot that cannot be read leaves the workspace as it is.
+Everything is first fetched and verified, into a temporary file; only then is the box touched. An
+unreadable snapshot therefore leaves the workspace unchanged.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ import hashlib
 import os
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO, TypeVar
 
 import msgspec
 from sandstream_bus.errors import ObjectMissing, UndecodableMessage
-from sandstream_bus.objects import Objects
-from sandstream_providers.interface import Box, FileWrite, NotFound, ResolveRule
+from sandstream_bus.nats.objects import Objects
+from sandstream_providers.interface import Box, Entry, FileWrite, NotFound, ResolveRule
 
 from sandstream_workspaces.errors import WorkspaceDamaged
 from sandstream_workspaces.format import TreeEntry, path_bytes
 from sandstream_workspaces.parallel import in_parallel
 from sandstream_workspaces.trees import Trees
+
+T = TypeVar("T")
 
 _FETCHES = 3
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -33,13 +35,13 @@ _PRIMED_AT_ONCE = 20_000
 _OWNER = 0o700
 _WRITABLE = 0o200
 _WHOLE_BYTES = 32 * 1024 * 1024
-"""Nothing can be appended to a file that its owner may not write, such as a pack of git: up to here
+"""A file that its owner may not write, such as a git pack, cannot be appended to. Up to this size
 it is written at once.
 """
 
 
 class Spool:
-    """The packs of a snapshot in a temporary file, checked. Close it."""
+    """The verified packs of a snapshot in a temporary file. The caller closes it."""
 
     def __init__(self, tree: str) -> None:
         self._tree = tree
@@ -76,7 +78,7 @@ class Spool:
             yield os.pread(self._file.fileno(), part.size, self._starts[part.pack] + part.offset)
 
     def _keep(self, pack: bytes, start: int, entries: Sequence[TreeEntry]) -> None:
-        """Write a pack down and check what lies in it alone, while the next one is fetched."""
+        """Write a pack and verify the contents that are only in it, while the next is fetched."""
         _write_all(self._file.fileno(), pack, start)
         view = memoryview(pack)
         for entry in entries:
@@ -116,12 +118,12 @@ class Restore:
         self._op = op
         self._batches = 0
         self._is_empty = False
-        """Nothing is where the snapshot goes: it can be laid out the quick way."""
+        """Whether the target is known to be empty, which allows the faster ``fill``."""
         self._sent: deque[asyncio.Task[None]] = deque()
         self._rule = ResolveRule(roots=[box.root])
 
     async def run(self, into: str, *, clear: bool, keep: Sequence[str]) -> int:
-        """How many entries were laid out."""
+        """Restore the snapshot; return the number of entries."""
         if clear and into and keep:
             raise ValueError("keep is for the whole root: it cannot be combined with into")
         root = await self._trees.root(self._tree)
@@ -140,11 +142,9 @@ class Restore:
             await asyncio.gather(*self._sent, return_exceptions=True)
             spool.close()
         prefix = path_bytes(into.strip("/"))
-        for start in range(0, len(entries), _PRIMED_AT_ONCE):
-            some = entries[start : start + _PRIMED_AT_ONCE]
-            await self._box.prime(
-                [_below(entry, prefix).public() for entry in some if entry.kind == "file"]
-            )
+        files = [_below(entry, prefix).public() for entry in entries if entry.kind == "file"]
+        for some in _batches(files, _PRIMED_AT_ONCE, _path_length):
+            await self._box.prime(some)
         return len(entries)
 
     async def _all_there(self, digests: set[str]) -> None:
@@ -162,7 +162,7 @@ class Restore:
             )
 
     async def _lay_out(self, entries: Sequence[TreeEntry], into: str, spool: Spool) -> None:
-        """Directories, files, links; last the directories in which nothing could be written."""
+        """Write directories, files and links; finally set the modes of unwritable directories."""
         batch: list[FileWrite] = []
         size = 0
         closed: list[FileWrite] = []
@@ -170,6 +170,7 @@ class Restore:
         base = self._path(into)
         for entry in entries:
             path = f"{base}/{os.fsdecode(entry.path)}"
+            size += len(path)
             if entry.kind == "dir":
                 write = FileWrite(path=path, kind="dir", mode=entry.mode)
                 if entry.mode & _OWNER != _OWNER:
@@ -192,12 +193,12 @@ class Restore:
                 batch, size = [], 0
         await self._put(batch)
         await self._all_put()
-        for start in range(0, len(links), _BATCH_ENTRIES):
-            await self._put(links[start : start + _BATCH_ENTRIES])
+        for some in _batches(links, _BATCH_ENTRIES, _path_length):
+            await self._put(some)
         await self._all_put()
-        closed.reverse()  # a directory before the one that it lies in
-        for start in range(0, len(closed), _BATCH_ENTRIES):
-            await self._put(closed[start : start + _BATCH_ENTRIES])
+        closed.reverse()  # a directory before its parent
+        for some in _batches(closed, _BATCH_ENTRIES, _path_length):
+            await self._put(some)
             await self._all_put()
 
     async def _big_file(self, path: str, entry: TreeEntry, spool: Spool) -> None:
@@ -211,7 +212,7 @@ class Restore:
                 at += len(data)
 
     async def _put(self, batch: Sequence[FileWrite]) -> None:
-        """In an empty place the next batch is put together while the box writes this one."""
+        """Write a batch. In an empty target, the box writes it while the next one is prepared."""
         if not batch:
             return
         if not self._is_empty:
@@ -239,6 +240,24 @@ def _write_all(file: int, data: bytes, start: int) -> None:
     done = 0
     while done < len(data):
         done += os.pwrite(file, memoryview(data)[done:], start + done)
+
+
+def _path_length(item: FileWrite | Entry) -> int:
+    return len(item.path)
+
+
+def _batches(items: Sequence[T], most: int, size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """At most ``most`` items, or fewer if they are big, like the paths of deep trees."""
+    batch: list[T] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += size_of(item)
+        if len(batch) >= most or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _below(entry: TreeEntry, prefix: bytes) -> TreeEntry:

@@ -1,4 +1,4 @@
-"""Workspaces in the object store: what actors and clients use of this package."""
+"""Workspaces in the object store: the interface of this package for actors and clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sandstream_workspaces.trees import Trees
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one snapshot in another, as sorted paths."""
+    """The differences between two snapshots, as sorted paths."""
 
     added: list[str]
     changed: list[str]
@@ -36,7 +36,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkspaceStore:
-    """Writes workspaces down and lays them out again. One for a process, for its caches."""
+    """Stores and restores workspaces. Use one per process, because of its caches."""
 
     def __init__(self, bus: Bus) -> None:
         self._objects = bus.objects
@@ -49,9 +49,9 @@ class WorkspaceStore:
     # --- boxes ---------------------------------------------------------------------------------
 
     async def checkpoint(self, box: Box, *, base: str = "", exclude: Sequence[str]) -> Snapshot:
-        """Write down what is in the box, except for these relative paths and all below them.
+        """Store the box's workspace, except these relative paths and everything below them.
 
-        ``base`` is the snapshot before, if any: what it holds is neither read nor stored again.
+        ``base`` is the previous snapshot, if any; its contents are neither read nor stored again.
         """
         work = Checkpoint(self._objects, self._freshness, self._locations, self._trees, box)
         return await work.run(base, exclude, self._scans.setdefault(box, Scans()))
@@ -66,10 +66,10 @@ class WorkspaceStore:
         clear: bool = True,
         keep: Sequence[str] = (),
     ) -> int:
-        """Lay the snapshot out in the box; return how many entries it has.
+        """Restore the snapshot into the box; return its number of entries.
 
-        Raises :class:`WorkspaceDamaged` before anything is changed if it cannot be read. ``keep``:
-        relative paths that stay when the root is cleared.
+        If the snapshot cannot be read, raises :class:`WorkspaceDamaged` before anything is changed.
+        ``keep``: relative paths that stay when the root is cleared.
         """
         scans = self._scans.setdefault(box, Scans())
         async with scans.lock:
@@ -77,7 +77,7 @@ class WorkspaceStore:
             work = Restore(self._objects, self._trees, box, tree, op)
             return await work.run(into, clear=clear, keep=keep)
 
-    # --- what is in a snapshot -----------------------------------------------------------------
+    # --- contents of a snapshot ----------------------------------------------------------------
 
     async def entries(self, tree: str) -> list[Entry]:
         return [entry.public() for entry in await self._trees.all_entries(tree)]
@@ -102,7 +102,7 @@ class WorkspaceStore:
             raise WorkspaceDamaged(tree, entry.digest.hex(), "does not fit its digest")
 
     async def diff(self, before: str, after: str) -> Difference:
-        """Reads only the segments in which they differ."""
+        """Compare two snapshots. Reads only the segments that differ."""
         old_root, new_root = await self._trees.root(before), await self._trees.root(after)
         shared = {it.content for it in old_root.segments} & {it.content for it in new_root.segments}
         old_refs = [it for it in old_root.segments if it.content not in shared]
@@ -116,7 +116,7 @@ class WorkspaceStore:
         )
 
     async def subtree(self, tree: str, path: str) -> str:
-        """A snapshot of a directory of a snapshot."""
+        """Make a snapshot of a directory in a snapshot."""
         directory = _relative(path)
         if not directory:
             return tree
@@ -131,10 +131,10 @@ class WorkspaceStore:
             [msgspec.structs.replace(entry, path=entry.path[start:]) for entry in below]
         )
 
-    # --- snapshots from elsewhere --------------------------------------------------------------
+    # --- snapshots from other sources ----------------------------------------------------------
 
     async def add_files(self, files: Sequence[tuple[str, bytes, int]]) -> str:
-        """A snapshot of (path, content, mode); the directories above them are made."""
+        """Make a snapshot from (path, content, mode); parent directories are added."""
         return await self._twice(lambda: self._add_files(files))
 
     async def _add_files(self, files: Sequence[tuple[str, bytes, int]]) -> str:
@@ -153,7 +153,8 @@ class WorkspaceStore:
             )
 
     async def add_directory(self, path: Path, *, symlinks: SymlinkPolicy = "reject") -> str:
-        """A snapshot of a host directory: regular files, directories and, if wanted, links.
+        """Make a snapshot of a host directory: files, directories and, depending on the policy,
+        links.
 
         Raises :class:`HostDirectoryFailed`.
         """
@@ -166,18 +167,20 @@ class WorkspaceStore:
             return await self.write(found.entries(packs))
 
     async def _twice(self, work: Callable[[], Awaitable[str]]) -> str:
-        """Contents that the store has lost are forgotten by a first try and stored by a second."""
+        """Retry once: the first attempt forgets contents that the store has lost, the second stores
+        them.
+        """
         try:
             return await work()
         except CheckpointFailed:
             return await work()
 
     def packs(self) -> PackWriter:
-        """For contents of a snapshot that is written with :meth:`write`."""
+        """A writer for the contents of a snapshot that :meth:`write` will store."""
         return PackWriter(self._objects, self._freshness, self._locations)
 
     async def write(self, entries: Iterable[TreeEntry]) -> str:
-        """Store a snapshot of entries whose contents are stored."""
+        """Store a snapshot of entries whose contents are already stored."""
         written = await self._trees.build(_with_parents(entries))
         if written.missing:
             self._locations.forget_packs({bytes.fromhex(it) for it in written.missing})
@@ -187,7 +190,7 @@ class WorkspaceStore:
         return written.tree
 
     async def tree_entries(self, tree: str) -> list[TreeEntry]:
-        """With the places where contents lie."""
+        """All entries, with the places of their contents."""
         return await self._trees.all_entries(tree)
 
     async def spool(self, spool: Spool, entries: Sequence[TreeEntry]) -> None:
@@ -203,7 +206,7 @@ def _relative(path: str) -> bytes:
 
 
 def _with_parents(entries: Iterable[TreeEntry]) -> list[TreeEntry]:
-    """All directories above entries have entries of their own."""
+    """Add entries for all directories above the given entries."""
     found = {entry.path: entry for entry in entries}
     for path in list(found):
         at = path.rfind(b"/")

@@ -1,7 +1,7 @@
-"""Snapshots as they are read and written: roots and segments, with a memory of recent ones.
+"""Read and write snapshots: roots and segments, with a cache of recent ones.
 
-Segments are kept decoded, least recently used first, up to a number of bytes; successive snapshots
-share them. Changes are applied segment by segment: what they do not touch is not even loaded.
+Decoded segments are cached, least recently used first, up to a number of bytes; successive
+snapshots share them. Changes are applied segment by segment; other segments are not even loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 
 import msgspec
 from sandstream_bus.errors import ObjectMissing, UndecodableMessage
-from sandstream_bus.objects import Objects
+from sandstream_bus.nats.objects import Objects
 
 from sandstream_workspaces.errors import WorkspaceDamaged
 from sandstream_workspaces.format import (
@@ -43,7 +43,7 @@ Piece = SegmentRef | Entries
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A snapshot that was stored, or could not be because objects that it needs are gone."""
+    """A stored snapshot, or a failure because objects that it needs are ``missing``."""
 
     tree: str
     root: Root
@@ -95,7 +95,7 @@ class Trees:
     async def all_entries(
         self, tree: str, segments: Sequence[SegmentRef] | None = None
     ) -> list[TreeEntry]:
-        """Of the whole snapshot or of some of its segments, sorted."""
+        """The sorted entries of the whole snapshot or of some of its segments."""
         if segments is None:
             segments = (await self.root(tree)).segments
         if all(ref.digest in self._segments for ref in segments):
@@ -114,7 +114,7 @@ class Trees:
         return entries[at] if at < len(entries) and entries[at].path == path else None
 
     async def below(self, tree: str, path: bytes) -> list[TreeEntry]:
-        """All entries below a directory, without itself."""
+        """All entries below a directory, without the directory itself."""
         root = await self.root(tree)
         if not path:
             return await self.all_entries(tree)
@@ -135,7 +135,7 @@ class Trees:
     async def apply(
         self, base: str, changed: Mapping[bytes, TreeEntry], dropped: Iterable[bytes]
     ) -> Written:
-        """A snapshot like ``base`` with these entries, and without what lies at or below
+        """Store a snapshot like ``base`` with these entries, and without everything at or below
         ``dropped``.
         """
         root = await self.root(base)
@@ -165,7 +165,7 @@ class Trees:
         return await self._write(await self._join(base, pieces))
 
     async def _join(self, base: str, pieces: Sequence[Piece]) -> list[Piece]:
-        """Put entries that lost the start of their segment to the segment before them."""
+        """Append entries that lost the start of their segment to the previous segment."""
         joined: list[Piece] = []
         for piece in pieces:
             if isinstance(piece, SegmentRef):
@@ -242,7 +242,7 @@ def _path(entry: TreeEntry) -> bytes:
 
 
 def _segment_of(root: Root, path: bytes) -> int:
-    """Where a path belongs; -1 if it comes before all others."""
+    """The index of the segment that the path belongs to; -1 if it comes before all segments."""
     return bisect_right(root.segments, path, key=lambda segment: segment.first) - 1
 
 

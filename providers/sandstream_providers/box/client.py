@@ -18,13 +18,15 @@ from sandstream_providers.interface import (
     OnOutput,
     Output,
     PortUnavailable,
+    ProviderError,
     ResolveRule,
     ScanItem,
 )
 
 TRIES = 20
-"""So often in a row may a connection break under one request."""
+"""How often in a row the connection may break during one request."""
 PAUSE_S = 0.05
+_CANNOT = "this agent cannot 'first_request'"
 NEW_MODES = {"file": 0o644, "dir": 0o755}
 
 
@@ -36,20 +38,26 @@ class AgentBox:
     """
 
     def __init__(
-        self, key: str, root: str, connect: Connect, ports: Mapping[int, tuple[str, int]]
+        self,
+        key: str,
+        root: str,
+        connect: Connect,
+        ports: Mapping[int, tuple[str, int]],
+        token: str = "",
     ) -> None:
         self.key = key
         self.root = root
         self._connect = connect
+        self._token = token
         self._ports = dict(ports)
         self._link: Link | None = None
         self._linking = asyncio.Lock()
-        self._closed = False
+        self.closed = False
         self._last_scan = ""
 
     async def close(self) -> None:
         """Let go of the connection. The box lives on."""
-        self._closed = True
+        self.closed = True
         if self._link is not None:
             await self._link.close()
             self._link = None
@@ -101,6 +109,15 @@ class AgentBox:
 
         facts, data = await self._ask_again(ask_from_here, payload, collected.take)
         return collected.output(facts, data)
+
+    async def first_request(self, op: str, request: str) -> str:
+        try:
+            first, _ = await self._ask({"do": "first_request", "op": op, "request": request})
+        except ProviderError as error:
+            if _CANNOT not in str(error):
+                raise
+            return request  # an agent of an older version does not remember requests
+        return str(first)
 
     async def kill(self, op: str) -> None:
         await self._ask({"do": "kill", "op": op})
@@ -223,7 +240,7 @@ class AgentBox:
     async def _ask_again(
         self, request: streams.MakeRequest, payload: bytes, on_event: OnEvent | None
     ) -> tuple[Any, bytes]:
-        """Ask until there is an answer, or nobody to be asked."""
+        """Ask until an answer comes, or until no agent listens any more."""
         for _ in range(TRIES):
             link = await self._linked()
             try:
@@ -237,12 +254,12 @@ class AgentBox:
         if link is not None and not link.broken:
             return link
         async with self._linking:
-            if self._closed:
+            if self.closed:
                 raise BoxGone(f"box {self.key} was let go of: get it from its provider again")
             if self._link is None or self._link.broken:
                 if self._link is not None:
                     await self._link.close()
-                self._link = await open_link(self._connect)
+                self._link = await open_link(self._connect, self._token)
             return self._link
 
 

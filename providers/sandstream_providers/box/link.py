@@ -10,8 +10,12 @@ from typing import Any
 from sandstream_providers import interface
 from sandstream_providers.box.agent import wire
 
-Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[], Awaitable[Streams]]
 OnEvent = Callable[[dict[str, Any], bytes], None]
+
+
+HELLO_S = 10.0
 
 
 class LinkLost(Exception):
@@ -91,14 +95,14 @@ class Link:
                 body = await reader.readexactly(header_length + length)
                 self._take(wire.decode(body[:header_length]), body[header_length:])
         except (asyncio.IncompleteReadError, OSError, wire.BadFrame):
-            pass  # whoever waits is told
+            pass  # _break tells those that wait for an answer
         finally:
             self._break()
 
     def _take(self, header: dict[str, Any], payload: bytes) -> None:
         waiting = self._waiting.get(header["id"])
         if waiting is None or waiting.answer.done():
-            return  # nobody waits for it any more
+            return  # the request was given up
         if "event" not in header:
             if "error" in header:
                 waiting.answer.set_exception(refusal(header["error"]))
@@ -107,7 +111,7 @@ class Link:
         elif waiting.on_event is not None:
             try:
                 waiting.on_event(header, payload)
-            except Exception as error:  # noqa: BLE001 - it is the asker's, who gets it
+            except Exception as error:  # noqa: BLE001 - the caller's own fault goes back to the caller
                 waiting.answer.set_exception(error)
 
     def _break(self) -> None:
@@ -128,10 +132,27 @@ def refusal(error: dict[str, Any]) -> interface.ProviderError:
     return kind(str(error["message"]), **error["data"])
 
 
-async def open_link(connect: Connect) -> Link:
-    """Raises BoxGone if there is nobody to connect to."""
+async def open_link(connect: Connect, token: str = "") -> Link:
+    """Connect, and show the token if the agent wants one.
+
+    Raises BoxGone if no agent listens, or NotPermitted if it refuses the token.
+    """
     try:
         reader, writer = await connect()
-    except OSError as error:
+        if token:
+            await asyncio.wait_for(_hello(reader, writer, token), HELLO_S)
+    except (OSError, EOFError, wire.BadFrame) as error:  # a time-out is an OSError
         raise interface.BoxGone(f"the sandbox's agent does not answer: {error}") from error
     return Link(reader, writer)
+
+
+async def _hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
+    try:
+        writer.write(wire.encode({"id": 0, "do": "hello", "token": token}, 0))
+        size, _ = wire.lengths(await reader.readexactly(wire.LENGTHS.size))
+        answer = wire.decode(await reader.readexactly(size))
+        if "error" in answer:
+            raise refusal(answer["error"])
+    except BaseException:
+        writer.close()
+        raise

@@ -1,8 +1,7 @@
-"""Fetching a repository for a box: with network, in a cage of its own, far from the box's files.
+"""Fetching a repository for a box: with network, in a directory that the box cannot see.
 
-The clone lies in a directory that the box cannot see; its files go into the box through the box's
-own agent, which knows where they may lie. So nothing that the box has planted, links least of all,
-is ever followed from outside.
+The files of the clone go into the box through the box's own agent, which knows where files may lie.
+So nothing that the box has planted, in particular no link, is ever followed from outside.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import re
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from sandstream_providers.interface import Box, FileWrite, GitFailed, Limits, ResolveRule
-from sandstream_providers.local import cage
-from sandstream_providers.local.host import Host
-from sandstream_providers.local.processes import ChildFds, run_once
-from sandstream_providers.local.records import BoxRecord, Layout
-from sandstream_providers.local.removal import remove_tree
+from sandstream_providers.addresses import Resolve
+from sandstream_providers.git.room import CloneRoom
+from sandstream_providers.git.route import Route, route_to
+from sandstream_providers.git_urls import shown_url, without_credentials
+from sandstream_providers.interface import Box, FileWrite, GitFailed, ResolveRule
+from sandstream_providers.processes import BASE_ENV, PATH, ChildFds, run_once
 
 _CLONE_S = 600.0
 _COMMIT = re.compile(r"[0-9a-fA-F]{7,40}")
@@ -31,7 +30,6 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_FILES = 500
 _PIECE_BYTES = 1024 * 1024
 _SAID_BYTES = 1000
-_PLACE = "/repository"
 _CLONED = "clone"
 _EXIT_CLONE, _EXIT_REF = 10, 11
 
@@ -56,7 +54,7 @@ commit)
   fi ;;
 esac
 """
-"""A shortened commit cannot be asked for over the wire: then all is fetched and looked through. A
+"""Git's protocol has no request for a shortened commit: then everything is fetched and searched. A
 branch may have a name that looks like a commit; the checkout finds it."""
 
 _CONFIG = {
@@ -72,98 +70,78 @@ _CONFIG = {
 
 
 async def fetch(
-    host: Host, layout: Layout, record: BoxRecord, box: Box, url: str, ref: str, target: str
+    room: CloneRoom,
+    box: Box,
+    roots: Sequence[str],
+    url: str,
+    ref: str,
+    target: str,
+    *,
+    public_only: bool,
+    resolve: Resolve,
 ) -> None:
-    """Clone, then hand the files to the box. Raises :class:`GitFailed`."""
-    if shutil.which("git", path=cage.PATH) is None:
+    """Clone into the room, then write the files into the box, below one of these roots.
+
+    Raises:
+        GitFailed: ``data["reason"]`` says why.
+    """
+    if shutil.which("git", path=PATH) is None:
         raise GitFailed(
             "git is not installed on this machine: apt-get install git", reason="missing"
         )
-    if "\0" in unquote(url) + ref:
-        raise GitFailed(f"not the address of a repository: {url!r}", reason="clone", url=url)
+    shown = shown_url(url)
+    if "\0" in unquote(url) + ref or url.startswith("-"):
+        raise GitFailed(f"not the address of a repository: {shown!r}", reason="clone", url=shown)
     if ref.startswith("-"):
-        raise GitFailed(f"not the name of a branch, tag or commit: {ref!r}", reason="ref", url=url)
-    folder = layout.folder(record.spec.key) / f"git-{uuid.uuid4().hex}"
-    folder.mkdir(mode=0o755)
-    try:
-        if record.uid is not None:
-            os.chown(folder, record.uid, record.uid)
-        await _clone(host, record, folder, url, ref)
-        await _hand_over(folder / _CLONED, box, target, record)
-    finally:
-        await remove_tree(folder)
+        message = f"not the name of a branch, tag or commit: {ref!r}"
+        raise GitFailed(message, reason="ref", url=shown)
+    async with route_to(url, public_only=public_only, resolve=resolve) as route:
+        await _clone(room, route, url, ref)
+        await _hand_over(room.folder / _CLONED, box, target, roots)
 
 
-async def _clone(host: Host, record: BoxRecord, folder: Path, url: str, ref: str) -> None:
+async def _clone(room: CloneRoom, route: Route, url: str, ref: str) -> None:
     kind = "default" if not ref else "commit" if _COMMIT.fullmatch(ref) else "name"
-    local = urlsplit(url).scheme == "file"
+    source = unquote(urlsplit(url).path) if route.protocols == "file" else None
     with ChildFds() as fds:
-        argv = _command(host, record, folder, fds, unquote(urlsplit(url).path) if local else None)
-        place = str(folder) if host.bubblewrap is None else _PLACE
-        env = [f"{name}={value}" for name, value in _environment(place, local).items()]
-        argv += ["env", "-i", *env, "/bin/sh", "-c", _SCRIPT, "git", place, url, ref, kind]
-        code, said = await run_once(argv, {"PATH": cage.PATH}, fds, timeout_s=_CLONE_S)
-    said = said.strip()[-_SAID_BYTES:]
+        argv = room.command(fds, source)
+        env = [f"{name}={value}" for name, value in _environment(room, route).items()]
+        argv += ["env", "-i", *env, "/bin/sh", "-c", _SCRIPT, "git"]
+        argv += [room.place, route.url, ref, kind]
+        code, said = await run_once(argv, {"PATH": PATH}, fds, timeout_s=_CLONE_S)
+    if code == 0:
+        return
+    refusal = route.refusal()
+    if refusal is not None:
+        raise refusal
+    shown, said = shown_url(url), without_credentials(said.strip(), url)[-_SAID_BYTES:]
     if code == _EXIT_REF:
-        raise GitFailed(f"{url} has no {ref!r}: {said}", reason="ref", url=url, ref=ref)
-    if code != 0:
-        why = said or f"exit code {code}"
-        raise GitFailed(f"cannot clone {url}: {why}", reason="clone", url=url, ref=ref)
+        raise GitFailed(f"{shown} has no {ref!r}: {said}", reason="ref", url=shown, ref=ref)
+    why = said or f"exit code {code}"
+    raise GitFailed(f"cannot clone {shown}: {why}", reason="clone", url=shown, ref=ref)
 
 
-def _command(
-    host: Host, record: BoxRecord, folder: Path, fds: ChildFds, source: str | None
-) -> list[str]:
-    """The prefix that runs git: alone with its directory, where there is isolation."""
-    if host.bubblewrap is None:
-        return []
-    fds.add_data(b"go\n")
-    mounts = []
-    if record.uid is not None:
-        closed = cage.first_closed(folder)
-        if closed is not None:
-            mounts.append((folder, closed))
-            folder = closed
-    limits = Limits(memory_mb=None)
-    command = [
-        *cage.as_user(record.uid),
-        *cage.bubblewrap(
-            host.bubblewrap,
-            fds,
-            root=_PLACE,
-            network=True,
-            workspace=folder,
-            limits=limits,
-            read_only=[] if source is None else [source],
-            seccomp=host.seccomp,
-            die_with_parent=True,
-        ),
-        "--",
-        *cage.limits_prefix(limits, open_files=host.open_files),
-    ]
-    return cage.launcher(command, groups=[], mounts=mounts)
-
-
-def _environment(home: str, local: bool) -> dict[str, str]:
-    config: dict[str, str] = {"GIT_CONFIG_COUNT": str(len(_CONFIG))}
-    for number, (name, value) in enumerate(_CONFIG.items()):
+def _environment(room: CloneRoom, route: Route) -> dict[str, str]:
+    settings = {**_CONFIG, **route.config}
+    config: dict[str, str] = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (name, value) in enumerate(settings.items()):
         config |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
     return {
-        **cage.BASE_ENV,
+        **BASE_ENV,
         **config,
         "LC_ALL": "C",
-        "HOME": home,
+        "HOME": room.place,
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/etc/gitconfig" if home == _PLACE else "/dev/null",
-        "GIT_ALLOW_PROTOCOL": "file" if local else "http:https:git:ssh",
-        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
+        "GIT_CONFIG_GLOBAL": "/etc/gitconfig" if room.is_caged else "/dev/null",
+        "GIT_ALLOW_PROTOCOL": route.protocols,
+        "GIT_SSH_COMMAND": route.ssh,
+        "GIT_SSH_VARIANT": "ssh",
     }
 
 
-async def _hand_over(source: Path, box: Box, target: str, record: BoxRecord) -> None:
-    roots = [box.root, *(grant.path for grant in record.spec.grants if not grant.read_only)]
-    rule = ResolveRule(roots=roots)
+async def _hand_over(source: Path, box: Box, target: str, roots: Sequence[str]) -> None:
+    rule = ResolveRule(roots=[*roots])
     fetch_id = uuid.uuid4().hex
     batches = _batches(source, target)
     number = 0

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandstream_providers.interface import Grant, Limits, ProviderError
-from sandstream_providers.local.processes import ChildFds
+from sandstream_providers.local.cgroups import Groups
+from sandstream_providers.processes import ChildFds
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-BASE_ENV = {"PATH": PATH, "LANG": "C.UTF-8", "TERM": "xterm-256color"}
 _AGENT_FOLDER = "/.sandstream"
 INSIDE_ID = 1000
 """The user and group that the box's own processes and files show inside."""
@@ -49,25 +48,56 @@ _ETC_TEXTS = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     "gitconfig": "[safe]\n\tdirectory = *\n",
 }
-_SCRATCH = {"/run": 64, "/home": 64, "/root": 64, "/var/tmp": 256, "/dev/shm": 256}
-"""Megabytes of the temporary directories besides /tmp."""
 _TMP_MB = 1024
-_AGENT_TASKS = 6
-"""The agent and its threads count too."""
+_SCRATCH = {
+    "/tmp": _TMP_MB,
+    "/run": 64,
+    "/home": 64,
+    "/root": 64,
+    "/var/tmp": 256,
+    "/dev/shm": 256,
+}
+"""Megabytes of the temporary directories at most; see ``scratch_sizes``."""
+_AGENT_TASKS = 7
+"""The agent, its threads and the process that starts commands count too."""
 _RESERVED = ("/usr", "/etc", "/proc", "/dev", "/bin", "/sbin", "/lib", "/lib64", _AGENT_FOLDER)
 _KERNEL = ("/proc", "/sys", "/dev")
 _MB = 1024 * 1024
 
-LAUNCHER = """\
-read -r _ <&3 || exit 70
-exec 3<&-
+_START = """\
+remove() {
+  tries=0
+  while [ "$1" != -- ]; do
+    if [ ! -d "$1" ] || rmdir "$1" || [ ! -d "$1" ]; then shift
+    elif [ "$tries" -lt 100 ]; then tries=$((tries + 1)); sleep 0.1
+    else shift; fi
+  done
+}
+read -r _ <&3 || { remove "$@" 2>/dev/null; exit 70; }
 cd /
-while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs" || exit 71; shift; done; shift
+"""
+_ENTER = """\
+while [ "$1" != -- ]; do shift; done; shift
+if [ -n "$1" ]; then exec 3<"$1" 4>"$2" || exit 73; else exec 3<&-; fi
+shift 2
+while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 71; shift; done; shift
 while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 72; shift 2; done; shift
 exec "$@"
 """
-"""Waits until the box is on record (or ends with its maker), joins the groups, before anything of
-the box can fork. Arguments: groups, ``--``, pairs of mounts, ``--``, the command.
+BECOMES = f"{_START}{_ENTER}"
+"""Waits until the box is on record and its groups are made, or ends with its maker and removes
+them. Then it joins the groups, before anything of the box can fork, and becomes the command.
+Arguments: groups to remove, ``--``, the files for descriptors 3 and 4 (or empty), groups to join,
+``--``, pairs of mounts, ``--``, the command.
+"""
+STAYS = f'{_START}(\n{_ENTER})\nremove "$@" 2>/dev/null\n'
+"""The same, but it stays outside as the parent of the command, and removes the box's groups when
+the command has ended: nobody else may be there to do it. The command dies with it (bubblewrap's
+``--die-with-parent``).
+"""
+STAT_FD, PROCS_FD = 3, 4
+"""What the command gets under these numbers if its commands have a group: the group's statistics,
+and where a process joins it. The launcher opens them, as the group is made after it was started.
 """
 
 
@@ -77,19 +107,30 @@ def agent_path(key: str) -> str:
 
 
 def launcher(
-    command: Sequence[str], *, groups: Sequence[str], mounts: Sequence[tuple[Path, Path]]
+    command: Sequence[str],
+    *,
+    groups: Groups | None = None,
+    mounts: Sequence[tuple[Path, Path]],
+    stays: bool = False,
 ) -> list[str]:
-    """The first process. It expects the pipe that lets it go on as file descriptor 3."""
+    """The first process. It expects the pipe that lets it go on as file descriptor 3 and, if the
+    commands have a group, anything as 4. ``stays``: it is the parent of the command, and does not
+    become it.
+    """
+    groups = groups or Groups(paths=[])
     pairs = [str(path) for pair in mounts for path in pair]
     own_mounts = ["unshare", "--mount", "--propagation", "private", "--"]
+    inner = groups.commands
+    files = ["", ""] if inner is None else [f"{inner}/memory.stat", f"{inner}/cgroup.procs"]
     return [
         *(own_mounts if mounts else []),
-        *("/bin/sh", "-c", LAUNCHER, "sandstream-box", *groups, "--", *pairs, "--", *command),
+        *("/bin/sh", "-c", STAYS if stays else BECOMES, "sandstream-box"),
+        *(*groups.to_remove, "--", *files, *groups.to_join, "--", *pairs, "--", *command),
     ]
 
 
 def as_user(uid: int | None) -> list[str]:
-    """The prefix by which root becomes nobody in particular."""
+    """The words that turn root into this user, without rights."""
     if uid is None:
         return []
     return [
@@ -117,6 +158,16 @@ def limits_prefix(limits: Limits, *, open_files: int) -> list[str]:
         size = limits.file_mb * _MB
         prefix.append(f"--fsize={size}:{size}")
     return prefix
+
+
+def scratch_sizes(limits: Limits) -> dict[str, int]:
+    """Bytes of the temporary directories. All together they hold half of the memory at most: they
+    are full before the memory is, and a full directory ends no process.
+    """
+    whole = sum(_SCRATCH.values())
+    half = whole if limits.memory_mb is None else limits.memory_mb / 2
+    part = min(1.0, half / whole)
+    return {path: int(size_mb * _MB * part) for path, size_mb in _SCRATCH.items()}
 
 
 def bubblewrap(
@@ -147,13 +198,12 @@ def bubblewrap(
         line += _linked(Path("/") / name)
     line += _etc(fds, root=root, network=network)
     line += ["--proc", "/proc", "--dev", "/dev"]
-    line += _tmpfs("/tmp", min(_TMP_MB, max(16, (limits.memory_mb or 4096) // 2)), "1777")
-    for path, size_mb in _SCRATCH.items():
-        line += _tmpfs(path, size_mb, "1777" if path in ("/dev/shm", "/var/tmp") else "0755")
+    for path, size in scratch_sizes(limits).items():
+        line += _tmpfs(path, size, "0755" if path in ("/run", "/home", "/root") else "1777")
     for path in read_only:
         line += ["--ro-bind", path, path]
     if workspace is None:
-        line += _tmpfs(root, limits.disk_mb or _TMP_MB, "0755")
+        line += _tmpfs(root, (limits.disk_mb or _TMP_MB) * _MB, "0755")
     else:
         line += ["--bind", str(workspace), root]
     for grant in grants:
@@ -222,5 +272,5 @@ def _etc(fds: ChildFds, *, root: str, network: bool) -> list[str]:
     return line
 
 
-def _tmpfs(path: str, size_mb: int, mode: str) -> list[str]:
-    return ["--perms", mode, "--size", str(size_mb * _MB), "--tmpfs", path]
+def _tmpfs(path: str, size: int, mode: str) -> list[str]:
+    return ["--perms", mode, "--size", str(size), "--tmpfs", path]

@@ -8,8 +8,8 @@ import signal
 from sandstream_providers.interface import BoxGone, ProviderError
 from sandstream_providers.local import cgroups
 from sandstream_providers.local.launch import inner_of
-from sandstream_providers.local.processes import descendants, is_alive, is_stopped, until
 from sandstream_providers.local.records import BoxRecord, Layout
+from sandstream_providers.processes import descendants, is_alive, is_stopped, until
 
 _FREEZE_S = 10.0
 
@@ -19,7 +19,7 @@ async def freeze(layout: Layout, record: BoxRecord) -> None:
         done = await until(lambda: cgroups.is_frozen(record.cgroups), timeout_s=_FREEZE_S)
     else:
         first = _first(layout, record)
-        # Whoever was stopped last may have started another just before: look again.
+        # A process may have started another just before it was stopped: look again.
         done = await until(lambda: _all_stopped(first), timeout_s=_FREEZE_S)
     if not done:
         await thaw(layout, record)

@@ -1,272 +1,276 @@
-"""What this machine really offers, found by trying: isolation, an interpreter, control groups."""
+"""Boxes on this machine: making, finding and ending them below one home directory."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import os
-import pwd
-import resource
-import shutil
-import sys
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from sandstream_providers.interface import Limits, ProviderUnavailable
-from sandstream_providers.local import cage, seccomp
-from sandstream_providers.local.cgroups import Hierarchies, find_hierarchies
-from sandstream_providers.local.processes import LINUX, ChildFds, run_once
-
-Isolation = Literal["required", "none"]
-
-_FIRST_UID = 700_000
-_UIDS = 60_000
-_LEAST_UIDS = 1000
-_LEAST_PYTHON = (3, 8)
-_MOST_OPEN_FILES = 16_384
-_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
-_TRY_S = 20.0
-_ISOLATION_FAILED = ("bwrap: ", "setpriv: ", "prlimit: failed to set")
-"""Said by what stands before the interpreter on the command line."""
-_OPT_OUT = (
-    "To run commands without isolation, as this user and with all its rights, say so: "
-    'UnixLocalSandboxClient(isolation="none") or SANDSTREAM_LOCAL_ISOLATION=none'
+from sandstream_providers.box.link import Streams
+from sandstream_providers.box_host import BoxHost, HostedBox
+from sandstream_providers.git.room import CloneRoom
+from sandstream_providers.interface import BoxGone, BoxInfo, BoxSpec, ProviderError
+from sandstream_providers.local import freezing, launch, sockets
+from sandstream_providers.local.clone_cage import clone_cage
+from sandstream_providers.local.lease import Leases, Patience
+from sandstream_providers.local.machine import (
+    Isolation,
+    Machine,
+    box_uid,
+    describe,
+    powers_of,
+    probe,
 )
-_INSTALL = (
-    "install bubblewrap and util-linux (apt-get install bubblewrap util-linux, "
-    "dnf install bubblewrap util-linux, apk add bubblewrap util-linux-misc setpriv)"
-)
-_NO_NAMESPACES = (
-    "user namespaces may be switched off. Allow them: sysctl kernel.unprivileged_userns_clone=1 "
-    "(Debian), sysctl kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for "
-    "bwrap (Ubuntu), user.max_user_namespaces > 0; in a container, allow the unshare and mount "
-    "calls and an unmasked /proc (for instance --privileged)"
-)
+from sandstream_providers.local.records import BoxRecord, Layout
+from sandstream_providers.removal import remove_tree
+
+NAME = "local"
+_LOG_TAIL = 2000
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """What the boxes of this provider are made of."""
+class LocalHost(BoxHost):
+    """Boxes below one home directory. Several processes may use the same home at once.
 
-    bubblewrap: str | None
-    """The program; None: no isolation."""
-    version: str = ""
-    python: str
-    """Runs the agent; a path inside the box."""
-    shown: list[str] = []
-    """Host paths that the interpreter needs inside."""
-    as_root: bool
-    first_uid: int = 0
-    uid_count: int = 0
-    """Whom boxes run as, where the provider is root."""
-    groups: Hierarchies
-    seccomp: bytes | None = None
-    open_files: int
-
-    @property
-    def uids(self) -> range:
-        return range(self.first_uid, self.first_uid + self.uid_count)
-
-
-async def probe(isolation: Isolation) -> Host:
-    """Try it. Raises :class:`ProviderUnavailable` with what to do."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    open_files = _MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_OPEN_FILES)
-    as_root = os.geteuid() == 0
-    groups = find_hierarchies() if as_root else Hierarchies()
-    if isolation == "none":
-        return Host(
-            bubblewrap=None,
-            python=sys.executable,
-            as_root=as_root,
-            groups=groups,
-            open_files=open_files,
-        )
-    if not LINUX:
-        raise ProviderUnavailable(
-            f"sandboxes on this machine are isolated on Linux only, not on {sys.platform}. "
-            f"Use a container provider. {_OPT_OUT}"
-        )
-    program = _programs(as_root)
-    uids = range(0)
-    if as_root:
-        await _own_mounts()
-        uids = _uids_here()
-    host = Host(
-        bubblewrap=program,
-        version=await _said([program, "--version"]),
-        python="",
-        as_root=as_root,
-        first_uid=uids.start,
-        uid_count=len(uids),
-        groups=groups,
-        seccomp=seccomp.program(),
-        open_files=open_files,
-    )
-    return await _with_python(host)
-
-
-def box_uid(host: Host, key: str) -> int | None:
-    """Whom a box runs as: with root's rights here, a user that nobody else is."""
-    if not host.as_root or host.bubblewrap is None:
-        return None
-    uids = host.uids
-    at = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
-    for step in range(len(uids)):
-        uid = uids[(at + step) % len(uids)]
-        if not _is_real(uid):
-            return uid
-    raise ProviderUnavailable(f"all users from {uids[0]} to {uids[-1]} are real ones")
-
-
-def free_uids(uid_map: str) -> range:
-    """Users that boxes can run as: a high range, or within what a container has been given.
-
-    Empty where root is the only user there is, as in a user namespace made by hand.
+    ``isolation="none"`` runs commands as this user, with all its rights, in a directory.
     """
-    largest = range(0)
-    for line in uid_map.splitlines():
-        first, _, count = map(int, line.split())
-        found = range(first, first + count)
-        if found.start <= _FIRST_UID and found.stop >= _FIRST_UID + _UIDS:
-            return range(_FIRST_UID, _FIRST_UID + _UIDS)
-        if len(found) > len(largest):
-            largest = found
-    return largest[len(largest) // 2 :] if len(largest) >= _LEAST_UIDS else range(0)
 
+    name = NAME
 
-def _is_real(uid: int) -> bool:
-    try:
-        pwd.getpwuid(uid)
-    except KeyError:
-        return False
-    return True
+    def __init__(
+        self,
+        home: Path,
+        *,
+        isolation: Isolation = "required",
+        patience: Patience | None = None,
+    ) -> None:
+        self.leases = Leases(layout := Layout(home.absolute()))
+        self.machine: Machine | None = None
+        """What the machine offers, once it was tried."""
+        self.powers = powers_of(isolation, None)
+        self._layout = layout
+        self._patience = patience or Patience()
+        self._isolation: Isolation = isolation
 
+    async def check(self) -> dict[str, str]:
+        return describe(await self._probed())
 
-def _programs(as_root: bool) -> str:
-    needed = ["bwrap", "prlimit", *(["setpriv", "unshare", "mount"] if as_root else [])]
-    missing = [name for name in needed if shutil.which(name, path=cage.PATH) is None]
-    if missing:
-        raise ProviderUnavailable(
-            f"sandboxes on this machine need {', '.join(missing)}: {_INSTALL}. {_OPT_OUT}"
-        )
-    return "bwrap"
+    async def create(self, spec: BoxSpec) -> HostedBox:
+        machine = await self._probed()
+        async with self._layout.locked(spec.key):
+            record = self._layout.read(spec.key)
+            if record is not None:
+                return await self._revived(machine, record)
+            record = self._new(machine, spec)
+            try:
+                return await self._started(machine, record)
+            except Exception as error:
+                message = f"sandbox {spec.key} did not start: {error}{self.log_tail(spec.key)}"
+                await self._remove(spec.key)
+                raise ProviderError(message) from error
 
+    async def get(self, key: str) -> HostedBox | None:
+        machine = await self._probed()
+        if self._layout.read(key) is None:
+            return None
+        async with self._layout.locked(key):
+            record = self._layout.read(key)
+            if record is None:
+                return None
+            record = await launch.settled(self._layout, record)
+            if record.in_memory and not launch.is_running(self._layout, record):
+                return None
+            return await self._revived(machine, record)
 
-def _uids_here() -> range:
-    uids = free_uids(Path("/proc/self/uid_map").read_text())
-    if not uids:
-        raise ProviderUnavailable(
-            "root runs sandboxes as users without rights, and in this user namespace there are no "
-            f"other users (/proc/self/uid_map). Run as an ordinary user. {_OPT_OUT}"
-        )
-    return uids
+    async def stop(self, key: str) -> None:
+        """A box with a disk limit keeps its files in memory: they end with it."""
+        if self._layout.read(key) is None:
+            return
+        async with self._layout.locked(key):
+            record = self._layout.read(key)
+            if record is not None:
+                self.leases.drop(key)
+                await launch.end(self._layout, record)
+                self._layout.write(msgspec.structs.replace(record, state="stopped"))
 
+    async def pause(self, key: str) -> None:
+        await self._set_paused(key, True)
 
-async def _own_mounts() -> None:
-    code, said = await _run(["unshare", "--mount", "--propagation", "private", "--", "true"])
-    if code != 0:
-        raise ProviderUnavailable(
-            "root starts sandboxes through a mount namespace of its own, and may not make one: "
-            f"{said}. Run as an ordinary user, or allow it (CAP_SYS_ADMIN). {_OPT_OUT}"
-        )
+    async def resume(self, key: str) -> None:
+        await self._set_paused(key, False)
 
+    async def delete(self, key: str) -> None:
+        async with self._layout.locked(key, remove_after=True):
+            await self._remove(key)
 
-async def _with_python(host: Host) -> Host:
-    """The first interpreter that starts in a real box and is new enough."""
-    failures: list[str] = []
-    for python, shown in _pythons():
-        tried = msgspec.structs.replace(host, python=python, shown=shown)
-        code, said = await _try(tried)
-        if "SECCOMP" in said:
-            tried = msgspec.structs.replace(tried, seccomp=None)
-            code, said = await _try(tried)
-        if code == 0:
-            return tried
-        failures.append(f"{python}: {said or f'exit code {code}'}")
-        if "nknown option" in said:
-            raise ProviderUnavailable(
-                f"{host.version} is too old: version 0.8 or newer is needed ({said}). {_OPT_OUT}"
+    async def list(self, owner: str) -> list[BoxInfo]:
+        found = []
+        for key in self._layout.all_keys():
+            record = self._layout.read(key)
+            if record is None or record.spec.labels.get("owner") != owner:
+                continue
+            running = launch.is_running(self._layout, record)
+            found.append(
+                BoxInfo(
+                    key=key,
+                    labels=record.spec.labels,
+                    state=record.state if running else "stopped",
+                    created_at=record.created_at,
+                )
             )
-        if any(text in said for text in _ISOLATION_FAILED) and not shown:
-            raise ProviderUnavailable(
-                f"{host.version} cannot make a sandbox here: {said}. Perhaps {_NO_NAMESPACES}. "
-                f"{_OPT_OUT}"
-            )
-    raise ProviderUnavailable(
-        f"sandboxes need Python {_LEAST_PYTHON[0]}.{_LEAST_PYTHON[1]} or newer at {_PYTHONS[0]} "
-        f"(apt-get install python3). Tried: {'; '.join(failures) or 'none found'}. "
-        f"{_OPT_OUT}"
-    )
+        return found
+
+    async def connect(self, box: HostedBox) -> Streams:
+        return await sockets.connect(Path(box.address))
+
+    async def close(self) -> None:
+        for key in self.leases.held():
+            self.leases.drop(key)
+
+    # --- optional powers --------------------------------------------------------------------------
+
+    def is_running(self, key: str) -> bool:
+        record = self._layout.read(key)
+        return record is not None and launch.is_running(self._layout, record)
+
+    def log_tail(self, key: str) -> str:
+        try:
+            said = self._layout.log(key).read_bytes()
+        except FileNotFoundError:
+            return ""
+        return f"; it said: {said.decode(errors='replace').strip()[-_LOG_TAIL:]}" if said else ""
+
+    def hold(self, key: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+            self.leases.take(key)
+
+    def idle(self) -> Iterator[str]:
+        """A paused box counts as idle, since it could not end by itself later. A box whose files
+        are in memory is left to its lease.
+        """
+        for key in self.leases.held():
+            record = self._layout.read(key)
+            if record is None or record.in_memory or not self.leases.is_sole(key):
+                continue
+            if record.state == "paused" or not launch.has_work(self._layout, record):
+                yield key
+
+    @contextlib.asynccontextmanager
+    async def clone_room(self, key: str) -> AsyncIterator[CloneRoom]:
+        record = self._layout.read(key)
+        if record is None:
+            raise BoxGone(f"there is no sandbox {key}")
+        async with clone_cage(await self._probed(), self._layout, record) as room:
+            yield room
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _probed(self) -> Machine:
+        if self.machine is None:
+            self._layout.prepare()
+            machine = await probe(self._isolation)
+            for path in self._layout.put_aside_before():
+                await remove_tree(path)
+            self.machine, self.powers = machine, powers_of(self._isolation, machine)
+        return self.machine
+
+    def _new(self, machine: Machine, spec: BoxSpec) -> BoxRecord:
+        """The box's directories and its record; nothing runs yet."""
+        workspace, uid = self._layout.workspace(spec.key), box_uid(machine, spec.key)
+        self._layout.folder(spec.key).mkdir(mode=0o700, exist_ok=True)
+        for path, mode in ((workspace, 0o755), (self._layout.jobs(spec.key), 0o700)):
+            path.mkdir(mode=mode, exist_ok=True)
+            if uid is not None:
+                os.chown(path, uid, uid)
+        isolated = machine.bubblewrap is not None
+        return BoxRecord(
+            spec=spec,
+            created_at=time.time(),
+            mode="bubblewrap" if isolated else "none",
+            root=spec.root if isolated else str(workspace),
+            uid=uid,
+        )
+
+    async def _revived(self, machine: Machine, record: BoxRecord) -> HostedBox:
+        """The box of a record: as it runs, awake, or started again on its files."""
+        record = await launch.settled(self._layout, record)
+        if not launch.is_running(self._layout, record):
+            if record.in_memory and record.outer is not None:
+                raise BoxGone(
+                    f"sandbox {record.spec.key} has ended, and with it its files: they were kept "
+                    "in memory because of its disk limit"
+                )
+            await launch.end(self._layout, record)
+            try:
+                return await self._started(machine, record)
+            except ProviderError as error:
+                tail = self.log_tail(record.spec.key)
+                raise ProviderError(
+                    f"sandbox {record.spec.key} did not start again: {error}{tail}"
+                ) from error
+        if record.state == "paused":
+            record = await self._thawed(record)
+        return self._box(record)
+
+    async def _started(self, machine: Machine, record: BoxRecord) -> HostedBox:
+        home = hashlib.sha256(os.fsencode(self._layout.home)).hexdigest()[:8]
+        group = f"{record.spec.key}-{home}"
+        self.leases.take(record.spec.key)
+        record = await launch.launch(machine, self._layout, record, group, self._patience)
+        return self._box(record, started_now=True)
+
+    def _box(self, record: BoxRecord, *, started_now: bool = False) -> HostedBox:
+        spec = record.spec
+        try:
+            self.leases.take(spec.key)
+        except FileNotFoundError as error:
+            home = self._layout.home
+            raise BoxGone(f"sandbox {spec.key} was removed from below {home}") from error
+        return HostedBox(
+            key=spec.key,
+            root=record.root,
+            instance=str(record.outer),
+            address=record.socket,
+            ports={port: ("127.0.0.1", host_port) for port, host_port in record.ports.items()},
+            started_now=started_now,
+            roots=[grant.path for grant in spec.grants if not grant.read_only],
+        )
+
+    async def _remove(self, key: str) -> None:
+        record = self._layout.read(key)
+        self.leases.drop(key)
+        if record is not None:
+            await launch.end(self._layout, record)
+            await asyncio.to_thread(_remove_socket, record)
+        aside = self._layout.put_aside(key)
+        if aside is not None:
+            await remove_tree(aside)
+
+    async def _set_paused(self, key: str, paused: bool) -> None:
+        async with self._layout.locked(key):
+            record = self._layout.read(key)
+            if record is not None:
+                record = await launch.settled(self._layout, record)
+            if record is None or not launch.is_running(self._layout, record):
+                raise BoxGone(f"there is no running sandbox {key}")
+            if not paused:
+                await self._thawed(record)
+            elif record.state != "paused":
+                await freezing.freeze(self._layout, record)
+                self._layout.write(msgspec.structs.replace(record, state="paused"))
+
+    async def _thawed(self, record: BoxRecord) -> BoxRecord:
+        await freezing.thaw(self._layout, record)
+        record = msgspec.structs.replace(record, state="running")
+        self._layout.write(record)
+        return record
 
 
-def _pythons() -> list[tuple[str, list[str]]]:
-    """Interpreters on this machine, each with the paths that a box must see to run it."""
-    base = Path(sys.base_prefix).resolve()
-    own = str(base / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
-    nothing: list[str] = []
-    found = [*((path, nothing) for path in _PYTHONS), (own, [str(base)])]
-    return [(python, shown) for python, shown in found if Path(python).exists()]
-
-
-async def _try(host: Host) -> tuple[int, str]:
-    assert host.bubblewrap is not None
-    limits = Limits()
-    with ChildFds() as fds:
-        argv = [
-            *cage.as_user(box_uid(host, "probe")),
-            *cage.bubblewrap(
-                host.bubblewrap,
-                fds,
-                root="/workspace",
-                network=False,
-                workspace=None,
-                limits=limits,
-                read_only=host.shown,
-                seccomp=host.seccomp,
-                die_with_parent=True,
-            ),
-            "--",
-            *cage.limits_prefix(limits, open_files=host.open_files),
-            *(host.python, "-I", "-S", "-c"),
-            f"import sys, _ctypes; sys.exit(sys.version_info < {_LEAST_PYTHON})",
-        ]
-        code, said = await run_once(argv, {"PATH": cage.PATH}, fds, timeout_s=_TRY_S)
-        return code, said.strip()
-
-
-async def _said(argv: list[str]) -> str:
-    return (await _run(argv))[1]
-
-
-async def _run(argv: list[str]) -> tuple[int, str]:
-    with ChildFds() as fds:
-        code, said = await run_once(argv, {"PATH": cage.PATH}, fds, timeout_s=_TRY_S)
-    return code, said.strip()
-
-
-def powers_of(isolation: Isolation, host: Host | None) -> frozenset[str]:
-    """What boxes can do; before it was tried, what they can do at the least."""
-    powers = {"pty", "ports", "pause", "limits.memory"}
-    if isolation == "required":
-        powers |= {"isolated", "limits.disk"}
-    if host is not None and host.groups.version("cpu") is not None:
-        powers.add("limits.cpu")
-    return frozenset(powers)
-
-
-def describe(host: Host) -> dict[str, str]:
-    """For people."""
-    isolated = host.bubblewrap is not None
-    memory, cpu, pids = (host.groups.version(name) for name in ("memory", "cpu", "pids"))
-    user = f"uid {box_uid(host, 'probe')} and others" if host.as_root else f"uid {os.getuid()}"
-    return {
-        "isolation": f"{host.version}, {user}" if isolated else "none",
-        "network": "none unless a sandbox asks for the host's" if isolated else "the host's",
-        "memory": f"cgroup {memory}" if memory else "watchdog",
-        "cpu": f"cgroup {cpu}" if cpu else "not limited",
-        "processes": f"cgroup {pids}" if pids else "rlimit" if isolated else "not limited",
-        "pause": "cgroup" if host.groups.can_freeze else "signals",
-        "seccomp": "on" if host.seccomp is not None else "off",
-        "python": host.python,
-    }
+def _remove_socket(record: BoxRecord) -> None:
+    if record.socket:
+        Path(record.socket).unlink(missing_ok=True)

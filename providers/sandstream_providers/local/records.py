@@ -3,7 +3,8 @@
     <home>/sandboxes/<key>/box.json     the record
                            workspace/   the box's files: never touched from outside
                            jobs/        the agent's records, not visible in the box
-                           agent.sock   where the agent listens (elsewhere if the path is too long)
+                           agent.sock   where the agent listens (on Linux; elsewhere if too long)
+                           lease        locked by every process that wants the box to live
                            log          what the launcher and the agent said
     <home>/sandboxes/.deleted-<key>     a box whose removal was begun
     <home>/locks/<key>                  held while a box is made, started or ended
@@ -18,7 +19,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import re
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -27,14 +27,12 @@ from typing import Literal
 
 import msgspec
 
-from sandstream_providers.interface import BoxSpec, ProviderError
-from sandstream_providers.local.processes import ProcessMark
+from sandstream_providers.interface import KEY, BoxSpec, ProviderError, check_key
+from sandstream_providers.local import sockets
+from sandstream_providers.processes import ProcessMark
 
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-_SOCKET_PATH_BYTES = 100
 _SHORT_BASE_BYTES = 40
-"""With what is added to it, a socket's path is still short enough."""
-"""The kernel takes 107 (Linux) or 103 (macOS)."""
+"""A base of this length leaves room for the rest of a socket's path."""
 _DELETED = ".deleted-"
 
 Mode = Literal["bubblewrap", "none"]
@@ -51,7 +49,7 @@ class BoxRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Whom the workspace belongs to, where the provider runs as root."""
     state: Literal["running", "paused", "stopped"] = "stopped"
     outer: ProcessMark | None = None
-    """The launcher, then bubblewrap; without isolation the agent itself."""
+    """The launcher, which is the parent of bubblewrap; without isolation the agent itself."""
     inner: ProcessMark | None = None
     """The first process in the box; with it all others end."""
     socket: str = ""
@@ -79,11 +77,7 @@ class Layout:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def folder(self, key: str) -> Path:
-        if not _KEY.fullmatch(key):
-            raise ProviderError(
-                f"not a key for a sandbox: {key!r}. Use letters, digits, '_', '.', '-'; at most 128"
-            )
-        return self._boxes / key
+        return self._boxes / check_key(key)
 
     def workspace(self, key: str) -> Path:
         return self.folder(key) / "workspace"
@@ -94,13 +88,16 @@ class Layout:
     def log(self, key: str) -> Path:
         return self.folder(key) / "log"
 
+    def lease(self, key: str) -> Path:
+        return self.folder(key) / "lease"
+
     def namespace_info(self, key: str) -> Path:
         """Where bubblewrap writes the pid of the box's first process."""
         return self.folder(key) / "namespaces.json"
 
     def new_socket(self, key: str) -> Path:
         direct = self.folder(key) / "agent.sock"
-        if len(os.fsencode(direct)) <= _SOCKET_PATH_BYTES:
+        if sockets.fits(direct):
             return direct
         return self._short_folder() / hashlib.sha256(key.encode()).hexdigest()[:24]
 
@@ -127,7 +124,7 @@ class Layout:
     def all_keys(self) -> list[str]:
         if not self._boxes.is_dir():
             return []
-        return sorted(path.name for path in self._boxes.iterdir() if _KEY.fullmatch(path.name))
+        return sorted(path.name for path in self._boxes.iterdir() if KEY.fullmatch(path.name))
 
     def put_aside(self, key: str) -> Path | None:
         """From now on there is no such box, though its files are still there."""

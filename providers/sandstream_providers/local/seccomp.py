@@ -1,8 +1,8 @@
-"""A second fence around a box: system calls that no command needs and that the kernel's worst days
-came through. A program for the kernel's filter machine, for bubblewrap's ``--seccomp``.
+"""A second fence around a box: the filter of its system calls, for bubblewrap's ``--seccomp``.
 
-What is on the list answers "not permitted"; so does every call of another architecture's numbering,
-since the list could be got round by it.
+The lists are in ``syscalls``. The filter allows what is listed there, and of a few calls only some
+arguments: no new namespaces, no feeding of terminals, ordinary sockets. A program with another
+architecture's numbering is ended, since its numbers mean other calls.
 """
 
 from __future__ import annotations
@@ -11,117 +11,124 @@ import errno
 import platform
 import struct
 
-import msgspec
+from sandstream_providers.local import syscalls
 
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_NUMBER_AT, _ARCHITECTURE_AT, _SECOND_ARGUMENT_AT = 0, 4, 24
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
 _FEED_TERMINAL, _CONSOLE = 0x5412, 0x541C
 """TIOCSTI and TIOCLINUX: typing into a terminal that others read from."""
+_NAMESPACES = 0x7E020000
+"""The flags of ``clone`` that make a namespace."""
+_TIME_NAMESPACE = 0x80
+"""Of ``unshare`` only: ``clone`` keeps the signal of the end there."""
+_PERSONALITIES = (0, 0xFFFFFFFF)
+"""The ordinary one, and the question which one it is."""
+
+FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
+PROTOCOLS = {"any": 0, "ICMP": 1, "TCP": 6, "UDP": 17, "ICMPv6": 58}
+"""Of AF_INET and AF_INET6. Others would make the kernel load modules."""
+NETLINK_PROTOCOLS = {"NETLINK_ROUTE": 0}
+"""Asking for the network interfaces: ``getifaddrs``, and with it Node, cannot do without."""
+
+Step = tuple[int, int, int, int]
+_ALLOWED: Step = (_RETURN, 0, 0, _ALLOW)
 
 
-class _Machine(msgspec.Struct, frozen=True, kw_only=True):
-    audit: int
-    ioctl: int
-    refused: dict[str, int]
-    other_numbering_from: int | None = None
-    """Numbers from here on are the same calls again, for 32-bit pointers."""
+def _fails(number: int) -> Step:
+    return (_RETURN, 0, 0, _ERRNO | number)
 
 
-_SAME_EVERYWHERE = {
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "mount_setattr": 442,
-}
-_MACHINES = {
-    "x86_64": _Machine(
-        audit=0xC000003E,
-        ioctl=16,
-        other_numbering_from=0x40000000,
-        refused={
-            **_SAME_EVERYWHERE,
-            "syslog": 103,
-            "uselib": 134,
-            "pivot_root": 155,
-            "acct": 163,
-            "mount": 165,
-            "umount2": 166,
-            "swapon": 167,
-            "swapoff": 168,
-            "reboot": 169,
-            "iopl": 172,
-            "ioperm": 173,
-            "init_module": 175,
-            "delete_module": 176,
-            "quotactl": 179,
-            "kexec_load": 246,
-            "add_key": 248,
-            "request_key": 249,
-            "keyctl": 250,
-            "perf_event_open": 298,
-            "name_to_handle_at": 303,
-            "open_by_handle_at": 304,
-            "setns": 308,
-            "finit_module": 313,
-            "kexec_file_load": 320,
-            "bpf": 321,
-            "userfaultfd": 323,
-        },
-    ),
-    "aarch64": _Machine(
-        audit=0xC00000B7,
-        ioctl=29,
-        refused={
-            **_SAME_EVERYWHERE,
-            "umount2": 39,
-            "mount": 40,
-            "pivot_root": 41,
-            "quotactl": 60,
-            "acct": 89,
-            "kexec_load": 104,
-            "init_module": 105,
-            "delete_module": 106,
-            "syslog": 116,
-            "reboot": 142,
-            "add_key": 217,
-            "request_key": 218,
-            "keyctl": 219,
-            "swapon": 224,
-            "swapoff": 225,
-            "perf_event_open": 241,
-            "name_to_handle_at": 264,
-            "open_by_handle_at": 265,
-            "setns": 268,
-            "finit_module": 273,
-            "bpf": 280,
-            "userfaultfd": 282,
-            "kexec_file_load": 294,
-        },
-    ),
-}
+def _argument(index: int) -> Step:
+    """Its lower half: the kernel does not look at the upper one of any argument checked here."""
+    return (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * index)
 
 
 def program(machine: str = "") -> bytes | None:
     """The filter for this machine, or None: its numbers are not known here."""
-    known = _MACHINES.get(machine or platform.machine())
-    if known is None:
+    machine = machine or platform.machine()
+    if machine not in syscalls.MACHINES:
         return None
-    refuse = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
-    allow = (_RETURN, 0, 0, _ALLOW)
-    steps = [(_LOAD, 0, 0, _ARCHITECTURE_AT), (_IF_EQUAL, 1, 0, known.audit), refuse]
+    steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE_AT)]
+    steps += [(_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]), (_RETURN, 0, 0, _KILL)]
     steps.append((_LOAD, 0, 0, _NUMBER_AT))
-    if known.other_numbering_from is not None:
-        steps += [(_IF_AT_LEAST, 0, 1, known.other_numbering_from), refuse]
-    for number in sorted(known.refused.values()):
-        steps += [(_IF_EQUAL, 0, 1, number), refuse]
-    steps += [(_IF_EQUAL, 1, 0, known.ioctl), allow]
-    steps += [(_LOAD, 0, 0, _SECOND_ARGUMENT_AT), (_IF_EQUAL, 1, 0, _FEED_TERMINAL)]
-    steps += [(_IF_EQUAL, 0, 1, _CONSOLE), refuse, allow]
+    allowed = syscalls.allowed_numbers(machine)
+    for name, block in _checked().items():
+        steps += [(_IF_EQUAL, 0, len(block), allowed[name]), *block]
+    steps += _by_number(
+        set(allowed.values()), set(syscalls.numbers(syscalls.REFUSED, machine).values())
+    )
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _checked() -> dict[str, list[Step]]:
+    """Calls that depend on an argument. Each block ends in a return."""
+    no_namespace = [_fails(errno.EPERM), _ALLOWED]
+    return {
+        "ioctl": [
+            _argument(1),
+            *_one_of((_FEED_TERMINAL, _CONSOLE), _fails(errno.EPERM)),
+            _ALLOWED,
+        ],
+        "clone": [_argument(0), (_IF_ANY_BIT, 0, 1, _NAMESPACES), *no_namespace],
+        "unshare": [
+            _argument(0),
+            (_IF_ANY_BIT, 0, 1, _NAMESPACES | _TIME_NAMESPACE),
+            *no_namespace,
+        ],
+        "personality": [_argument(0), *_one_of(_PERSONALITIES, _ALLOWED), _fails(errno.EPERM)],
+        "socket": _socket(),
+        "socketpair": [
+            _argument(0),
+            *_one_of((FAMILIES["AF_UNIX"],), _ALLOWED),
+            _fails(errno.EAFNOSUPPORT),
+        ],
+    }
+
+
+def _socket() -> list[Step]:
+    internet = [
+        _argument(2),
+        *_one_of(tuple(PROTOCOLS.values()), _ALLOWED),
+        _fails(errno.EPROTONOSUPPORT),
+    ]
+    netlink = [
+        _argument(2),
+        *_one_of(tuple(NETLINK_PROTOCOLS.values()), _ALLOWED),
+        _fails(errno.EPROTONOSUPPORT),
+    ]
+    return [
+        _argument(0),
+        *_one_of((FAMILIES["AF_UNIX"],), _ALLOWED),
+        (_IF_EQUAL, 0, len(netlink), FAMILIES["AF_NETLINK"]),
+        *netlink,
+        (_IF_EQUAL, 1, 0, FAMILIES["AF_INET"]),
+        (_IF_EQUAL, 0, len(internet), FAMILIES["AF_INET6"]),
+        *internet,
+        _fails(errno.EAFNOSUPPORT),
+    ]
+
+
+def _one_of(values: tuple[int, ...], answer: Step) -> list[Step]:
+    return [step for value in values for step in ((_IF_EQUAL, 0, 1, value), answer)]
+
+
+def _by_number(allowed: set[int], refused: set[int]) -> list[Step]:
+    """From the highest number down: the first border that a number reaches decides.
+
+    Neighbours with one answer share a step, and what lies beyond all of them does not exist, which
+    goes for the numbers of the x32 ABI, too.
+    """
+
+    def answer(number: int) -> Step:
+        if number in allowed:
+            return _ALLOWED
+        return _fails(errno.EPERM if number in refused else errno.ENOSYS)
+
+    steps: list[Step] = []
+    for number in range(max(allowed | refused) + 1, 0, -1):
+        if answer(number) != answer(number - 1):
+            steps += [(_IF_AT_LEAST, 0, 1, number), answer(number)]
+    return [*steps, answer(0)]

@@ -310,7 +310,7 @@ class Batch:
             os.link(
                 place.name, kept, src_dir_fd=place.folder, dst_dir_fd=stage, follow_symlinks=False
             )
-        except PermissionError:  # links to somebody else's files are forbidden
+        except PermissionError:  # links to files of other users are forbidden
             os.rename(place.name, kept, src_dir_fd=place.folder, dst_dir_fd=stage)
         self._note(place, lambda folder, name: _put_back(stage, kept, folder, name))
 
@@ -332,7 +332,7 @@ def _remove_stage(root: int) -> None:
     try:
         remove_tree(root, STAGE)
     except NotADirectoryError:
-        os.unlink(STAGE, dir_fd=root)  # somebody else's file or link of this name
+        os.unlink(STAGE, dir_fd=root)  # a file or link of this name that is not ours
 
 
 def _put_back(stage: int, kept: bytes, folder: int, name: bytes) -> None:

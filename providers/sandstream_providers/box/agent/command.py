@@ -22,7 +22,7 @@ LINGER_S = 0.1
 
 
 class Command:
-    """What is known of a command, running or over. ``run`` adds a process to it."""
+    """The facts of a command, running or over. ``run`` adds a process to it."""
 
     def __init__(self, op: str, session: int, stdout: OutputStore, stderr: OutputStore):
         self.op = op
@@ -101,6 +101,11 @@ class Running:
         if not self._ended:
             self._loop.after(LINGER_S, self._end_anyway)
 
+    @property
+    def has_exited(self) -> bool:
+        """Whether its exit code is known."""
+        return self._exit_code is not None
+
     def killing_is_over(self) -> None:
         self.killing = False
         if self._exit_code is not None:
@@ -168,7 +173,7 @@ class Running:
             except BlockingIOError:
                 break
             except OSError:
-                self._to_write.clear()  # nobody reads it any more
+                self._to_write.clear()  # no process reads it any more
                 if not self._tty:
                     self._close_stdin()
                 return

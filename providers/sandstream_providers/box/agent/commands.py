@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from binascii import a2b_base64, b2a_base64
 
 from sandstream_providers.box.agent import jobs, spawn, tree, wire
 from sandstream_providers.box.agent.command import Command, Running
 from sandstream_providers.box.agent.connection import Connection
-from sandstream_providers.box.agent.killing import Killing, kill_at_once
+from sandstream_providers.box.agent.killing import GRACE_S, POLL_S, Killing, kill_at_once
 from sandstream_providers.box.agent.loop import Loop
 from sandstream_providers.box.agent.output import OutputStore
 from sandstream_providers.box.agent.refused import Refused
+from sandstream_providers.box.agent.spawner import Spawner
 from sandstream_providers.box.agent.waiting import Operation, Waiter
 
 TYPE_CHECKING = False  # typing itself takes long to load
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 
 MAX_LIVE = 64
+EXIT_NEWS_S = 1.0
+"""How long the exit codes of killed commands are waited for."""
 MAX_INTERACTIONS = 10000
 FIRST_SESSION = 1000
 SESSIONS = 99000
@@ -49,6 +53,16 @@ class Commands:
         self._by_pid: dict[int, Command] = {}
         self._waiters: list[Waiter] = []
         self._killing: dict[str, list[Any]] = {}
+        self._by_number: dict[int, Command] = {}
+        # Two agents of one machine must not give the same number.
+        self._first_number = self._next_number = int.from_bytes(os.urandom(4), "big") << 24 | 1
+        self._marking = spawn.can_mark()
+        self._launch = spawn.launch_here
+        groups = config.get("command_group_fds") or []
+        if groups:
+            spawner = Spawner(loop, groups, self._exited)
+            spawner.start()
+            self._launch = spawner.launch
         self._end_leftovers()
 
     # --- requests ---------------------------------------------------------------------------------
@@ -62,6 +76,15 @@ class Commands:
         wait_s = request.get("wait_s")
         due = None if wait_s is None else operation.command.started_at + wait_s
         self._wait(connection, request, operation, due)
+
+    def first_request(
+        self, connection: Connection, request: dict[str, Any], _payload: bytes
+    ) -> None:
+        try:
+            first = self._jobs.first_request(request["op"], request["request"])
+        except OSError as error:
+            raise Refused("NoSpace", f"the call cannot be recorded: {error.strerror}") from error
+        connection.send({"id": request["id"], "ok": first})
 
     def interact(self, connection: Connection, request: dict[str, Any], data: bytes) -> None:
         op = request["op"]
@@ -98,10 +121,16 @@ class Commands:
                 command.killed = command.killed or "cancelled"
                 command.process.killing = True
 
-        def done() -> None:
-            for command in self.live():
-                if command.process is not None:
-                    command.process.killing_is_over()
+        def done(first: bool = True, late: float = 0.0) -> None:
+            # The answer means that new commands have room, so their ends must be known by then.
+            late = time.monotonic() + EXIT_NEWS_S if first else late
+            self.reap()
+            killed = [it.process for it in self.live() if it.process and it.process.killing]
+            if time.monotonic() < late and not all(it.has_exited for it in killed):
+                self._loop.after(POLL_S, lambda: done(False, late))
+                return
+            for process in killed:
+                process.killing_is_over()
             connection.send({"id": request["id"], "ok": None})
 
         Killing(self._loop, self._everything, done)
@@ -132,6 +161,7 @@ class Commands:
         except OSError as error:
             raise Refused("NoSpace", f"the command cannot be recorded: {error.strerror}") from error
         want_stdin = bool(stdin or spec["keep_stdin"])
+        number = self._new_number()
         try:
             started = spawn.start(
                 [wire.to_bytes(part) for part in spec["argv"]],
@@ -139,6 +169,8 @@ class Commands:
                 env,
                 spec["tty"],
                 want_stdin,
+                number,
+                self._launch,
             )
         except Refused:
             try:
@@ -147,7 +179,8 @@ class Commands:
                 pass  # a full disk: a later agent will call it lost, which is not wrong
             raise
         command = self._live[op] = self._new_command(op, self._free_session())
-        command.family = tree.Family(started.pid, (mark, self._box_mark))
+        command.family = tree.Family(started.pid, (mark, self._box_mark), number)
+        self._by_number[number] = command
         command.process = Running(
             self._loop,
             command,
@@ -192,6 +225,12 @@ class Commands:
             self._jobs.started(command.op, facts)
         except OSError:
             pass  # a full disk: the claim stands, and that is what counts
+
+    def _new_number(self) -> int:
+        if not self._marking:
+            return tree.UNMARKED
+        self._next_number += 1
+        return self._next_number - 1
 
     def _free_session(self) -> int:
         while True:
@@ -272,18 +311,31 @@ class Commands:
         """Collect all children that ended, also those that were left to us by others."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            command = self._by_pid.pop(pid, None)
-            if command is not None and command.process is not None:
-                code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
-                command.process.exited(code)
+            if os.WIFSTOPPED(status):
+                if pid in tree.helpers:  # by a command: it would hear of no end any more
+                    os.kill(pid, signal.SIGCONT)
+                continue
+            tree.helpers.discard(pid)
+            self._exited(
+                pid, os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+            )
+
+    def _exited(self, pid: int, code: int) -> None:
+        command = self._by_pid.pop(pid, None)
+        if command is not None and command.process is not None:
+            command.process.exited(code)
 
     def end_everything(self) -> None:
-        """At once: the agent itself ends."""
+        """At once: the agent itself ends. Commands that it ends are lost; their ends are not noted,
+        because they would look like ends that the commands chose.
+        """
+        self.reap()
+        self._by_pid.clear()
         for _ in range(100):
             if not self._everything():
                 break
@@ -294,7 +346,7 @@ class Commands:
         if not command.over:
             self._end(command, "timeout", lambda: None)
 
-    def _end(self, command: Command, why: str, done: Any) -> None:
+    def _end(self, command: Command, why: str, done: Any, grace_s: float = GRACE_S) -> None:
         family = command.family
         assert family is not None
         if command.op in self._killing:
@@ -313,7 +365,25 @@ class Commands:
             for call in calls:
                 call()
 
-        Killing(self._loop, lambda: family.members(tree.table(), set(self._by_pid)), is_over)
+        def find() -> list[tree.Process]:
+            processes = tree.table()
+            members = family.members(processes, set(self._by_pid))
+            known = {process.pid for process in members}
+            return [*members, *(it for it in self._strays(processes) if it.pid not in known)]
+
+        Killing(self._loop, find, is_over, grace_s)
+
+    def _strays(self, processes: list[tree.Process]) -> list[tree.Process]:
+        """Processes that have got rid of their mark, so that they may be any command's.
+
+        Nothing else has a reason to do that: they end with the first command that is ended.
+        """
+        if not self._marking or os.getpid() != 1:
+            return []
+        return [it for it in processes if not self._is_ours(tree.number_of(it.pid))]
+
+    def _is_ours(self, number: int | None) -> bool:
+        return number is None or self._first_number <= number < self._next_number
 
     def _everything(self) -> list[tree.Process]:
         """All processes of this box: all there are, if the agent has its own process table."""
@@ -353,26 +423,32 @@ class Commands:
             self._operations.pop(op, None)
             if command is not None:
                 del self._by_session[command.session]
+                if command.family is not None:
+                    self._by_number.pop(command.family.number, None)
 
-    def shares(self) -> list[tuple[int, str]]:
-        """The memory of each operation's processes, also of what it left in the background."""
-        box = self._box_mark
-        processes = tree.table()
-        owners: dict[int, str] = {}
-        for process in processes:
-            op = tree.mark_of(process.pid, b"SANDSTREAM_OP", box)
-            if op is not None:
-                owners[process.pid] = wire.to_text(op)
-            elif process.session in self._by_pid:
-                owners[process.pid] = self._by_pid[process.session].op
-        sums: dict[str, int] = {}
-        for process in processes:
-            owner = owners.get(process.pid, owners.get(process.parent, ""))
-            if owner or os.getpid() == 1:
-                sums[owner] = sums.get(owner, 0) + process.resident
-        return [(size, op) for op, size in sums.items()]
+    # --- memory -----------------------------------------------------------------------------------
 
-    def end_for_memory(self, op: str) -> None:
-        command = self._commands.get(op)
+    def owner(self, process: tree.Process) -> int | None:
+        """The number of the command that it comes from, ``UNMARKED`` for a stray one; None: it is
+        not of this box.
+        """
+        number = tree.number_of(process.pid)
+        if number is not None and self._first_number <= number < self._next_number:
+            return number
+        return tree.UNMARKED if os.getpid() == 1 else None
+
+    def end_for_memory(self, number: int, done: Any) -> None:
+        """End all that comes from a command, also what it left in the background."""
+        command = self._by_number.get(number)
         if command is not None and command.family is not None:
-            self._end(command, "memory", lambda: None)
+            self._end(command, "memory", done, grace_s=0)
+            return
+        family = tree.Family(-1, (), number)
+
+        def find() -> list[tree.Process]:
+            processes = tree.table()
+            if number == tree.UNMARKED:
+                return self._strays(processes)
+            return family.members(processes, set(self._by_pid))
+
+        Killing(self._loop, find, done, grace_s=0)

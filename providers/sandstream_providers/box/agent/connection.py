@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections import deque
 
@@ -18,23 +19,57 @@ if TYPE_CHECKING:
 
 CHUNK = 256 * 1024
 ENOUGH_WAITING = 1024 * 1024
+LINGER_S = 1.0
+LINGER_BYTES = 1024 * 1024
+
+
+class Streams:
+    """A pair of descriptors that is used like a socket."""
+
+    def __init__(self, source: int, target: int) -> None:
+        self._source = source
+        self.target = target
+
+    def fileno(self) -> int:
+        return self._source
+
+    def setblocking(self, flag: bool) -> None:
+        os.set_blocking(self._source, flag)
+        os.set_blocking(self.target, flag)
+
+    def recv(self, size: int) -> bytes:
+        return os.read(self._source, size)
+
+    def send(self, data: memoryview) -> int:
+        return os.write(self.target, data)
+
+    def close(self) -> None:
+        os.close(self._source)
+        os.close(self.target)
 
 
 class Connection:
-    """``on_frame`` gets each request; ``on_close`` is called once, whoever closes."""
+    """``on_frame`` gets each request. ``on_close`` is called once, whichever side closes."""
 
     def __init__(
         self,
         loop: Loop,
-        sock: socket.socket,
+        sock: socket.socket | Streams,
         on_frame: Callable[[Connection, dict[str, Any], bytes], None],
         on_close: Callable[[Connection], None],
     ) -> None:
         self._loop = loop
         self._socket = sock
         self._fd = sock.fileno()
-        self._on_frame = on_frame
-        self._on_close = on_close
+        self._out_fd: int = getattr(sock, "target", self._fd)
+        self.on_frame = on_frame
+        self.on_close = on_close
+        self.on_bad_frame: Callable[[Connection, wire.BadFrame], None] | None = None
+        """Called instead of closing."""
+        self.most_bytes = 0
+        """A frame may have so many bytes; 0: only the limits of the protocol hold."""
+        self._discarded: int | None = None
+        """The bytes that were thrown away since the peer was refused."""
         self._in = bytearray()
         self._out: deque[Queued] = deque()
         self._out_bytes = 0
@@ -68,18 +103,36 @@ class Connection:
             self._sources.append(frames)
             self._write()
 
+    def refuse(self, error: dict[str, Any]) -> None:
+        """Send a last frame with this error, then close. What the peer still sends is thrown away
+        for a moment: closing at once would throw away the error as well.
+        """
+        self.send({"id": 0, "error": error})
+        if not self.open or not isinstance(self._socket, socket.socket):
+            self.close()
+            return
+        self._discarded = 0
+        self._in.clear()
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.close()
+            return
+        self._loop.after(LINGER_S, self.close)
+
     def close(self) -> None:
         if not self.open:
             return
         self.open = False
         self._loop.unwatch(self._fd)
+        self._loop.unwatch(self._out_fd)
         self._socket.close()
         self._sources.clear()
         waiting, self._out = self._out, deque()
         for _, sent in waiting:
             if sent is not None:
                 sent()
-        self._on_close(self)
+        self.on_close(self)
 
     def _queue(
         self, header: dict[str, Any], payload: bytes, sent: Callable[[], None] | None
@@ -109,17 +162,27 @@ class Connection:
         if not data:
             self.close()
             return
+        if self._discarded is not None:
+            self._discarded += len(data)
+            if self._discarded > LINGER_BYTES:
+                self.close()
+            return
         self._in += data
         try:
             self._take_frames()
-        except wire.BadFrame:
-            self.close()
+        except wire.BadFrame as error:
+            if self.on_bad_frame is None:
+                self.close()
+            else:
+                self.on_bad_frame(self, error)
 
     def _take_frames(self) -> None:
         start = 0
         prefix = wire.LENGTHS.size
         while self.open and len(self._in) - start >= prefix:
             header, payload = wire.lengths(bytes(self._in[start : start + prefix]))
+            if self.most_bytes and header + payload > self.most_bytes:
+                raise wire.BadFrame(f"a frame of {header + payload} bytes")
             body = start + prefix
             end = body + header + payload
             if len(self._in) < end:
@@ -127,7 +190,7 @@ class Connection:
             request = wire.decode(bytes(self._in[body : body + header]))
             content = bytes(memoryview(self._in)[body + header : end])
             start = end
-            self._on_frame(self, request, content)
+            self.on_frame(self, request, content)
         del self._in[:start]
 
     def _write(self) -> None:
@@ -159,6 +222,12 @@ class Connection:
         self._watch_write(bool(self._out))
 
     def _watch_write(self, wanted: bool) -> None:
-        if self.open and wanted != self._watching_write:
-            self._watching_write = wanted
+        if not self.open or wanted == self._watching_write:
+            return
+        self._watching_write = wanted
+        if self._out_fd == self._fd:
             self._loop.watch(self._fd, READ | WRITE if wanted else READ, self._ready)
+        elif wanted:
+            self._loop.watch(self._out_fd, WRITE, self._ready)
+        else:
+            self._loop.unwatch(self._out_fd)

@@ -66,7 +66,7 @@ def make_parents(place: Place, done: list[bytes] | None = None) -> None:
         try:
             os.mkdir(name, 0o777, dir_fd=place.folder)
         except FileExistsError:
-            pass  # somebody was faster; if it is no directory the next line says so
+            pass  # it was made meanwhile; if it is no directory the next line says so
         else:
             if done is not None:
                 done.append(made)
@@ -128,7 +128,7 @@ def _remove_content(folder: int, top: int, deep: list[bytes], depth: int) -> Non
                 deep.append(b".sandstream-deep-" + os.urandom(8).hex().encode())
                 os.rename(raw, deep[-1], src_dir_fd=folder, dst_dir_fd=top)
         except FileNotFoundError:
-            pass  # somebody else removed it
+            pass  # it was removed meanwhile
 
 
 class Reader:
@@ -237,7 +237,7 @@ class Writer:
                 )
 
     def append(self, request: dict[str, Any], payload: bytes) -> None:
-        """What is beyond ``at`` is cut off first: it can only be a try that was not remembered."""
+        """Bytes beyond ``at`` are cut off first: they come from a try that was forgotten."""
         asked, at = request["path"], request["at"]
         rule = self._paths.rule(request["rule"])
         with self._paths.resolve(asked, rule, write=True, parents=True) as place:

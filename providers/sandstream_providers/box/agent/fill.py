@@ -10,7 +10,7 @@ import os
 from sandstream_providers.box.agent import wire
 from sandstream_providers.box.agent.change import NEW, chmod_folder
 from sandstream_providers.box.agent.files import make_parents, write_all
-from sandstream_providers.box.agent.paths import Paths, Place, Rule
+from sandstream_providers.box.agent.paths import LOOK, Paths, Place, Rule
 from sandstream_providers.box.agent.refused import Refused, from_os_error
 
 TYPE_CHECKING = False  # typing itself takes long to load
@@ -63,15 +63,39 @@ class Folders:
         raw = wire.to_bytes(name)
         place = self._open.get(parent)
         if place is None:
+            place = self._below_an_open_one(parent, raw, path)
+            if place is None:
+                place = self._paths.resolve(
+                    path, self._rule, write=True, follow=False, parents=True
+                )
             if len(self._open) >= KEPT_OPEN:
                 self.close()
-            place = self._paths.resolve(path, self._rule, write=True, follow=False, parents=True)
             self._open[parent] = place
             make_parents(place)
         else:
             above = place.path[: -len(place.name)]
             self._rule.root_of(above + raw, path, write=True)
         return place.folder, raw
+
+    def _below_an_open_one(self, parent: str, name: bytes, asked: str) -> Place | None:
+        """Quickly, so that a deep tree is not walked again for each of its levels."""
+        above, _, last = parent.rpartition("/")
+        outer = self._open.get(above)
+        if outer is None or last in ("", ".", ".."):
+            return None
+        raw = wire.to_bytes(last)
+        try:
+            fd = os.open(raw, LOOK | os.O_DIRECTORY, dir_fd=outer.folder)
+        except OSError:
+            return None  # missing, or a link
+        place = Place(fd, name, outer.path[: -len(outer.name)] + raw + b"/" + name, None, [])
+        try:
+            place.root = self._rule.root_of(place.path, asked, write=True)
+            place.refresh()
+        except BaseException:
+            place.close()
+            raise
+        return place
 
     def close(self) -> None:
         for place in self._open.values():

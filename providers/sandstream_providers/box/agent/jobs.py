@@ -1,9 +1,10 @@
 """Records of commands, in a directory that commands cannot see.
 
 A journal, because making a file for each command takes longer than the command. One line each when
-an operation is claimed (from then on nobody else starts it), when its process is known, and when
+an operation is claimed (from then on it is not started again), when its process is known, and when
 it has ended. A claim without an end that no living agent knows is a lost command. Short output is
-in the last line, longer output in files beside the journal.
+in the last line, longer output in files beside the journal. Beside that, a line for each call that
+was asked for says which request asked first.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 KEPT = 1000
+KEPT_REQUESTS = 10000
 JOURNAL = "=journal"
 ENDS = (".out", ".err")
 APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -46,6 +48,8 @@ class Jobs:
         """The output files of operations that have ended, oldest first."""
         self._lines: dict[str, list[bytes]] = {}
         """Of each operation, oldest first."""
+        self._requests: dict[str, str] = {}
+        """Of each call, the request that asked for it first."""
         self._written = 0
         self._fd = os.open(JOURNAL, APPEND, 0o600, dir_fd=folder)
         self._load()
@@ -57,7 +61,9 @@ class Jobs:
                 if not facts:
                     continue  # an empty line, or one that was cut off by a full disk
                 op = facts["op"]
-                if facts["what"] == "unclaim":
+                if facts["what"] == "asked":
+                    self._requests.setdefault(op, facts["request"])
+                elif facts["what"] == "unclaim":
                     self._lines.pop(op, None)
                 else:
                     self._lines.setdefault(op, []).append(line)
@@ -82,6 +88,17 @@ class Jobs:
 
     def unfinished(self) -> list[str]:
         return [op for op in self._lines if "state" not in self.facts(op)]
+
+    def first_request(self, call: str, request: str) -> str:
+        """The request that asked for this call first; this one, if none did."""
+        first = self._requests.get(call)
+        if first is not None:
+            return first
+        self._write({"op": call, "what": "asked", "request": request})
+        self._requests[call] = request
+        while len(self._requests) > KEPT_REQUESTS:
+            del self._requests[next(iter(self._requests))]
+        return request
 
     def claim(self, op: str) -> None:
         self._append(op, "claim", {})
@@ -124,7 +141,7 @@ class Jobs:
         for op in old:
             del self._lines[op]
             self._remove_output(op)
-        if self._written > 6 * KEPT:
+        if self._written > 6 * KEPT + 2 * len(self._requests):
             self._rewrite()
         return old
 
@@ -137,18 +154,26 @@ class Jobs:
                 pass  # its output was short
 
     def _append(self, op: str, what: str, facts: dict[str, Any]) -> None:
-        line = json.dumps(dict(facts, op=op, what=what)).encode("ascii") + b"\n"
+        line = self._write(dict(facts, op=op, what=what))
+        self._lines.setdefault(op, []).append(line)
+
+    def _write(self, facts: dict[str, Any]) -> bytes:
+        line = json.dumps(facts).encode("ascii") + b"\n"
         # the line before may have been cut off by a full disk
         if os.write(self._fd, b"\n" + line) <= len(line):
             raise OSError(28, "No space left on device")
-        self._lines.setdefault(op, []).append(line)
         self._written += 1
+        return line
 
     def _rewrite(self) -> None:
-        """Only what is still known."""
+        """Keep only the operations that are still known."""
         temporary = JOURNAL + ".new"
         fd = os.open(temporary, APPEND | os.O_TRUNC, 0o600, dir_fd=self.folder)
-        lines = [line for lines in self._lines.values() for line in lines]
+        lines = [
+            json.dumps({"op": call, "what": "asked", "request": request}).encode("ascii") + b"\n"
+            for call, request in self._requests.items()
+        ]
+        lines += [line for lines in self._lines.values() for line in lines]
         try:
             with os.fdopen(os.dup(fd), "wb") as file:
                 file.writelines(lines)

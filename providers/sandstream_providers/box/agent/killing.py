@@ -34,16 +34,23 @@ class Killing:
     """Under way until ``done`` is called."""
 
     def __init__(
-        self, loop: Loop, find: Callable[[], list[Process]], done: Callable[[], None]
+        self,
+        loop: Loop,
+        find: Callable[[], list[Process]],
+        done: Callable[[], None],
+        grace_s: float = GRACE_S,
     ) -> None:
         self._loop = loop
         self._find = find
         self._done = done
-        self._hard_at = time.monotonic() + GRACE_S
+        self._hard_at = time.monotonic() + grace_s
         self._pause = 0.002
-        found = find()
-        send_signal(found, signal.SIGTERM)
-        send_signal(found, signal.SIGCONT)
+        if grace_s:
+            found = find()
+            send_signal(found, signal.SIGTERM)
+            send_signal(found, signal.SIGCONT)
+        else:
+            kill_at_once(find)
         loop.after(0.002, self._poll)
 
     def _poll(self) -> None:

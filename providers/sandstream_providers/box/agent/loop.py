@@ -126,5 +126,5 @@ def _guarded(call: Callable[[], None]) -> None:
     """A fault in one thing must not end all commands."""
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - told to whoever reads our stderr
+    except Exception as error:  # noqa: BLE001 - it is reported on stderr
         sys.excepthook(type(error), error, error.__traceback__)

@@ -1,4 +1,4 @@
-"""Start: take the descriptors over, become the parent of orphans, run."""
+"""The start: take over the descriptors, become the parent of orphans, run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 
+from sandstream_providers.box.agent import landlock, lease, transports
 from sandstream_providers.box.agent.loop import READ, Loop
 from sandstream_providers.box.agent.ports import Forwarder
 from sandstream_providers.box.agent.server import Server
@@ -21,24 +22,46 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(argv: list[str]) -> None:
+    if argv[1] == "relay":
+        from sandstream_providers.box.agent.relay import relay
+
+        relay(argv[2])
     config: dict[str, Any] = json.loads(argv[1])
     _fill_standard_descriptors()
     _protect()
+    token = transports.take_token(config)
+    if config.get("listen_streams"):
+        config["streams"] = transports.take_streams()
+    if "jobs" in config:
+        config["jobs_fd"] = _own_folders(config)
+    landlock.restrict(config.get("landlock"), [config["jobs_fd"]])
     ports = config.get("ports") or {}
-    for fd in (config["listen_fd"], config["jobs_fd"], *ports.values()):
+    groups = config.get("command_group_fds") or []
+    others = [fd for fd in (config.get("memory_stat_fd"),) if fd is not None]
+    listeners = [config["listen_fd"]] if config.get("listen_fd") is not None else []
+    for fd in (*listeners, config["jobs_fd"], *ports.values(), *groups, *others):
         os.set_inheritable(fd, False)
     sys.setswitchinterval(0.001)  # a worker that hashes must not slow the loop down
     os.umask(0o022)
     loop = Loop()
     server = Server(loop, config)
+    transports.open_all(loop, config, token, server.request, server.commands.forget)
     for port, fd in ports.items():
         Forwarder(loop, socket.socket(fileno=fd), int(port))
     _watch_for_death(loop, config.get("death_fd"))
+    lease.watch(loop, config, lambda: bool(server.commands.live()))
     loop.catch_signals(server.commands.reap)
     server.commands.reap()
     loop.run()
     server.commands.end_everything()
     os._exit(0)
+
+
+def _own_folders(config: dict[str, Any]) -> int:
+    """Make the directories of a box that are named by path; the one of the jobs is opened."""
+    os.makedirs(config["root"], exist_ok=True)
+    os.makedirs(config["jobs"], mode=0o700, exist_ok=True)
+    return os.open(config["jobs"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _fill_standard_descriptors() -> None:

@@ -76,7 +76,7 @@ class OutputStore:
             position += count
 
     def read(self, start: int, end: int) -> bytes:
-        """What is kept of this range."""
+        """The bytes of this range that were kept."""
         if end <= start:
             return b""
         if self._memory is not None:

@@ -1,8 +1,8 @@
 """Following a path inside the box, one component at a time, with descriptors.
 
 Each component is opened relative to the one before without following links; links are followed
-here, by hand. What is checked is therefore what is used: a link that is swapped in later leads
-nowhere, because nobody follows it.
+here, by hand. So the path that is checked is the path that is used: a link that is swapped in later
+has no effect, because it is not followed.
 """
 
 from __future__ import annotations
@@ -180,20 +180,35 @@ class _Walk:
             raise Refused("PathEscapes", f"not an absolute path: {asked}", reason="escape")
         self._left = _parts(raw)[::-1]
         self._names: list[bytes] = []
+        """Of the directories passed so far. None of them is a link."""
         self._folders = [os.open(b"/", LOOK | os.O_DIRECTORY)]
+        """The last of them, and the one that it lies in: a deep path must not use up all
+        descriptors.
+        """
         self._links = 0
 
     def close(self) -> None:
         for fd in self._folders:
             os.close(fd)
 
+    def _go_to(self, fd: int) -> None:
+        self._folders.append(fd)
+        if len(self._folders) > 2:
+            os.close(self._folders.pop(0))
+
+    def _go_back_to(self, names: list[bytes]) -> None:
+        """From the top again, the way that we came."""
+        self.close()
+        self._folders = [os.open(b"/", LOOK | os.O_DIRECTORY)]
+        self._names = names
+        for name in names:
+            self._go_to(os.open(name, LOOK | os.O_DIRECTORY, dir_fd=self._folders[-1]))
+
     def run(self) -> Place:
         while self._left:
             name = self._left.pop()
             if name == b"..":
-                if self._names:
-                    self._names.pop()
-                    os.close(self._folders.pop())
+                self._go_back_to(self._names[:-1])
                 continue
             place = self._step(name)
             if place is not None:
@@ -213,7 +228,7 @@ class _Walk:
                 self._follow_link(os.readlink(b"", dir_fd=fd))
             elif modes.S_ISDIR(facts.st_mode):
                 self._names.append(name)
-                self._folders.append(fd)
+                self._go_to(fd)
                 keep = True
             elif self._left:
                 raise Refused(
@@ -238,9 +253,7 @@ class _Walk:
                 path=self._asked,
             )
         if target.startswith(b"/"):
-            while len(self._folders) > 1:
-                os.close(self._folders.pop())
-            self._names.clear()
+            self._go_back_to([])
         self._left += _parts(target)[::-1]
 
     def _missing(self, name: bytes) -> Place:

@@ -71,7 +71,7 @@ class Forwarder:
 
 
 class Side:
-    """One socket of a pair, and what is on its way to it."""
+    """One socket of a pair, and the bytes on their way to it."""
 
     __slots__ = ("closed_for_reading", "pending", "shut", "socket")
 

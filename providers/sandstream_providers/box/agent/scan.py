@@ -1,4 +1,4 @@
-"""What is below the root, with digests, and what of it changed.
+"""The files below the root, with digests, and which of them changed.
 
 A digest is remembered with the file's inode, size and times, and trusted as long as these stay. A
 file that was changed just before it was read could change again within the same tick of the file
@@ -13,7 +13,8 @@ import threading
 import time
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.files import FOLDER_FLAGS, READ_FLAGS, entry
+from sandstream_providers.box.agent.descent import Descent, Level
+from sandstream_providers.box.agent.files import READ_FLAGS, entry
 from sandstream_providers.box.agent.paths import STAGE, Paths
 from sandstream_providers.box.agent.refused import Refused, from_os_error
 
@@ -34,7 +35,6 @@ CLOCK_TICK_NS = 20 * 1000 * 1000
 MAX_SCANS = 4
 ROWS_PER_BATCH = 500
 BYTES_PER_BATCH = 1024 * 1024
-MAX_DEPTH = 400
 
 
 def signature(facts: os.stat_result) -> Signature:
@@ -53,7 +53,7 @@ class Scanner:
         self.known: dict[bytes, str] = {}
         """Digests of contents that the client has."""
         self._token = ""
-        """Names the last scan that was received: differences are to it, whoever asked for it."""
+        """Names the last scan that was received, by any client: differences count from it."""
         self._number = 0
         self._walks: dict[int, Walk] = {}
 
@@ -64,7 +64,7 @@ class Scanner:
             if not request["full"] and request["since"] != self._token:
                 raise Refused("ScanOutdated", "another scan came between: ask for everything")
             self._number += 1
-            while len(self._walks) >= MAX_SCANS:  # somebody went away in the middle
+            while len(self._walks) >= MAX_SCANS:  # clients went away in the middle
                 self._walks.pop(next(iter(self._walks))).close()
             self._walks[self._number] = Walk(self, self._paths.root, exclude, bool(request["full"]))
             return {"scan": self._number}
@@ -120,7 +120,7 @@ class Walk:
         self._full = full
         self._rows: list[Row] = []
         self._payload: list[bytes] = []
-        self._payload_bytes = 0
+        self._batch_bytes = 0
         self.found: dict[bytes, Facts] = {}
         self.digests: dict[bytes, tuple[Signature, str, bool]] = {}
         self._batches = self._all(root)
@@ -137,61 +137,43 @@ class Walk:
         self._batches.close()
 
     def _all(self, root: bytes) -> Generator[Batch, None, None]:
-        fd = os.open(root, FOLDER_FLAGS)
+        descent = Descent(root)
         try:
-            yield from self._folder(fd, b"", 0)
+            here = descent.here
+            while here is not None:
+                if not here.names:
+                    descent.leave()
+                    here = descent.here
+                    continue
+                self._item(descent, here, os.fsencode(here.names.pop()))
+                here = descent.here
+                if len(self._rows) >= ROWS_PER_BATCH or self._batch_bytes >= BYTES_PER_BATCH:
+                    yield self._take_batch()
         finally:
-            os.close(fd)
+            descent.close()
         if not self._full:
             self._removed()
         if self._rows:
             yield self._take_batch()
 
-    def _folder(self, fd: int, prefix: bytes, depth: int) -> Generator[Batch, None, None]:
-        if depth > MAX_DEPTH:
-            raise Refused("WrongKind", "directories nested too deep: " + wire.to_text(prefix))
-        with os.scandir(fd) as found:
-            items = sorted(found, key=lambda item: item.name)
-        exclude = self._exclude
-        for item in items:
-            name = os.fsencode(item.name)
-            path = prefix + name
-            if (exclude and path in exclude) or name == STAGE:
-                continue
-            try:
-                facts = item.stat(follow_symlinks=False)
-                mode = facts.st_mode
-                if modes.S_ISREG(mode):
-                    self._file(fd, name, path, facts)
-                elif modes.S_ISDIR(mode):
-                    yield from self._inner_folder(fd, name, path, facts, depth)
-                elif modes.S_ISLNK(mode):
-                    self._link(fd, name, path, facts)
-            except FileNotFoundError:
-                continue  # removed meanwhile
-            except PermissionError as error:
-                raise from_os_error(error, wire.to_text(path)) from error
-            if len(self._rows) >= ROWS_PER_BATCH or self._payload_bytes >= BYTES_PER_BATCH:
-                yield self._take_batch()
-
-    def _inner_folder(
-        self, fd: int, name: bytes, path: bytes, facts: os.stat_result, depth: int
-    ) -> Generator[Batch, None, None]:
-        mode = modes.S_IMODE(facts.st_mode)
-        self._report(path, facts, ("dir", mode, "", "", 0), None)
-        # its owner may always look into it; a mode that says otherwise is set back afterwards
-        closed = mode & 0o500 != 0o500 and os.geteuid() != 0
-        if closed:
-            os.chmod(name, mode | 0o500, dir_fd=fd)
+    def _item(self, descent: Descent, here: Level, name: bytes) -> None:
+        path = here.prefix + name
+        if path in self._exclude or name == STAGE:
+            return
         try:
-            inner = os.open(name, FOLDER_FLAGS, dir_fd=fd)
-            try:
-                yield from self._folder(inner, path + b"/", depth + 1)
-            finally:
-                os.close(inner)
-        finally:
-            if closed:
-                os.chmod(name, mode, dir_fd=fd)
+            facts = os.stat(name, dir_fd=here.fd, follow_symlinks=False)
+            mode = facts.st_mode
+            if modes.S_ISREG(mode):
+                self._file(here.fd, name, path, facts)
+            elif modes.S_ISDIR(mode):
+                self._report(path, facts, ("dir", modes.S_IMODE(mode), "", "", 0), None)
+                descent.enter(name, mode)
+            elif modes.S_ISLNK(mode):
+                self._link(here.fd, name, path, facts)
+        except FileNotFoundError:
+            return  # removed meanwhile
+        except PermissionError as error:
+            raise from_os_error(error, wire.to_text(path)) from error
 
     def _link(self, fd: int, name: bytes, path: bytes, facts: os.stat_result) -> None:
         target = wire.to_text(os.readlink(name, dir_fd=fd))
@@ -276,15 +258,16 @@ class Walk:
         row.append(removed)
         row.append(-1 if data is None else len(data))
         self._rows.append(row)
+        self._batch_bytes += len(row[0])
         if data:
             self._payload.append(data)
-            self._payload_bytes += len(data)
+            self._batch_bytes += len(data)
 
     def _take_batch(self) -> Batch:
         batch = (self._rows, b"".join(self._payload))
         self._rows = []
         self._payload = []
-        self._payload_bytes = 0
+        self._batch_bytes = 0
         return batch
 
 

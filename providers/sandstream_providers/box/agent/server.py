@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 
-from sandstream_providers.box.agent import change, files, fill, scan
+from sandstream_providers.box.agent import change, files, fill, memory, scan
 from sandstream_providers.box.agent.commands import Commands
 from sandstream_providers.box.agent.connection import Connection
-from sandstream_providers.box.agent.loop import READ, Loop
-from sandstream_providers.box.agent.memory import MemoryWatch
+from sandstream_providers.box.agent.loop import Loop
 from sandstream_providers.box.agent.paths import Paths
 from sandstream_providers.box.agent.refused import Refused, from_os_error
 from sandstream_providers.box.agent.workers import Workers
@@ -25,7 +23,7 @@ REMEMBERED = 10000
 
 
 class Effect:
-    """A change of files that was asked for; who asks again gets the same outcome."""
+    """A change of files that was asked for. Asked again, it has the same outcome."""
 
     def __init__(self) -> None:
         self.outcome: dict[str, Any] | None = None
@@ -33,17 +31,13 @@ class Effect:
 
 
 class Server:
-    """Accepts connections and spreads requests."""
+    """Answers requests, whichever connection they come from."""
 
     def __init__(self, loop: Loop, config: dict[str, Any]) -> None:
         self._loop = loop
-        self._listener = socket.socket(fileno=config["listen_fd"])
-        self._listener.setblocking(False)
+        self.commands = Commands(loop, config)  # before there are threads: it may fork
         self._workers = Workers()
-        self.commands = Commands(loop, config)
-        self._memory: MemoryWatch | None = None
-        if config.get("memory_bytes"):
-            self._memory = MemoryWatch(loop, self.commands, config["memory_bytes"])
+        self._memory = memory.watch(loop, self.commands, config)
         self._paths = Paths(config["root"])
         reader = files.Reader(self._paths)
         writer = files.Writer(self._paths)
@@ -70,21 +64,8 @@ class Server:
         self._asked: dict[str, Effect] = {}
         self._changing = threading.Lock()
         changer.clean_up()
-        self._listen()
 
-    def _listen(self) -> None:
-        self._loop.watch(self._listener.fileno(), READ, self._accept)
-
-    def _accept(self, _events: int) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:  # it went away, or we are short of descriptors: try again later
-            self._loop.unwatch(self._listener.fileno())
-            self._loop.after(0.05, self._listen)
-            return
-        Connection(self._loop, sock, self._request, self.commands.forget)
-
-    def _request(self, connection: Connection, request: dict[str, Any], payload: bytes) -> None:
+    def request(self, connection: Connection, request: dict[str, Any], payload: bytes) -> None:
         number = request.get("id")
         if not isinstance(number, int):
             connection.close()
@@ -102,6 +83,8 @@ class Server:
             self.commands.run(connection, request, payload)
             if self._memory is not None:
                 self._memory.look_on()
+        elif what == "first_request":
+            self.commands.first_request(connection, request, payload)
         elif what == "interact":
             self.commands.interact(connection, request, payload)
         elif what == "kill":

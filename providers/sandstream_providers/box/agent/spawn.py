@@ -1,7 +1,7 @@
 """Starting a process without fork: posix_spawn takes a fraction of a millisecond.
 
 The working directory is the loop thread's business: it is changed before each start, and nothing
-else in this program uses relative paths.
+else in this program uses relative paths. Every process is marked with the number of its command.
 """
 
 from __future__ import annotations
@@ -9,21 +9,40 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import signal
 import struct
 
-from sandstream_providers.box.agent import wire
+from sandstream_providers.box.agent import tree, wire
 from sandstream_providers.box.agent.refused import Refused
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Callable
 
 
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 TIOCSWINSZ = 0x5414
 RESET = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT]
 OUT_OF_PROCESSES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
+
+class Program:
+    """What to start. In some boxes another process than this one starts commands."""
+
+    __slots__ = ("argv", "cwd", "env", "number", "path", "streams", "terminal")
+
+    def __init__(
+        self, path: bytes, argv: list[bytes], cwd: bytes, env: dict[bytes, bytes], number: int
+    ) -> None:
+        self.path = path
+        self.argv = argv
+        self.cwd = cwd
+        self.env = env
+        self.number = number
+        self.terminal = ""
+        """The name of the terminal that all three streams are, or:"""
+        self.streams: tuple[int, ...] = ()
 
 
 class Started:
@@ -38,8 +57,22 @@ class Started:
         self.stderr = stderr
 
 
+def can_mark() -> bool:
+    """False where there is no such limit, and where it is in use already."""
+    return (
+        hasattr(resource, "prlimit")
+        and resource.getrlimit(tree.MARK_LIMIT)[1] == resource.RLIM_INFINITY
+    )
+
+
 def start(
-    argv: list[bytes], cwd: bytes, env: dict[bytes, bytes], tty: bool, want_stdin: bool
+    argv: list[bytes],
+    cwd: bytes,
+    env: dict[bytes, bytes],
+    tty: bool,
+    want_stdin: bool,
+    number: int,
+    launch: Callable[[Program], int],
 ) -> Started:
     """In a new session. Raises Refused: CannotExecute or LimitReached."""
     if not argv or not argv[0]:
@@ -52,12 +85,11 @@ def start(
             f"the working directory {wire.to_text(cwd)} cannot be used: {error.strerror}",
             reason="cwd",
         ) from error
-    program = _find(argv[0], env.get(b"PATH", DEFAULT_PATH))
     fds: list[int] = []
     try:
-        return (_start_in_terminal if tty else _start_with_pipes)(
-            program, argv, env, want_stdin, fds
-        )
+        path = _find(argv[0], env.get(b"PATH", DEFAULT_PATH))
+        program = Program(path, argv, cwd, env, number)
+        return (_start_in_terminal if tty else _start_with_pipes)(program, want_stdin, fds, launch)
     except OSError as error:
         raise _refusal(error, argv[0]) from error
     except ValueError as error:
@@ -96,20 +128,40 @@ def _find(name: bytes, search: bytes) -> bytes:
     )
 
 
-def _spawn(program: bytes, argv: list[bytes], env: dict[bytes, bytes], actions: list[Any]) -> int:
-    return os.posix_spawn(
-        program,
-        argv,
-        env,
+def launch_here(program: Program) -> int:
+    """As a child of this process, in its working directory. The mark is there before the program
+    can fork: as the soft limit of this process, which becomes the child's, and is then fixed.
+    """
+    if program.terminal:
+        # A session leader without a terminal that opens one gets it as its controlling terminal.
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, program.terminal, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 0, 1),
+            (os.POSIX_SPAWN_DUP2, 0, 2),
+        ]
+    else:
+        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(program.streams)]
+    if program.number != tree.UNMARKED:
+        resource.setrlimit(tree.MARK_LIMIT, (program.number, resource.RLIM_INFINITY))
+    pid = os.posix_spawn(
+        program.path,
+        program.argv,
+        program.env,
         file_actions=actions,
         setsid=True,
         setsigmask=[],
         setsigdef=RESET,
     )
+    if program.number != tree.UNMARKED:
+        try:
+            resource.prlimit(pid, tree.MARK_LIMIT, (program.number, program.number))
+        except (ProcessLookupError, PermissionError):
+            pass  # it has ended, or lowered the limit itself
+    return pid
 
 
 def _start_with_pipes(
-    program: bytes, argv: list[bytes], env: dict[bytes, bytes], want_stdin: bool, fds: list[int]
+    program: Program, want_stdin: bool, fds: list[int], launch: Callable[[Program], int]
 ) -> Started:
     out_read, out_write = os.pipe()
     fds += (out_read, out_write)
@@ -122,12 +174,8 @@ def _start_with_pipes(
     else:
         in_read = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         fds.append(in_read)
-    actions = [
-        (os.POSIX_SPAWN_DUP2, in_read, 0),
-        (os.POSIX_SPAWN_DUP2, out_write, 1),
-        (os.POSIX_SPAWN_DUP2, err_write, 2),
-    ]
-    pid = _spawn(program, argv, env, actions)
+    program.streams = (in_read, out_write, err_write)
+    pid = launch(program)
     for fd in (out_read, err_read, stdin):
         if fd is not None:
             fds.remove(fd)
@@ -136,18 +184,13 @@ def _start_with_pipes(
 
 
 def _start_in_terminal(
-    program: bytes, argv: list[bytes], env: dict[bytes, bytes], want_stdin: bool, fds: list[int]
+    program: Program, want_stdin: bool, fds: list[int], launch: Callable[[Program], int]
 ) -> Started:
     ours, theirs = os.openpty()
     fds += (ours, theirs)
     fcntl.ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    # A session leader without a terminal that opens one gets it as its controlling terminal.
-    actions = [
-        (os.POSIX_SPAWN_OPEN, 0, os.ttyname(theirs), os.O_RDWR, 0),
-        (os.POSIX_SPAWN_DUP2, 0, 1),
-        (os.POSIX_SPAWN_DUP2, 0, 2),
-    ]
-    pid = _spawn(program, argv, env, actions)
+    program.terminal = os.ttyname(theirs)
+    pid = launch(program)
     fds.remove(ours)
     os.set_blocking(ours, False)
     return Started(pid, ours, ours, None)

@@ -1,5 +1,7 @@
-"""Which processes belong to a command: by parent, group, session, and by a mark in their
-environment, which stays when they detach themselves from all the others.
+"""Which processes belong to a command: by parent, group, session, and by two marks that stay when
+they detach themselves from all the others. One mark is in their environment, the other one is a
+resource limit that the kernel no longer knows a use for (of file locks): a process that clears its
+environment keeps it. It can be lowered but never raised again.
 """
 
 from __future__ import annotations
@@ -12,6 +14,13 @@ if TYPE_CHECKING:
 
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
+MARK_LIMIT = 10
+"""RLIMIT_LOCKS, which Python has no name for."""
+UNMARKED = 0
+_MARK_LINE = b"\nMax file locks"
+
+helpers: set[int] = set()
+"""Processes of the agent itself: no command's, and never to be ended with commands."""
 
 
 class Process:
@@ -42,11 +51,11 @@ def read_process(pid: int) -> Process | None:
 
 
 def table() -> list[Process]:
-    """All processes that can be seen but this one."""
+    """All processes that can be seen but this one and its helpers."""
     own = os.getpid()
     found = []
     for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != own:
+        if name.isdigit() and int(name) != own and int(name) not in helpers:
             process = read_process(int(name))
             if process is not None:
                 found.append(process)
@@ -83,16 +92,49 @@ def mark_of(pid: int, name: bytes, other: bytes) -> bytes | None:
     return rest.partition(b"\0")[0]
 
 
+def number_of(pid: int) -> int | None:
+    """The number that it is marked with; ``UNMARKED``, or None if it is gone.
+
+    Until its starter has fixed it, the number is only the soft limit.
+    """
+    try:
+        with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
+            text = file.read(4096)
+    except OSError:
+        return None
+    values = text.partition(_MARK_LINE)[2].split(None, 2)[:2]
+    for value in values[::-1]:
+        if value.isdigit():
+            return int(value)
+    return UNMARKED if values else None
+
+
+def leader(number: int) -> int | None:
+    """The first process of the command with this number, also if it only waits to be reaped."""
+    if number == UNMARKED:
+        return None
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) not in helpers and number_of(int(name)) == number:
+            try:
+                session = os.getsid(int(name))
+            except OSError:
+                continue
+            if session == int(name):
+                return session
+    return None
+
+
 class Family:
     """One command's processes. Remembers those it has seen, since they may detach themselves."""
 
-    def __init__(self, leader: int, marks: Iterable[bytes]) -> None:
+    def __init__(self, leader: int, marks: Iterable[bytes], number: int = UNMARKED) -> None:
         self.leader = leader
+        self.number = number
         self._marks = tuple(marks)
         self._seen: dict[int, int] = {}
 
     def members(self, processes: list[Process], leaders: set[int]) -> list[Process]:
-        """``leaders``: of all commands. A number that was used again is nobody's session."""
+        """``leaders``: of all commands. A number that was used again is no session of ours."""
         found = {}
         foreign = leaders - {self.leader}
         for process in processes:
@@ -101,6 +143,7 @@ class Family:
             if (
                 self.leader in (process.pid, process.group, process.session)
                 or self._seen.get(process.pid) == process.started
+                or (self.number != UNMARKED and number_of(process.pid) == self.number)
                 or has_mark(process.pid, self._marks)
             ):
                 found[process.pid] = process

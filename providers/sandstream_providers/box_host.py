@@ -1,0 +1,132 @@
+"""What a vendor implements: boxes come and go, and a connection to the agent in each of them.
+
+:class:`sandstream_providers.agent_provider.AgentProvider` makes a complete provider of a
+:class:`BoxHost`. Commands, files and scans come from our own agent in the box
+(:mod:`sandstream_providers.box.start` starts it), so a host knows nothing of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from sandstream_providers.box.link import Streams
+from sandstream_providers.git.room import CloneRoom
+from sandstream_providers.interface import BoxInfo, BoxSpec, ProviderError
+
+
+class HostedBox(msgspec.Struct, frozen=True, kw_only=True):
+    """A running box as its host knows it."""
+
+    key: str
+    root: str
+    """The workspace, as commands in the box see it."""
+    instance: str
+    """Another text each time that the box is started."""
+    address: str = ""
+    """Where the agent listens, in the host's own words."""
+    ports: dict[int, tuple[str, int]] = {}
+    """Where each declared port of the box can be reached: (host, port)."""
+    token: str = ""
+    """What the agent wants to see first; empty: the connection itself keeps others out."""
+    started_now: bool = False
+    """The host has just started the agent, which may need a moment before it answers."""
+    roots: list[str] = []
+    """Directories besides the root into which a repository may be cloned."""
+
+
+class BoxHost(Protocol):
+    """Makes, finds and ends boxes. Every method may be called again after a lost answer.
+
+    Subclasses inherit ``check``, ``pause``, ``resume`` and ``close`` if they need nothing special.
+    Vendor errors are raised as errors of :mod:`sandstream_providers.interface`.
+    """
+
+    name: str
+    """The name in the registry and in subjects: lower-case letters, digits, ``-``."""
+    powers: frozenset[str]
+    """What its boxes can do; see :attr:`sandstream_providers.interface.Provider.powers`."""
+
+    async def check(self) -> dict[str, str]:
+        """Find out whether boxes can be had, and describe them for people.
+
+        Raises:
+            ProviderUnavailable: with what to install, to set or to allow.
+        """
+        return {}
+
+    async def create(self, spec: BoxSpec) -> HostedBox:
+        """Make a box and start its agent, or find the box of this key as it is."""
+        ...
+
+    async def get(self, key: str) -> HostedBox | None:
+        """The box, woken or started again on its files if need be. None: there is none."""
+        ...
+
+    async def stop(self, key: str) -> None:
+        """End all processes and keep the files."""
+        ...
+
+    async def pause(self, key: str) -> None:
+        """Freeze all processes. Needs the power ``pause``."""
+        raise ProviderError(f"boxes of the provider {self.name} cannot be paused")
+
+    async def resume(self, key: str) -> None:
+        raise ProviderError(f"boxes of the provider {self.name} cannot be paused")
+
+    async def delete(self, key: str) -> None:
+        """End the box and remove all traces. No error if there is none."""
+        ...
+
+    async def list(self, owner: str) -> list[BoxInfo]:
+        """All boxes whose label ``owner`` is this, whatever their state."""
+        ...
+
+    async def connect(self, box: HostedBox) -> Streams:
+        """A new connection to the agent in the box.
+
+        Raises:
+            OSError: if no agent listens (any more).
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections and locks of this process. Boxes live on."""
+        return
+
+
+# --- optional powers ------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class StartWatch(Protocol):
+    """A host that can tell early that a box did not start."""
+
+    def is_running(self, key: str) -> bool: ...
+
+    def log_tail(self, key: str) -> str:
+        """What the box said last, as the end of an error message; empty if it said nothing."""
+        ...
+
+
+@runtime_checkable
+class LeasedBoxes(Protocol):
+    """A host whose boxes end by themselves when no process holds them."""
+
+    def hold(self, key: str) -> None:
+        """Hold a box that this process has not used. No error if there is none."""
+        ...
+
+    def idle(self) -> Iterator[str]:
+        """The boxes that this process alone holds and in which nothing runs, found one by one."""
+        ...
+
+
+@runtime_checkable
+class CloneRooms(Protocol):
+    """A host with a better place for ``git clone`` than a temporary directory of this machine."""
+
+    def clone_room(self, key: str) -> AbstractAsyncContextManager[CloneRoom]: ...

@@ -1,0 +1,1 @@
+"""Cloning repositories for boxes, outside of the boxes."""
