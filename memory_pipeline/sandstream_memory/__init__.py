@@ -1,1 +1,1 @@
-"""What runs teach, as files: pure steps."""
+"""The memory pipeline: pure steps from transcripts of runs to memory files."""

@@ -1,8 +1,8 @@
-"""What is taken over from the workspace of a consolidation, and what is not.
+"""Decide which files of a consolidation's workspace to accept.
 
-The agent that merged has read texts of strangers, so its files are checked like a stranger's: only
-files that it may change are taken, within bounds, without secrets. What it dropped although its
-sources still count is kept under ``# Superseded``; what names no source is given one.
+The merging agent has read untrusted text, so its files are untrusted too: only files that it may
+change are accepted, within limits and without secrets. A block that it dropped although its sources
+still count is kept under ``# Superseded``; a block that names no source is given one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 
 import msgspec
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 
-from sandstream_memory.bounding import Scrub, encoded, shortened_bytes
 from sandstream_memory.clashes import without_clashes
+from sandstream_memory.excerpts import Scrub, encoded, shortened_bytes
 from sandstream_memory.layout import (
     MARKER_FILE,
     MEMORY_FILE,
@@ -30,21 +30,21 @@ from sandstream_memory.limits import (
     most_bytes,
 )
 from sandstream_memory.selection import Selection
-from sandstream_memory.superseding import completed_handbook
+from sandstream_memory.supersession import completed_handbook
 
 _SKILL = re.compile(r"[a-z0-9-]{1,64}/.+", re.S)
 _SUMMARY_NOTE = "\n\n[... the middle of this digest was left out: it was too long ...]\n\n"
 
 
 class MergeRefused(ValueError):
-    """The files of a consolidation cannot be taken over."""
+    """The files of a consolidation cannot be accepted."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
     files: Files
     """All files of the memory after the merge."""
     notes: list[str]
-    """What was not taken over as it was, and why."""
+    """Changes that were not accepted unaltered, and why."""
 
 
 def accept(
@@ -56,7 +56,7 @@ def accept(
     scrub: Scrub,
     max_bytes: int,
 ) -> Accepted:
-    """The memory after the merge, from the files of its workspace before and after."""
+    """The memory after the merge, from the workspace files before and after it."""
     notes: list[str] = []
     result = {path: data for path, data in before.items() if not is_editable(path)}
     result.pop(MARKER_FILE, None)
@@ -111,7 +111,7 @@ def _note_what_is_not_taken(before: Files, after: Files, notes: list[str]) -> No
 
 
 def _others(before: Files, after: Files, scrub: Scrub, notes: list[str]) -> Files:
-    """Skills and notes."""
+    """The accepted skills and notes."""
     taken: Files = {}
     for path in sorted(after):
         if not is_editable(path) or path in (MEMORY_FILE, SUMMARY_FILE):

@@ -1,8 +1,8 @@
-"""Which elements of two lists are the same ones.
+"""Align two lists: find which elements correspond.
 
-Elements that are unique in both lists are matched first, the longest run of them that is in order;
-between them it goes on. So lines that stand everywhere (blank ones) do not decide, and the work
-grows little faster than the lists, whatever they contain.
+Elements that are unique in both lists are matched first, as the longest sequence in common order;
+then the ranges between them are aligned in the same way. So frequent lines (such as blank ones) do
+not decide, and the cost grows little faster than the lists, whatever they contain.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 _MAX_CELLS = 40_000
-"""Elements that are not unique are compared each with each, in lists up to this product."""
+"""Non-unique elements are compared pairwise if the product of the lengths is at most this."""
 
 Pair = tuple[int, int]
 
 
 def matches(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[Pair]:
-    """Pairs of indexes of equal elements, both rising."""
+    """Pairs of indexes of equal elements; both indexes increase."""
     found: list[Pair] = []
     open_ranges = [(0, len(one), 0, len(other))]
     while open_ranges:
@@ -44,7 +44,7 @@ def matches(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[Pair]:
 
 
 def _anchors(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[Pair]:
-    """The longest rising run of elements that both have exactly once."""
+    """The longest increasing sequence of elements that occur exactly once in each list."""
     counts, other_counts = Counter(one), Counter(other)
     places = {each: at for at, each in enumerate(other)}
     common = [
@@ -53,7 +53,7 @@ def _anchors(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[Pair]:
         if counts[each] == 1 and other_counts.get(each) == 1
     ]
     ends: list[int] = []
-    """The lowest last index of a run of each length."""
+    """For each length, the lowest last index of a sequence of that length."""
     run_ends: list[int] = []
     before: list[int] = []
     for number, (_, b) in enumerate(common):
@@ -70,7 +70,7 @@ def _anchors(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[Pair]:
 
 
 def _longest_common(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[Pair]:
-    """The longest common subsequence of short lists; of longer ones nothing."""
+    """The longest common subsequence of short lists; empty for longer ones."""
     if len(one) * len(other) > _MAX_CELLS:
         return []
     lengths = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]

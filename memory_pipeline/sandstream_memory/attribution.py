@@ -1,25 +1,25 @@
-"""Where the blocks of a handbook come from, if the agent that merged forgot to say it.
+"""Add sources to the blocks of a handbook where the merging agent omitted them.
 
-A block that names no source comes from what was merged, as far as it says anything new, and from
-the sources of the blocks that said before what it says.
+A block without sources gets the sources of the old blocks that made the same statements. If it says
+anything new, it also gets the rollouts that were merged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 
-from sandstream_memory.bounding import encoded
+from sandstream_memory.excerpts import encoded
 from sandstream_memory.handbook import Section, Sources
-from sandstream_memory.keeping import own_statements, title_of
+from sandstream_memory.kept_blocks import own_statements, title_of
 from sandstream_memory.layout import MEMORIES
 from sandstream_memory.phase_one import runs_named
 from sandstream_memory.selection import summary_of
 from sandstream_memory.statements import Said
 
 MAX_SOURCES_BYTES = 2048
-"""Of a line that names sources, or runs."""
+"""The limit for a line that lists sources or runs."""
 _MAX_RUNS_OF_A_SOURCE = 3
 
 
@@ -32,10 +32,10 @@ def with_sources(
     max_bytes: int,
     notes: list[str],
 ) -> list[str]:
-    """The texts of the blocks; one that is new and names no source names where it comes from.
+    """The texts of the blocks, with sources added to new blocks that name none.
 
-    That takes at most half of the room that the handbook has left: a good text must not be refused
-    for what was added to it.
+    The added text uses at most half of the handbook's remaining room: a good text must not be
+    refused because of it.
     """
     known = {each.text for each in old}
     bare = [
@@ -63,7 +63,7 @@ def _says_something(block: Section) -> bool:
 
 
 class _Before:
-    """What the old handbook said, and where it came from."""
+    """The statements of the old handbook, and their sources."""
 
     def __init__(self, old: Sequence[Section], sources: Sources) -> None:
         self._sources = sources
@@ -71,7 +71,7 @@ class _Before:
         self._said = self._said_by("\n".join(each.text for each in old))
 
     def sources_of(self, block: Section) -> list[str]:
-        """Of the blocks that said something of what this one says."""
+        """The sources of the old blocks that made some of this block's statements."""
         said = self._said_by(block.text)
         found = [
             id for own, named in self._blocks if any(map(said.says, own)) for id in sorted(named)
@@ -79,7 +79,7 @@ class _Before:
         return list(dict.fromkeys(found))
 
     def is_beyond(self, block: Section) -> bool:
-        """Does it say anything that was not said before?"""
+        """Whether it says anything that the old handbook did not."""
         return not all(map(self._said.says, own_statements(block)))
 
     def _said_by(self, text: str) -> Said:
@@ -87,7 +87,7 @@ class _Before:
 
 
 def _named(merged: Sequence[Rollout], max_bytes: int) -> str:
-    """Their files, with their runs if there is room for that."""
+    """Their files, with their runs if there is room."""
     files = [summary_of(each).removeprefix(MEMORIES) or each.name for each in merged]
     runs = [f"(runs {runs_named(each, _MAX_RUNS_OF_A_SOURCE)})" for each in merged]
     whole = [f"{file} {its_runs}" for file, its_runs in zip(files, runs, strict=True)]
@@ -96,7 +96,7 @@ def _named(merged: Sequence[Rollout], max_bytes: int) -> str:
 
 
 def listed(named: Sequence[str], between: str, max_bytes: int, count: int) -> str:
-    """As many as there is room for, and how many more of ``count`` there are."""
+    """As many names as fit, and how many more of ``count`` there are."""
     taken: list[str] = []
     room = max_bytes - len(f"{between}and {count} more")
     for each in named:

@@ -1,7 +1,7 @@
-"""Files that cannot be in one directory tree: one has the name of a folder that another one is in.
+"""Resolve path clashes: a file whose path is also a folder of another file.
 
-No workspace holds both, but two of them can each hold one, and a merge brings them together. A
-memory with such a pair could not be laid out anywhere any more.
+No workspace can hold both, but two workspaces can hold one each, and a merge brings them together.
+A memory with such a pair could not be laid out in any workspace.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MOST_NAMES = 100
 
 
 def without_clashes(files: Mapping[str, _Content]) -> tuple[dict[str, _Content], list[str]]:
-    """The files in a tree that can be laid out, and notes of what was done for that.
+    """The files without path clashes, and notes on what was changed.
 
-    The file in the place of a folder gets another name, so that nothing is lost. Only what is below
-    a file of the pipeline's own is dropped: that file's name is fixed.
+    A file in the place of a folder is renamed, so that nothing is lost. Only files below one of the
+    pipeline's own files are dropped, because that file's name is fixed.
     """
     notes: list[str] = []
     fixed = {path for path in files if not is_editable(path)} - KNOWN_FOLDERS | KNOWN_FILES
@@ -51,7 +51,7 @@ def without_clashes(files: Mapping[str, _Content]) -> tuple[dict[str, _Content],
 def _free_name(
     path: str, content: _Content, files: Mapping[str, _Content], folders: Collection[str]
 ) -> str | None:
-    """The first one that is free, or has this content already: the same clash may come again."""
+    """The first name that is free or already has this content: the same clash may recur."""
     for number in range(1, _MOST_NAMES + 1):
         name = f"{path}.file" if number == 1 else f"{path}.file-{number}"
         is_free = name not in files or files[name] == content

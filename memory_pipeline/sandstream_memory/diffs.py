@@ -1,17 +1,17 @@
-"""What a change of a memory was, for people, and taking it back."""
+"""Show a change of a memory as a diff, and undo it."""
 
 from __future__ import annotations
 
 import difflib
 
 from sandstream_memory.layout import Files, is_editable
-from sandstream_memory.merging import merge_files
+from sandstream_memory.three_way_merge import merge_files
 
 _MAX_DIFFED_BYTES = 1024 * 1024
 
 
 def unified(before: Files, after: Files) -> str:
-    """A unified diff of all files that differ; empty if none does."""
+    """A unified diff of all files that differ; empty if there are none."""
     parts = []
     for path in sorted({*before, *after}):
         old, new = before.get(path), after.get(path)
@@ -38,18 +38,18 @@ def _file_diff(path: str, old: bytes | None, new: bytes | None) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The line end of the last line does not begin another one."""
+    """A newline at the end does not begin another line."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def reverted(before: Files, after: Files, head: Files) -> Files:
-    """``head`` without the change from ``before`` to ``after``; what came later stays."""
+    """``head`` without the change from ``before`` to ``after``; later changes stay."""
     made = _made_and_changed_later(before, after, head)
     result = merge_files(after, before | dict.fromkeys(made, b""), head)
     for path in made:
         if not result.get(path, b"").strip():
-            result.pop(path, None)  # nothing of it came later
+            result.pop(path, None)  # no later change added to it
     for path in sorted({*before, *after, *head}):
         if is_editable(path):
             continue
@@ -60,8 +60,9 @@ def reverted(before: Files, after: Files, head: Files) -> Files:
 
 
 def _made_and_changed_later(before: Files, after: Files, head: Files) -> list[str]:
-    """Texts that the change made. To a merge they are deleted and changed, so they would stay with
-    all that is to be taken back; lines of an empty text are deleted one by one.
+    """Text files that the change created and later changes modified. A three-way merge would see
+    "deleted" against "modified" and keep the whole file. An empty text instead of no file makes
+    it delete line by line.
     """
     made = [path for path in after if path not in before and path in head]
     changed = [path for path in made if is_editable(path) and head[path] != after[path]]

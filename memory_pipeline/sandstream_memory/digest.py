@@ -1,19 +1,19 @@
-"""What an agent is told of its memory: the digest itself, and how to find more."""
+"""The instructions about its memory that an agent gets: the digest, and how to find more."""
 
 from __future__ import annotations
 
 import hashlib
 
-from sandstream_memory.bounding import encoded
+from sandstream_memory.excerpts import encoded
 from sandstream_memory.prompts import prompt
-from sandstream_memory.rendering import truncated
+from sandstream_memory.transcripts import truncated
 
 PROMPT_VERSION = "reading_v1"
 MAX_SUMMARY_TOKENS = 15_000
 
 
 def memory_section(summary: str, *, memories_dir: str, live_update: bool) -> str | None:
-    """A part of the agent's instructions; None: there is nothing to be told."""
+    """A section of the agent's instructions; ``None`` if the digest is empty."""
     summary = summary.strip()
     if not summary:
         return None

@@ -1,19 +1,19 @@
-"""Text within bounds: the beginning and the end of what is too long, with a note between them."""
+"""Shorten texts: keep the beginning and the end, with a note between them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Scrub = Callable[[str], str]
-"""Text without the secrets in it."""
+"""Removes secrets from a text."""
 
 _MARGIN = 8192
-"""Longer than any secret: what is nearer to a cut may be the rest of one that was cut."""
+"""Longer than any secret: text closer to a cut may be part of a secret that was cut."""
 _LONGEST_URL = 256
 
 
 def shortened(text: str, max_chars: int) -> str:
-    """Head and tail of a text that is longer than ``max_chars``; the note comes on top."""
+    """Head and tail of a text longer than ``max_chars``, plus a note that is not counted."""
     if len(text) <= max_chars:
         return text
     head, tail = max_chars - max_chars // 2, max_chars // 2
@@ -22,10 +22,10 @@ def shortened(text: str, max_chars: int) -> str:
 
 
 def clean(text: str, scrub: Scrub, max_chars: int) -> str:
-    """Scrubbed, then shortened, without scrubbing all of a text that is huge.
+    """Scrub and shorten a text, without scrubbing all of a huge one.
 
-    A cut can make a secret unrecognisable that is then half there. So more is scrubbed than is
-    kept, and what is near the first cut is thrown away.
+    A cut through a secret can leave half of it, which scrubbing would not recognise. So more text
+    is scrubbed than kept, and the text next to the first cut is thrown away.
     """
     if text.startswith("data:") and len(text) > _LONGEST_URL and ";base64," in text[:_LONGEST_URL]:
         kind = text.split(";", 1)[0]
@@ -41,7 +41,7 @@ def clean(text: str, scrub: Scrub, max_chars: int) -> str:
 
 
 def shortened_bytes(text: str, max_bytes: int, note: str) -> str:
-    """Head and tail that take ``max_bytes`` together with the note between them."""
+    """Head and tail that fit into ``max_bytes`` together with the note between them."""
     data = text.encode("utf-8", "replace")
     if len(data) <= max_bytes:
         return text
@@ -52,15 +52,15 @@ def shortened_bytes(text: str, max_bytes: int, note: str) -> str:
 
 
 def decoded(data: bytes) -> str:
-    """Text of a file that anybody may have written."""
+    """Decode untrusted file content; invalid bytes are replaced."""
     return data.decode("utf-8", "replace")
 
 
 def encoded(text: str) -> bytes:
-    """As UTF-8, whatever is in the text: a lone surrogate becomes a question mark."""
+    """Encode as UTF-8; a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 
 def one_line(text: str) -> str:
-    """A value of a header: it cannot begin another line."""
+    """Join lines, so that a header value cannot start another line."""
     return " ".join(text.split())

@@ -1,8 +1,7 @@
-"""The handbook as blocks, and the rollouts that a piece of text names as its sources.
+"""Parse the handbook into blocks, and find the rollouts that a text names as its sources.
 
-A block begins with a heading of the first level. A rollout is named by one of its files (its
-summary, raw memory or recording), or, in a line that says ``Sources:`` or ``Runs:``, by its name or
-a run.
+A block begins with a first-level heading. A text names a rollout by one of its files (summary, raw
+memory or transcript) or, in a line that begins with ``Sources:`` or ``Runs:``, by name or run.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 
 from sandstream_memory.layout import raw_path, rollout_path
 from sandstream_memory.selection import summary_of
@@ -25,13 +24,13 @@ _OF_ROLLOUTS = ("rollout_summaries", "raw_memories", "sessions")
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A heading and what is below it, or what stands before the first heading."""
+    """A heading with the text below it, or the text before the first heading."""
 
     level: int
-    """0: there is no heading."""
+    """0 if there is no heading."""
     title: str
     lines: list[str]
-    """With the heading."""
+    """Includes the heading."""
 
     @property
     def text(self) -> str:
@@ -43,7 +42,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def sections(lines: list[str], level: int) -> list[Section]:
-    """The parts that headings of this level (or above) begin; deeper ones stay inside."""
+    """Split at headings of this level or above; deeper headings stay inside their section."""
     parts: list[Section] = []
     current = Section(0, "", [])
     for line, heading in _with_headings(lines):
@@ -61,7 +60,7 @@ def blocks(text: str) -> list[Section]:
 
 
 def demoted(lines: list[str]) -> list[str]:
-    """All headings one level deeper."""
+    """Move all headings one level deeper."""
     return [
         f"#{line}" if heading is not None and len(heading[1]) < 6 else line
         for line, heading in _with_headings(lines)
@@ -69,7 +68,7 @@ def demoted(lines: list[str]) -> list[str]:
 
 
 def is_heading(line: str) -> bool:
-    """Of one line, wherever it stands."""
+    """Whether the line looks like a heading, regardless of code fences."""
     return _HEADING.fullmatch(line.rstrip()) is not None
 
 
@@ -86,7 +85,7 @@ def _with_headings(lines: Iterable[str]) -> Iterator[tuple[str, re.Match[str] | 
 
 
 class Sources:
-    """Finds the rollouts that a text names, and tells them from others."""
+    """Finds which of the given rollouts a text names, and whether it names others."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class Sources:
         others: Collection[Rollout] = (),
         other_files: Collection[str] = (),
     ) -> None:
-        """``other_files``: canonical paths of other rollouts' files."""
+        """``other_files``: canonical paths of files of other rollouts."""
         self._files: dict[str, str] = {}
         self._names: dict[str, str] = {}
         for rollout in rollouts:
@@ -113,23 +112,23 @@ class Sources:
         self._other_names -= self._names.keys()
 
     def of(self, text: str) -> set[str]:
-        """The ids of those that it names."""
+        """The ids of the given rollouts that the text names."""
         found = {each for path in cited_files(text) if (each := self.of_file(path))}
         return found | {self._names[name] for name in _names_in(text) if name in self._names}
 
     def of_file(self, path: str) -> str:
-        """Whose file it is, also under a slug that it had before; empty: of none of these."""
+        """The id of the file's rollout, also under an earlier slug; empty if unknown."""
         return self._files.get(_short(path)) or self._owner_of_summary(path) or ""
 
     def is_file(self, word: str) -> bool:
-        """Is it, in a text, the file of some rollout, known or not?"""
+        """Whether this word looks like the file of a rollout, known or not."""
         return is_rollout_file(word) or bool(self.of_file(word)) or self.is_of_others(word)
 
     def of_name(self, name: str) -> str:
         return self._names.get(name, "")
 
     def names_others(self, text: str) -> bool:
-        """Does it name any of the others?"""
+        """Whether the text names any of the other rollouts."""
         if any(self.is_of_others(path) for path in cited_files(text)):
             return True
         return not self._other_names.isdisjoint(_names_in(text))
@@ -138,7 +137,9 @@ class Sources:
         return _short(path) in self._others or self._owner_of_summary(path) == ""
 
     def _owner_of_summary(self, path: str) -> str | None:
-        """By the name that its file begins with; empty: one of the others; None: nobody's."""
+        """The owner by the rollout name at the start of the file name. Empty: one of the others;
+        ``None``: unknown.
+        """
         folder, _, file = _short(path).rpartition("/")
         if folder != "rollout_summaries" or _short(path) in self._files:
             return None
@@ -150,14 +151,14 @@ class Sources:
 
 
 def _files_of(rollout: Rollout) -> set[str]:
-    """Its files, as texts name them."""
+    """The rollout's files, in the forms that texts use."""
     summary, recording = summary_of(rollout), rollout_path(rollout.name)
     found = {_short(path) for path in (summary, raw_path(rollout.name), recording)}
     return (found | {path.rpartition("/")[2] for path in (summary, recording)}) - {""}
 
 
 def _name_in(path: str) -> str:
-    """The name of the rollout that a raw memory or a recording is of."""
+    """The rollout name in the path of a raw memory or transcript; empty for other paths."""
     folder, _, file = _short(path).rpartition("/")
     if folder in ("raw_memories", "sessions"):
         return file.removesuffix(".md").removesuffix(".jsonl")
@@ -165,27 +166,27 @@ def _name_in(path: str) -> str:
 
 
 def _names_in(text: str) -> list[str]:
-    """What may be names of rollouts or runs, in the lines that say so."""
+    """Possible names of rollouts or runs, from the lines that list sources."""
     lines = [line for line in text.split("\n") if names_sources(line)]
     return [name.rstrip(".") for line in lines for name in _NAME.findall(line)]
 
 
 def names_sources(line: str) -> bool:
-    """Does it say ``Sources:``, ``Runs:`` or the like?"""
+    """Whether the line begins with ``Sources:``, ``Runs:`` or similar."""
     return _SOURCES_LINE.match(line) is not None
 
 
 def cited_files(text: str) -> list[str]:
-    """The words of a text that are names of such files as rollouts have."""
+    """The words of a text that could be files of rollouts, by their suffix."""
     words = (word.rstrip(".") for word in _TOKEN.findall(text))
     return [word for word in words if word.endswith((".md", ".jsonl"))]
 
 
 def is_rollout_file(path: str) -> bool:
-    """Is it, by its folder, a file of some rollout, known or not?"""
+    """Whether its folder is one for files of rollouts, known or not."""
     return _short(path).rpartition("/")[0] in _OF_ROLLOUTS
 
 
 def _short(path: str) -> str:
-    """The last folder and the file: texts name the folders before it, or not."""
+    """The last folder and the file name: texts may or may not include the folders above."""
     return "/".join(path.split("/")[-2:])

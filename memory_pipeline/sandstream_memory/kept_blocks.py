@@ -1,4 +1,4 @@
-"""Which blocks of a handbook must not be lost by a merge: judged by their statements."""
+"""Decide, statement by statement, which blocks of the old handbook a merge must not lose."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DROPPED_BY = "Left out by the merge of runs "
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What becomes of a block of the old handbook."""
+    """The decision about a block of the old handbook."""
 
     is_kept: bool = False
     remark: str = ""
-    """What happened to it; empty: it is still there."""
+    """What happened to it; empty if it is still there."""
 
 
 def title_of(block: Section) -> str:
@@ -32,7 +32,7 @@ def title_of(block: Section) -> str:
 
 
 def own_statements(block: Section) -> list[str]:
-    """What it says itself, not where that comes from."""
+    """Its statements, without the lines about sources."""
     lines = [
         line for line in block.body if not names_sources(line) and not line.startswith(DROPPED_BY)
     ]
@@ -40,7 +40,7 @@ def own_statements(block: Section) -> list[str]:
 
 
 class Keeper:
-    """Decides what of the old handbook must stay beside the new one."""
+    """Decides which parts of the old handbook must stay beside the new one."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Keeper:
         self._said = self.said_by(body)
         said_before = self.said_by("\n".join(each.text for each in old))
         self._titles: dict[str, list[str]] = {}
-        """What is new in the blocks of each title."""
+        """The new statements in the blocks of each title."""
         for block in new:
             fresh = [each for each in own_statements(block) if not said_before.says(each)]
             self._titles.setdefault(_normal(block.title), []).extend(fresh)
@@ -87,24 +87,24 @@ class Keeper:
         return Verdict(remark=f"rewritten ({how_many})" if 2 * len(lost) >= len(own) > 0 else "")
 
     def _counts(self, block: Section) -> bool:
-        """Does a selected rollout support it, or did nobody say what it comes from?"""
+        """Whether a selected rollout supports the block, or the block cites no rollout at all."""
         named = self._sources.of(block.text)
         if named:
             return bool(named & self._selected)
         return not any(is_rollout_file(path) for path in cited_files(block.text))
 
     def _replacements(self, old: Section) -> int:
-        """How many new statements its block has, of the same sources."""
+        """How many new statements from the same sources the block of this title has."""
         named = self._sources.of(old.text)
         if not named or named & self._unnamed:
             return 0
         fresh = self._titles.get(_normal(old.title), [])
         return sum(not (of := self._sources.of(each)) or bool(of & named) for each in fresh)
 
-    # --- entries of what was superseded before
+    # --- existing superseded entries
 
     def must_stay(self, entry: Section) -> bool:
-        """Must it stay although the merge removed it?"""
+        """Whether the entry must stay although the merge removed it."""
         if entry.text in self._body or not self._counts(entry):
             return False
         own = own_statements(entry)
@@ -115,7 +115,7 @@ class Keeper:
         return any(said) and not any(line in self._lines for line in said if line)
 
     def is_forgotten(self, entry: Section) -> bool:
-        """Nothing that is selected supports it any more."""
+        """Whether it has sources, but none of them is selected any more."""
         named = self._sources.of(entry.text)
         return bool(named) and not named & self._selected
 

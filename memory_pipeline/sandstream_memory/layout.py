@@ -1,7 +1,7 @@
-"""Where the files of a memory are: canonical paths, and those of a workspace's layout.
+"""Paths of memory files: canonical ones, and those in the layout of a workspace.
 
-Canonical paths begin with ``memories/`` or ``sessions/``, whatever a workspace calls those
-directories, so that workspaces with different layouts can have the same memory.
+Canonical paths begin with ``memories/`` or ``sessions/``, whatever a workspace calls these
+directories, so that workspaces with different layouts can share a memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import posixpath
 import re
 
-from sandstream_bus.sandbox_specs import MemoryMount
+from sandstream_bus.wire.sandbox_specs import MemoryMount
 
 Files = dict[str, bytes]
 """Files by canonical path."""
@@ -29,7 +29,7 @@ SKILLS = "memories/skills/"
 
 KNOWN_FILES = frozenset({MEMORY_FILE, SUMMARY_FILE, RAW_FILE, SELECTION_FILE, MARKER_FILE})
 KNOWN_FOLDERS = frozenset(it.rstrip("/") for it in (RAW_MEMORIES, SUMMARIES, SKILLS))
-"""They are there in every workspace, whether a memory has files in them or not."""
+"""Folders that exist in every workspace, even if the memory has no files in them."""
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ESCAPED_NAME = re.compile(r".*\.id-[0-9a-f]{24}", re.S)
@@ -40,10 +40,10 @@ _MAX_PATH_BYTES = 1024
 
 
 def rollout_name(rollout_id: str) -> str:
-    """The id as a file name: itself where it can be one, else what can be kept of it and a digest.
+    """The id as a file name: unchanged if possible, otherwise its usable part and a digest.
 
-    An id that looks like such a name is given a digest too, so that nobody can choose an id that
-    has the name of another one.
+    An id that looks like an escaped name is escaped too, so that no id can be chosen to collide
+    with the name of another.
     """
     if _VALID_NAME.fullmatch(rollout_id) and not _ESCAPED_NAME.fullmatch(rollout_id):
         return rollout_id
@@ -65,7 +65,7 @@ def rollout_path(name: str) -> str:
 
 
 def is_valid_path(path: str) -> bool:
-    """Is it a canonical path that no file system reads in another way?"""
+    """Whether it is a canonical path that every file system interprets in the same way."""
     if not path.startswith((MEMORIES, SESSIONS)) or len(_encoded(path)) > _MAX_PATH_BYTES:
         return False
     return all(_is_valid_segment(segment) for segment in path.split("/"))
@@ -82,8 +82,8 @@ def _encoded(text: str) -> bytes:
 
 
 def is_editable(path: str) -> bool:
-    """May an agent or a person change it? Else it is made by the pipeline alone, or cannot be laid
-    out: a file in the place of a known folder, or below a known file.
+    """Whether agents and people may change the file. Generated files are not editable, nor are
+    paths that cannot be laid out: in the place of a known folder, or below a known file.
     """
     if not path.startswith(MEMORIES) or not is_valid_path(path):
         return False
@@ -95,7 +95,7 @@ def is_editable(path: str) -> bool:
 
 
 def folders_of(path: str) -> list[str]:
-    """All folders that it is in, the outermost first."""
+    """All folders above the path, outermost first."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
@@ -104,7 +104,7 @@ def folders_of(path: str) -> list[str]:
 
 
 def check_layout(memories_dir: str, sessions_dir: str) -> None:
-    """Refuse directories that are not two different ones inside of the workspace."""
+    """Raise ``ValueError`` unless these are two different directories inside the workspace."""
     cleaned = []
     for name, value in (("memories_dir", memories_dir), ("sessions_dir", sessions_dir)):
         if not value.strip() or posixpath.normpath(value) == ".":
@@ -128,7 +128,7 @@ def check_layout(memories_dir: str, sessions_dir: str) -> None:
 
 
 def to_workspace(path: str, mount: MemoryMount) -> str:
-    """Where a file of the memory is in the workspace, relative to its root."""
+    """The path of a memory file in the workspace, relative to its root."""
     for prefix, folder in _folders(mount):
         if path.startswith(prefix):
             return f"{folder}/{path[len(prefix) :]}"
@@ -138,7 +138,7 @@ def to_workspace(path: str, mount: MemoryMount) -> str:
 
 
 def to_canonical(path: str, mount: MemoryMount) -> str | None:
-    """Which file of the memory it is; None: it is outside of the memory's directories."""
+    """The canonical path; ``None`` if the path is outside the memory's directories."""
     path = posixpath.normpath(path)
     nested_first = sorted(_folders(mount), key=lambda each: -len(each[1]))
     for prefix, folder in nested_first:

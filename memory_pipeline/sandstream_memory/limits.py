@@ -1,7 +1,7 @@
-"""How big the files of a memory may be that agents and people write.
+"""Size limits of the memory files that agents and people write.
 
-Whoever changes such a file keeps to it: a consolidation, an edit, an undo, and what a merge makes
-of two of them. A file beyond it would make every later consolidation unacceptable.
+They apply to every change: a consolidation, an edit, an undo, and a merge of two changes. A file
+over the limit would make every later consolidation unacceptable.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ MAX_OTHER_FILES = 1000
 
 
 def most_bytes(path: str, max_bytes: int) -> int:
-    """Of one file, in a memory of at most ``max_bytes``."""
+    """The limit for one file, in a memory of at most ``max_bytes``."""
     if path == MEMORY_FILE:
         return min(MAX_HANDBOOK_BYTES, max_bytes // 2)
     return MAX_SUMMARY_BYTES if path == SUMMARY_FILE else MAX_OTHER_BYTES
 
 
 def too_big(files: Files, max_bytes: int) -> list[str]:
-    """What is beyond the limits, in words; empty: nothing is."""
+    """Messages about exceeded limits; empty if there are none."""
     written = {path: data for path, data in files.items() if is_editable(path)}
     problems = [
         f"{path} has {len(data)} bytes, more than the {limit} allowed"
@@ -39,8 +39,9 @@ def too_big(files: Files, max_bytes: int) -> list[str]:
 
 
 def within_limits(before: Files, after: Files, max_bytes: int) -> tuple[Files, list[str]]:
-    """``after`` with the files that grew beyond the limits as they were in ``before``, and notes of
-    that. So the result is never further beyond them than ``before`` was; what was too big may
+    """``after``, with files that grew over the limits reset to ``before``, and notes about them.
+
+    The result never exceeds the limits by more than ``before`` did, so an oversized memory can
     shrink step by step.
     """
     result = dict(after)
@@ -73,7 +74,7 @@ def _put_back(files: Files, before: Files, path: str) -> None:
 
 
 def _too_many(before: Files, files: Files) -> list[str]:
-    """The last of the new ones that are too many."""
+    """The last of the new files, as many as exceed the limit."""
     others = [it for it in files if is_editable(it) and it not in (MEMORY_FILE, SUMMARY_FILE)]
     new = sorted(path for path in others if path not in before)
     return new[max(len(new) - max(len(others) - MAX_OTHER_FILES, 0), 0) :]

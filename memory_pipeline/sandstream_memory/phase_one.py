@@ -1,7 +1,7 @@
-"""Phase 1: from one rollout, what a later agent would act better for knowing.
+"""Phase 1: extract from one rollout what would help a later agent.
 
-The model that extracts has no tools and answers once; what it answers is checked here, and anything
-that is not exactly what was asked for is refused with a reason.
+The extracting model has no tools and answers once. Its answer is checked here; anything that does
+not match the requested form is refused with a reason.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 
-from sandstream_memory.bounding import Scrub, encoded, one_line
+from sandstream_memory.excerpts import Scrub, encoded, one_line
 from sandstream_memory.layout import MEMORIES, rollout_path, summary_path
 from sandstream_memory.prompts import prompt, with_extra
-from sandstream_memory.rendering import render_rollout
 from sandstream_memory.rollouts import terminals
 from sandstream_memory.segments import UNKNOWN_STATE
+from sandstream_memory.transcripts import render_rollout
 
 PROMPT_VERSION = "phase_one_v1"
 AGENT_NAME = "memory-extractor"
@@ -49,7 +49,7 @@ _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.S)
 
 
 class InvalidExtraction(ValueError):
-    """The model's answer is not what phase 1 asks for."""
+    """The model's answer does not have the form that phase 1 requests."""
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def instructions(extra_prompt: str | None = None) -> str:
 
 
 def request_text(existing_rollout: bytes) -> str:
-    """The rollout between two lines that nothing in it can contain: they name its digest."""
+    """The rollout between two fence lines that it cannot contain, because they name its digest."""
     text = render_rollout(existing_rollout)
     fence = f"ROLLOUT-{hashlib.sha256(encoded(text)).hexdigest()}"
     return (
@@ -91,10 +91,10 @@ def _how_it_ended(existing_rollout: bytes) -> str:
 
 
 def parse_output(output: str | bytes) -> Extraction | None:
-    """The answer of the model; None: it found nothing worth keeping.
+    """The model's answer; ``None`` if it found nothing worth keeping.
 
     The whole answer may be in one Markdown code fence, as models without structured output write
-    it; text around it is refused.
+    it. Text around the fence is refused.
     """
     values = _checked_fields(_json_object(output))
     slug, summary, raw_memory = (values[name].strip() for name in _FIELDS)
@@ -178,8 +178,8 @@ def raw_memory_file(extraction: Extraction, rollout: Rollout, scrub: Scrub) -> b
 def with_own_file(
     extraction: Extraction, rollout: Rollout, others: Iterable[Rollout]
 ) -> Extraction:
-    """With another slug if its summary's file would be that of another rollout: ``a`` with the slug
-    ``b_c`` and ``a_b`` with ``c`` have the same one.
+    """Change the slug if another rollout already uses the same summary file: ``a`` with slug
+    ``b_c`` and ``a_b`` with slug ``c`` share one.
     """
     taken = {it.summary_file for it in others if it.id != rollout.id}
     if summary_path(rollout.name, extraction.slug).removeprefix(MEMORIES) not in taken:
@@ -202,7 +202,7 @@ def summary_file(
 
 
 def runs_named(rollout: Rollout, most: int = _MAX_RUNS_NAMED) -> str:
-    """The runs that a memory came from; of very many the last ones."""
+    """The runs that a memory came from; only the latest if there are many."""
     last = rollout.runs[-most:]
     earlier = len(rollout.runs) - len(last)
     return ", ".join([*last, *([f"and {earlier} earlier"] if earlier else [])])

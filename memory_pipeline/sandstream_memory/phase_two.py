@@ -1,10 +1,10 @@
-"""Phase 2: an agent merges raw memories into the handbook, in a workspace of its own."""
+"""Phase 2: an agent merges raw memories into the handbook, in its own workspace."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 
 from sandstream_memory.acceptance import Accepted, MergeRefused, accept
 from sandstream_memory.layout import (
@@ -44,7 +44,7 @@ def instructions(extra_prompt: str | None = None) -> str:
 
 
 def request_text(selection: Selection, rollouts: Mapping[str, Rollout]) -> str:
-    """What is new, what stays and what goes, by the files that say more."""
+    """The rollouts that are new, retained and removed, listed by their summary files."""
     parts = [
         "Consolidate the memory in memories/ as your instructions describe.",
         f"Selected: {len(selection.selected)} rollouts, newest first, all in raw_memories.md.",
@@ -73,7 +73,7 @@ def _listed(title: str, ids: Sequence[str], rollouts: Mapping[str, Rollout]) -> 
 def workspace_files(
     files: Files, selection: Selection, rollouts: Mapping[str, Rollout], updated_at: str
 ) -> Files:
-    """What the agent's workspace holds: all of the memory but the recordings."""
+    """The files of the agent's workspace: the whole memory except the transcripts."""
     held = {path: data for path, data in files.items() if path.startswith(MEMORIES)}
     held.pop(MARKER_FILE, None)
     held.setdefault(MEMORY_FILE, b"")

@@ -1,8 +1,9 @@
-"""Texts without what only some rollouts support.
+"""Remove from texts what only certain rollouts support.
 
-Of the handbook, sections and lines that name only them; of other texts such lines, and lines that
-say what went from the handbook. A digest seldom names sources, and the model that wrote it had read
-all of them: of a digest only what the others surely support is left.
+From the handbook, sections and lines that name only these rollouts are removed; from other texts,
+such lines and lines that repeat what was removed from the handbook. A digest seldom names sources,
+and the model that wrote it had read all of them, so only lines that other rollouts certainly
+support are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sandstream_memory.statements import Words, statements, words
 
 _DEEPEST = 6
 _FEWEST_WORDS = 2
-"""A line of one word (``- none``) says nothing by itself."""
+"""A line of one word (``- none``) is no statement by itself."""
 _USUAL_HEADINGS = ("user profile", "user preferences", "general tips", "what is in memory", "older")
 _REMARK = r"(?:\s*\((?P<remark>[^()]*)\))?"
 
@@ -30,12 +31,12 @@ def pruned_handbook(text: str, sources: Sources) -> str:
 
 
 def is_only_of(text: str, sources: Sources) -> bool:
-    """Does it name rollouts of ``sources``, and no others?"""
+    """Whether it names rollouts of ``sources`` and no others."""
     return bool(sources.of(text)) and not sources.names_others(text)
 
 
 def _pruned(lines: list[str], sources: Sources, level: int) -> list[str]:
-    """Without the sections, then without the lines, that name only rollouts of ``sources``."""
+    """Remove the sections, then the lines, that name only rollouts of ``sources``."""
     if level > _DEEPEST:
         return _without_lines(lines, sources)
     kept: list[str] = []
@@ -66,7 +67,7 @@ def _without_lines(lines: list[str], sources: Sources) -> list[str]:
 
 
 def _without_names(line: str, sources: Sources) -> str:
-    """A line that others support too: it names these no more, with what is said of them."""
+    """For a line that others support too: remove these names and the remarks about them."""
     gone = [path for path in cited_files(line) if sources.of_file(path)]
     if names_sources(line):
         gone += [it for it in re.findall(r"[\w.-]*\w", line) if sources.of_name(it)]
@@ -78,7 +79,7 @@ def _without_names(line: str, sources: Sources) -> str:
 
 
 def _left_of(found: re.Match[str], sources: Sources) -> str:
-    """What is in brackets behind a name is about it, unless it names others."""
+    """A remark in brackets after a name is removed with it, unless it names others."""
     remark = found["remark"]
     return f"({remark}) " if remark and sources.names_others(f"Runs: {remark}") else ""
 
@@ -87,19 +88,19 @@ def _left_of(found: re.Match[str], sources: Sources) -> str:
 
 
 def said_no_more(before: str, after: str, sources: Sources) -> set[Words]:
-    """The lines that went from the handbook."""
+    """The lines that were removed from the handbook."""
     return _lines_said(before, sources) - _lines_said(after, sources)
 
 
 def without_said(text: str, sources: Sources, gone: set[Words]) -> str:
-    """A skill or a note, without the lines that say what went, or name only these sources."""
+    """A skill or note without lines that were removed or name only these sources."""
     lines = _without_lines(text.split("\n"), sources)
     return "\n".join(line for line in lines if is_heading(line) or _said(line, sources) not in gone)
 
 
 def supported_digest(digest: str, handbook: str, sources: Sources) -> str:
-    """What of a digest the handbook says in the same words, or names other rollouts; with its
-    headings, if they are the usual ones or the handbook's. Empty, if that is nothing.
+    """The lines of a digest that the handbook contains in the same words, or that name other
+    rollouts. Headings are kept if they are usual ones or in the handbook. Empty if no line is left.
     """
     supported = _lines_said(handbook, sources)
     titles = {_said(line, sources) for line in handbook.split("\n") if is_heading(line)}
@@ -123,5 +124,5 @@ def _lines_said(text: str, sources: Sources) -> set[Words]:
 
 
 def _said(line: str, sources: Sources) -> Words:
-    """Its words, without the marks of a list and what names sources."""
+    """Its words, without list markers and names of sources."""
     return words(" ".join(statements([line])) or line, sources.is_file)

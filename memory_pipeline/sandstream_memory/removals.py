@@ -1,13 +1,13 @@
-"""Memories without some rollouts, and without what only they support."""
+"""Remove rollouts from a memory, with everything that only they support."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
 
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 
-from sandstream_memory.bounding import encoded
+from sandstream_memory.excerpts import encoded
 from sandstream_memory.handbook import Sources
 from sandstream_memory.layout import (
     MEMORY_FILE,
@@ -23,7 +23,7 @@ from sandstream_memory.layout import (
     raw_path,
     rollout_path,
 )
-from sandstream_memory.pruning import (
+from sandstream_memory.pruned_texts import (
     is_only_of,
     pruned_handbook,
     said_no_more,
@@ -47,14 +47,15 @@ def without_rollouts(
 ) -> Files:
     """The files without these rollouts and what only they support.
 
-    Of a recording, the lines of ``runs`` go; the raw memory and the summary go as a whole. What
-    other rollouts support too stays, without naming these. ``others`` are all that stay: a text may
-    name them by a run or an earlier file, which cannot be seen from the files.
+    From a transcript, the lines of ``runs`` are removed; the raw memory and the summary are removed
+    as a whole. What other rollouts support too stays, without naming the removed ones. ``others``
+    are all rollouts that stay: a text may name them by a run or an earlier file, which the files do
+    not show.
 
-    What went from the handbook goes from skills and notes, too. Once these rollouts were merged,
-    the digest may tell of them in any words. So nothing is left of it that others do not surely
-    support, often nothing at all: the next merge makes it anew, and a fact that was to be removed
-    must not be in the instructions of every run until then.
+    Lines removed from the handbook are also removed from skills and notes. Once these rollouts were
+    merged, the digest may mention them in any words, so it keeps only what others surely support,
+    often nothing. The next merge writes it anew; until then a removed fact must not appear in the
+    instructions of every run.
     """
     ids = {rollout.id for rollout in rollouts}
     left = _without_own_files(files, rollouts)
@@ -111,7 +112,7 @@ def _without_own_files(files: Files, rollouts: Collection[Rollout]) -> Files:
     for path in [path for path in left if path.startswith(SUMMARIES)]:
         header = _PATH_HEADER.search(left[path].partition(b"\n\n")[0])
         if header and header[1].decode("utf-8", "replace") in recordings:
-            del left[path]  # of an earlier slug
+            del left[path]  # a summary under an earlier slug
     return left
 
 

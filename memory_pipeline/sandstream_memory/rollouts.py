@@ -1,7 +1,7 @@
-"""The file of a rollout: one JSON line for each run that was part of it.
+"""The transcript file of a rollout: one JSON line for each of its runs.
 
-Files come from workspaces and from earlier versions, so a line that cannot be read is passed over,
-and is not written again.
+Files come from workspaces and from earlier versions, so unreadable lines are skipped and not
+written again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from sandstream_memory.bounding import Scrub
+from sandstream_memory.excerpts import Scrub
 from sandstream_memory.segments import (
     TERMINAL_STATES,
     Terminal,
@@ -22,7 +22,7 @@ from sandstream_memory.segments import (
 )
 
 MAX_SEGMENT_BYTES = 1024 * 1024
-"""A line; what is longer is cut in the middle."""
+"""The limit for a line; longer ones are cut in the middle."""
 _MAX_OMITTED_RUNS = 2000
 
 __all__ = [
@@ -50,7 +50,7 @@ def segment_line(
     final_output: Any,
     scrub: Scrub,
 ) -> bytes:
-    """What is kept of one run. ``input`` and ``items`` are JSON objects, decoded or not."""
+    """The line for one run. ``input`` and ``items`` are JSON objects, decoded or not."""
     if isinstance(input, str):
         input = [{"role": "user", "content": input}]
     segment: dict[str, Any] = {
@@ -69,10 +69,10 @@ def segment_line(
 
 
 def appended(existing: bytes, line: bytes, *, max_bytes: int) -> bytes:
-    """The file with the line at its end, unless the line's run is in it.
+    """The file with the line appended, unless it already contains the line's run.
 
     A file of more than ``max_bytes`` keeps its first segment, which says what it is about, and as
-    many of the last ones as there is room for; a line in between names the runs that went.
+    many of the last ones as fit; a line in between names the omitted runs.
     """
     new = msgspec.json.decode(line)
     segments = _segments(existing)
@@ -126,7 +126,7 @@ def without_runs(existing: bytes, runs: Collection[str]) -> bytes:
 
 
 def runs_in(existing: bytes) -> list[str]:
-    """The runs of the file, oldest first, with those whose segments were left out."""
+    """The runs of the file, oldest first, including those whose segments were omitted."""
     return _runs(_segments(existing))
 
 
@@ -140,7 +140,7 @@ def terminals(existing: bytes) -> list[Terminal]:
 
 
 def lines_of(existing: bytes) -> list[bytes]:
-    """The readable lines, without their ends."""
+    """The readable lines, without newlines."""
     return [_encoded(segment).rstrip(b"\n") for segment in _segments(existing)]
 
 

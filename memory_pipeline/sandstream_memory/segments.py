@@ -1,7 +1,7 @@
-"""One run as a line of a rollout: which of its items are kept, without secrets, within bounds.
+"""One run as a line of a rollout: select its items, remove secrets, limit the size.
 
-Whatever a tool printed can be in here. Each text, and then the whole, is cut in the middle: what a
-run began with and what it ended with says most about it.
+Tool output can contain anything. Each text, and then the whole, is cut in the middle, because the
+beginning and the end of a run say most about it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from sandstream_memory.bounding import Scrub, clean, shortened
+from sandstream_memory.excerpts import Scrub, clean, shortened
 
 TerminalState = Literal[
     "completed", "interrupted", "cancelled", "failed", "max_turns_exceeded", "guardrail_tripped"
@@ -52,7 +52,7 @@ _MAX_DEPTH = 32
 _MAX_ITEMS = 2000
 _LONGEST_NAMED_SECRET = 4096
 _LIKE_A_SECRET = "mQ4-7tRz9_kW2x"
-"""Masked wherever its name says that it is one."""
+"""A sample value that scrubbing masks if, and only if, its name marks it as a secret."""
 _TIGHTER = (16 * 1024, 4096, 1024, 256)
 _LISTS = ("generated_items", "input", "interruptions")
 _OMITTED = "omitted"
@@ -76,7 +76,7 @@ class Terminal(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_metadata(cls, data: Any) -> Terminal:
-        """From a file that anybody may have written: only known states are believed."""
+        """Parse untrusted metadata: only known states are accepted."""
         if not isinstance(data, dict) or data.get("terminal_state") not in TERMINAL_STATES:
             return cls(UNKNOWN_STATE)
         return cls(
@@ -95,7 +95,7 @@ def _text_or_none(value: Any) -> str | None:
 
 
 def is_kept(item: Mapping[str, Any]) -> bool:
-    """What people said and what was done; not what a model thought, nor what it was told."""
+    """Keep what people said and what was done, but not reasoning or system instructions."""
     role = item.get("role")
     if isinstance(role, str):
         return role in _KEPT_ROLES
@@ -112,7 +112,7 @@ def cleaned_items(items: Sequence[Any], scrub: Scrub) -> list[Any]:
 
 
 def _fitted_item(item: dict[str, Any]) -> dict[str, Any]:
-    """An item of many short texts can be too big as well: then its JSON is kept as a text."""
+    """Many short texts can also make an item too big: then its JSON is kept as a shortened text."""
     text = msgspec.json.encode(item).decode()
     if len(text) <= _MAX_ITEM:
         return item
@@ -126,7 +126,7 @@ def cleaned_value(value: Any, scrub: Scrub) -> Any:
 
 
 def cleaned_output(value: Any, scrub: Scrub) -> Any:
-    """The same for one that must be of the size of an item."""
+    """Like ``cleaned_value``, but limited to the size of an item."""
     cleaned = cleaned_value(value, scrub)
     text = msgspec.json.encode(cleaned).decode()
     return cleaned if len(text) <= _MAX_ITEM else shortened(text, _MAX_STRING)
@@ -152,7 +152,7 @@ def _cleaned(value: Any, scrub: Scrub, depth: int) -> Any:
 
 
 def _cleaned_member(name: str, value: Any, scrub: Scrub, depth: int) -> Any:
-    """Some values are secrets only because of their names."""
+    """Clean a member of an object. Some values are secrets only because of their names."""
     if isinstance(value, str):
         if value and len(value) <= _LONGEST_NAMED_SECRET:
             text = _scrubbed_as(name, value, scrub)
@@ -161,12 +161,12 @@ def _cleaned_member(name: str, value: Any, scrub: Scrub, depth: int) -> Any:
     elif value and not isinstance(value, bool):
         masked = _scrubbed_as(name, _LIKE_A_SECRET, scrub)
         if masked not in (None, _LIKE_A_SECRET):
-            return masked  # a number, or a list or object with the secret somewhere in it
+            return masked  # a number, or a list or object that contains the secret
     return _cleaned(value, scrub, depth + 1)
 
 
 def _scrubbed_as(name: str, text: str, scrub: Scrub) -> str | None:
-    """What is left of a text that has this name; None: that cannot be told."""
+    """The text after scrubbing under this name; ``None`` if it cannot be determined."""
     prefix = f"{name}="
     found = scrub(prefix + json.dumps(text))
     if not found.startswith(prefix):
@@ -195,7 +195,7 @@ def _plain(value: Any) -> Any:
 
 
 def fitted(segment: dict[str, Any], max_bytes: int) -> bytes:
-    """The line of a segment, with as much of its texts, then of its items, as there is room for."""
+    """The line of a segment, with as much of its texts, then of its items, as fits."""
     line = _line(segment)
     for limit in _TIGHTER:
         if len(line) <= max_bytes:
@@ -222,7 +222,7 @@ def _list(segment: dict[str, Any], key: str) -> list[Any]:
 
 
 def _without_middle(items: list[Any], most: int) -> list[Any]:
-    """The first and the last of more items than ``most``, and a note of how many went."""
+    """The first and last items if there are more than ``most``, and a count of the omitted."""
     if len(items) <= most:
         return items
     already = sum(_count(each) for each in items)

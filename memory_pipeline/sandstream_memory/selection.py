@@ -1,4 +1,4 @@
-"""Which raw memories are consolidated, and how that differs from the last time."""
+"""Select the raw memories to consolidate, and compare with the last selection."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 
-from sandstream_memory.bounding import decoded, encoded
+from sandstream_memory.excerpts import decoded, encoded
 from sandstream_memory.layout import (
     MEMORIES,
     SELECTION_FILE,
@@ -20,7 +20,7 @@ from sandstream_memory.layout import (
 )
 
 MAX_RAW_FILE_BYTES = 4 * 1024 * 1024
-"""Of all raw memories in one file; the ones that do not fit are still there one by one."""
+"""The limit for the file of all raw memories; those that do not fit exist as single files."""
 _VERSION = 1
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -32,9 +32,9 @@ class Selection(msgspec.Struct, frozen=True):
     added: list[str] = []
     """Selected, and new or grown since the last consolidation."""
     retained: list[str] = []
-    """Selected, and as they were."""
+    """Selected and unchanged."""
     removed: list[str] = []
-    """Selected the last time and not any more."""
+    """Selected the last time, but not any more."""
 
 
 def age_key(rollout: Rollout) -> tuple[datetime, str]:
@@ -51,14 +51,14 @@ def has_raw_memory(rollout: Rollout) -> bool:
 
 
 def summary_of(rollout: Rollout) -> str:
-    """Its summary's canonical path; empty: it has none."""
+    """The canonical path of its summary; empty if it has none."""
     if rollout.summary_file:
         return MEMORIES + rollout.summary_file.removeprefix(MEMORIES)
     return summary_path(rollout.name, rollout.slug) if rollout.slug else ""
 
 
 def select(state_rollouts: Mapping[str, Rollout], previous: Sequence[str], limit: int) -> Selection:
-    """The newest ones that have a raw memory."""
+    """Select the newest rollouts that have a raw memory."""
     usable = [each for each in state_rollouts.values() if has_raw_memory(each)]
     newest_first = sorted(usable, key=age_key, reverse=True)[: max(limit, 0)]
     selected = [each.id for each in newest_first]
@@ -73,7 +73,7 @@ def select(state_rollouts: Mapping[str, Rollout], previous: Sequence[str], limit
 
 
 def selection_file(selection: Selection, rollouts: Mapping[str, Rollout], updated_at: str) -> bytes:
-    """What was consolidated, for the next time and for people."""
+    """A record of what was consolidated, for the next time and for people."""
     items = [_item(rollouts[each]) for each in selection.selected if each in rollouts]
     return _encoded({"version": _VERSION, "updated_at": updated_at, "selected": items})
 
@@ -93,7 +93,7 @@ def _encoded(selection: dict[str, Any]) -> bytes:
 
 
 def selected_items(files: Files) -> list[dict[str, Any]]:
-    """The entries of a selection file; of one that cannot be read none."""
+    """The entries of a selection file; none if it cannot be read."""
     try:
         found = msgspec.json.decode(files.get(SELECTION_FILE, b""))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -103,7 +103,7 @@ def selected_items(files: Files) -> list[dict[str, Any]]:
 
 
 def without_selected(files: Files, rollout_ids: set[str]) -> bytes:
-    """The selection file without some of its entries; empty if it cannot be read."""
+    """The selection file without these entries; empty if it cannot be read."""
     items = selected_items(files)
     if not items:
         return b""

@@ -1,10 +1,10 @@
-"""What a memory that is too big can do without, the least needed first."""
+"""Choose which files to drop from a memory that is too big, least needed first."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 
 from sandstream_memory.layout import (
     RAW_FILE,
@@ -27,15 +27,18 @@ def to_drop(
     needed: Collection[str],
     max_bytes: int,
 ) -> list[str]:
-    """The paths to drop so that the rest has at most ``max_bytes``, as far as that goes without the
-    handbook, its digest, what people wrote, and recordings that are still to be read.
+    """The paths to drop so that the rest has at most ``max_bytes``.
 
-    ``selected``: ids of rollouts that the last consolidation was made of; ``needed``: of those that
-    are still to be extracted. Their recordings are all that there is of them.
+    The handbook, its digest, files that people wrote, and transcripts that are still to be
+    extracted are never dropped, so the rest can still be bigger.
+
+    Args:
+        selected: ids of the rollouts of the last consolidation.
+        needed: ids of rollouts that are not yet extracted; nothing else exists of them.
     """
     total = sum(sizes.values())
     dropped: list[str] = []
-    if total <= max_bytes:  # as nearly always: every note of a run asks
+    if total <= max_bytes:  # nearly always; this is called for every run that ends
         return dropped
     for path in _least_needed_first(sizes, rollouts, selected, needed):
         if total <= max_bytes:
@@ -51,8 +54,8 @@ def _least_needed_first(
     selected: Collection[str],
     needed: Collection[str],
 ) -> list[str]:
-    """Recordings that were read, oldest first; raw memories beyond the selection; then what else
-    can be done without.
+    """Orphans, then extracted transcripts, oldest first, then raw memories beyond the selection,
+    then other generated files.
     """
     by_age = sorted(rollouts, key=age_key)
     known = {path for each in by_age for path in _paths(each)}
@@ -71,5 +74,5 @@ def _least_needed_first(
 
 
 def _paths(rollout: Rollout) -> list[str]:
-    """The recording, then what was made of it."""
+    """The transcript, then the files made from it."""
     return [rollout_path(rollout.name), raw_path(rollout.name), summary_of(rollout)]

@@ -1,8 +1,8 @@
-"""What a text states, and whether another text says the same.
+"""The statements of a text, and whether another text makes the same ones.
 
-A statement is an item of a list, a row of a table or a paragraph, without its marks and sources.
-Another text says it if one of its own statements has most of the words, and all that have digits in
-them: whoever condenses keeps the words, whoever writes of something else keeps only some.
+A statement is a list item, a table row or a paragraph, without its markers and sources. Another
+text makes it if one of its statements has most of the words, and all words that contain digits. A
+condensed text keeps most words; a text about something else keeps only some.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 IsSource = Callable[[str], bool]
-"""Is this word the name of a source? It is no part of what is said."""
+"""Whether this word names a source. Sources are no part of a statement."""
 Words = tuple[str, ...]
 
 _BEGINS = re.compile(r"\s*(?:[-*+]|\d+[.)]|\|)\s*")
@@ -21,13 +21,13 @@ _TASK = re.compile(r"\[task \d+\]", re.I)
 _WORD = re.compile(r"\w[\w./:@-]*\w|\w")
 _DIGIT = re.compile(r"\d")
 _ENOUGH = 0.75
-"""So many of the words."""
+"""The share of the words that must match."""
 _MOST_COMPARED = 200
-"""Of the statements that share a word."""
+"""The limit of compared statements per shared word."""
 
 
 def statements(lines: Iterable[str]) -> list[str]:
-    """In order, each in one line; no headings."""
+    """In order, each as one line, without headings."""
     found: list[list[str]] = []
     is_open = False
     for line in lines:
@@ -48,7 +48,7 @@ def words(statement: str, is_source: IsSource) -> Words:
 
 
 class Said:
-    """What a text says."""
+    """An index of the statements of a text."""
 
     def __init__(self, lines: Sequence[str], is_source: IsSource) -> None:
         self._is_source = is_source
@@ -64,7 +64,7 @@ class Said:
         exact = {word for word in wanted if _DIGIT.search(word)}
         needed = math.ceil(len(wanted) * _ENOUGH)
         rarest_first = sorted(wanted, key=lambda word: len(self._with.get(word, ())))
-        # Whatever has enough of the words has one of these.
+        # Any statement with enough of the words contains at least one of these.
         telling = rarest_first[: len(wanted) - needed + 1]
         candidates = (at for word in telling for at in self._with.get(word, ())[:_MOST_COMPARED])
         return not wanted or any(

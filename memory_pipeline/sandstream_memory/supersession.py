@@ -1,25 +1,25 @@
-"""A merge supersedes, never silently deletes; and every block says where it comes from.
+"""A merge supersedes and never silently deletes; and every block names its sources.
 
-A block of which a merge dropped at least half is kept under ``# Superseded`` as long as one of its
-sources is selected, or if it names none (a person or the agent itself wrote it). It is judged by
-its own statements: that another block names the same source does not make up for them. A statement
-that was replaced in its block, by one of the same source, is not dropped; otherwise each correction
-would leave the old version behind.
+If a merge dropped at least half of a block, the block is kept under ``# Superseded`` as long as one
+of its sources is selected, or if it names none (a person or the agent itself wrote it). Its own
+statements decide: another block that names the same source does not make up for them. A statement
+that was replaced in its block by one from the same source does not count as dropped; otherwise each
+correction would leave the old version behind.
 
-An entry that is there already may be removed by a later merge that names its sources elsewhere.
-Every block that is gone, and every entry, has a remark.
+A later merge may remove an existing entry if it names the entry's sources elsewhere. Every block
+and every entry that disappears gets a remark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 
 from sandstream_memory.attribution import MAX_SOURCES_BYTES, listed, with_sources
-from sandstream_memory.bounding import encoded
+from sandstream_memory.excerpts import encoded
 from sandstream_memory.handbook import Section, Sources, blocks, demoted, sections
-from sandstream_memory.keeping import DROPPED_BY, Keeper, own_statements, title_of
+from sandstream_memory.kept_blocks import DROPPED_BY, Keeper, own_statements, title_of
 from sandstream_memory.selection import Selection
 
 SUPERSEDED = "Superseded"
@@ -38,7 +38,7 @@ def completed_handbook(
     rollouts: Mapping[str, Rollout],
     max_bytes: int,
 ) -> tuple[str, list[str]]:
-    """The new handbook with what it must not lose, and notes of what was done to it."""
+    """The new handbook with the blocks that it must not lose, and notes on what was changed."""
     sources = Sources(list(rollouts.values()))
     old_blocks, old_entries = _split(before)
     new_blocks, new_entries = _split(after)
@@ -59,7 +59,7 @@ def completed_handbook(
 
 
 def _split(text: str) -> tuple[list[Section], list[Section]]:
-    """The blocks, and the entries of the superseded ones."""
+    """The blocks, and the superseded entries."""
     found, entries = [], []
     for block in blocks(text):
         if block.level == 1 and block.title == SUPERSEDED:
@@ -79,7 +79,7 @@ def _left(
     keeper: Keeper,
     notes: list[str],
 ) -> list[str]:
-    """The entries that stay. One that a fresh one repeats goes."""
+    """The entries that stay. An entry that a fresh one repeats is dropped."""
     kept = [each for each in new if not keeper.is_forgotten(each)]
     texts = {each.text for each in kept}
     kept += [each for each in old if each.text not in texts and keeper.must_stay(each)]
@@ -104,7 +104,7 @@ def _as_entry(block: Section, merged: Sequence[Rollout]) -> str:
 
 
 def _fitting(entries: Sequence[str], room: int, notes: list[str]) -> list[str]:
-    """The newest entries that there is room for."""
+    """The newest entries that fit."""
     fitting: list[str] = []
     for entry in entries:
         room -= len(encoded(entry)) + 2

@@ -1,9 +1,9 @@
-"""Three-way merges: what two sides made of the same file, in one.
+"""Three-way merge of two versions of the same file.
 
-There are no conflicts to be solved by anybody. A line is in the result if one side added it, or if
-it was there and no side deleted it. What both added at the same place is there once. A line that
-both sides have is never lost, although each may have deleted another copy of it. Blank lines belong
-to the line before them: they look the same everywhere, so they cannot say where a place is.
+There are no conflicts to resolve. A line is in the result if one side added it, or if it was in the
+base and neither side deleted it. What both sides added in the same place appears once. A line that
+both sides have is never lost, even if each side deleted a different copy of it. Blank lines belong
+to the line before them: they all look alike, so they cannot identify a place.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _NO_HEADING = 7
 class _Line(msgspec.Struct, frozen=True):
     text: str
     blanks: list[str]
-    """The blank lines behind it."""
+    """The blank lines after it."""
 
 
 _Added = tuple[int, _Line]
-"""A line, and the line of the base that it was added before."""
+"""The index of the base line that it was added before, and the line."""
 
 
 def merge_text(base: str, ours: str, theirs: str) -> str:
-    """Both sides' changes of ``base``."""
+    """``base`` with the changes of both sides."""
     if ours in (base, theirs):
         return theirs
     if theirs == base:
@@ -73,7 +73,7 @@ def _merged_lines(
 
 
 def _lines(text: str) -> list[_Line]:
-    """The first one is empty: what is blank before all others is behind it."""
+    """The first one is an empty line that holds leading blank lines."""
     found = [_Line("", [])]
     for line in text.removesuffix("\n").split("\n") if text else ():
         if line.strip():
@@ -89,8 +89,9 @@ def _text(lines: Sequence[_Line], *, ends_line: bool) -> str:
 
 
 def _has_all_changes(base: list[_Line], side: list[_Line], *, of: list[_Line]) -> bool:
-    """Was the other side's change merged into this one before? Then it does not matter where, but
-    what was added is below its heading: below another one the same words say something else.
+    """Whether the other side's changes were already merged into this side. The position does not
+    matter, but an added line must be below the same headings: below others, the same words mean
+    something else.
     """
     given = (base, side, of)
     before, here, there = (Counter(line.text for line in lines) for lines in given)
@@ -106,7 +107,7 @@ def _has_all_changes(base: list[_Line], side: list[_Line], *, of: list[_Line]) -
 
 
 def _with_headings(lines: list[_Line]) -> Iterator[tuple[str, ...]]:
-    """Each line, with the headings that it is below."""
+    """Each line, with the headings above it."""
     above: list[tuple[int, str]] = []
     for line in lines:
         heading = _HEADING.match(line.text)
@@ -124,7 +125,7 @@ def _with_blanks(base: _Line, ours: _Line, theirs: _Line) -> _Line:
 
 
 class _Side:
-    """What one side did to the lines of the base."""
+    """The changes of one side to the lines of the base."""
 
     def __init__(self, base: list[_Line], changed: list[_Line]) -> None:
         self.kept: dict[int, _Line] = {}
@@ -139,7 +140,7 @@ class _Side:
             last, last_new = at + 1, new + 1
 
     def added(self, start: int, end: int) -> list[_Added]:
-        """What was added before one of these lines."""
+        """The lines that were added before one of these base lines."""
         return [(at, line) for at in range(start, end + 1) for line in self._added.get(at, ())]
 
 
@@ -149,8 +150,8 @@ class _Side:
 def _too_few(
     base: list[_Line], ours: list[_Line], theirs: list[_Line], merged: list[_Line]
 ) -> Counter[str]:
-    """How many copies of which lines are missing: as many as both sides have must be there, and as
-    many as either has if nobody has fewer than there were.
+    """How many copies of which lines are missing. The result needs as many copies as both sides
+    have, or as either has if neither side has fewer than the base.
     """
     given = (base, ours, theirs, merged)
     was, mine, yours, here = (Counter(line.text for line in lines) for lines in given)
@@ -162,10 +163,10 @@ def _too_few(
 def _copies(
     base: list[_Line], ours: _Side, theirs: _Side, wanted: Counter[str], *, all_of_them: bool
 ) -> set[int]:
-    """The first lines of the base with these texts that just one side deleted.
+    """The first base lines with these texts that exactly one side deleted.
 
-    A line more in its old place divides what was added around it, so that less of that may be the
-    same: with all copies there are enough of them whatever becomes of the rest.
+    Putting a line back divides the additions around it, so that fewer of them may match. Putting
+    back all copies guarantees enough of them in any case.
     """
     left = Counter(wanted)
     found: set[int] = set()
@@ -180,7 +181,7 @@ def _copies(
 
 
 def _both(ours: list[_Added], theirs: list[_Added]) -> list[_Line]:
-    """What both added between two lines that both kept; what is the same is there once."""
+    """The additions of both sides between two lines that both kept; equal ones appear once."""
     if _is_part(theirs, ours):
         return [line for _, line in ours]
     if _is_part(ours, theirs):
@@ -194,7 +195,7 @@ def _is_part(part: list[_Added], whole: list[_Added]) -> bool:
 
 
 def _woven(ours: list[list[_Added]], theirs: list[list[_Added]]) -> list[_Added]:
-    """Units of both in the order of their places, ours first at the same one."""
+    """The units of both sides in order of position; ours first at the same position."""
     woven: list[_Added] = []
     mine, yours = 0, 0
     same = matches([_key(unit) for unit in ours], [_key(unit) for unit in theirs])
@@ -211,7 +212,7 @@ def _key(unit: list[_Added]) -> tuple[str, ...]:
 
 
 def _units(added: list[_Added]) -> list[list[_Added]]:
-    """Sections, paragraphs and items of lists: what is not to be torn apart."""
+    """Group added lines into sections, paragraphs and list items, which stay together."""
     units: list[list[_Added]] = []
     level = _NO_HEADING
     is_list = False
@@ -236,9 +237,10 @@ def _units(added: list[_Added]) -> list[list[_Added]]:
 
 
 def merge_files(base: Files, ours: Files, theirs: Files, notes: list[str] | None = None) -> Files:
-    """Both sides' changes of the editable files. Of a file that is no text, ours; a file that one
-    side deleted and the other changed stays. All of them can be laid out in one directory; what
-    was done for that is added to ``notes``.
+    """Merge both sides' changes of the editable files.
+
+    If a file is not text, ours wins. A file that one side deleted and the other changed stays. The
+    result has no path clashes; what was changed for that is added to ``notes``.
     """
     merged: Files = {}
     for path in sorted({*base, *ours, *theirs}):

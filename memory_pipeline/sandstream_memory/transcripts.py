@@ -1,8 +1,8 @@
-"""A rollout as the text that a model reads, within a budget of tokens."""
+"""Render a rollout as text for a model, within a token budget."""
 
 from __future__ import annotations
 
-from sandstream_memory.bounding import encoded, shortened_bytes
+from sandstream_memory.excerpts import encoded, shortened_bytes
 from sandstream_memory.rollouts import lines_of
 
 BYTES_PER_TOKEN = 4
@@ -23,7 +23,7 @@ def truncated(text: str, max_tokens: int) -> str:
 
 
 def render_rollout(existing: bytes, max_tokens: int = MAX_ROLLOUT_TOKENS) -> str:
-    """The lines of a rollout's file; of too many tokens head and tail, behind a notice."""
+    """The lines of a rollout's file; if too long, a notice and then its head and tail."""
     text = "\n".join(line.decode() for line in lines_of(existing))
     tokens = estimate_tokens(text)
     if tokens <= max_tokens:

@@ -1,4 +1,4 @@
-"""The texts that models are given, one file for each version."""
+"""The prompts for models, one file per version."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib import resources
 
 @functools.cache
 def prompt(name: str) -> str:
-    """The text of a prompt, without the line break at its end."""
+    """The text of a prompt, without the newline at its end."""
     return resources.files(__name__).joinpath(f"{name}.txt").read_text("utf-8").rstrip("\n")
 
 
 def with_extra(text: str, extra_prompt: str | None) -> str:
-    """The prompt and what the developer of the agent wants to be minded besides."""
+    """The prompt, followed by additional guidance from the agent's developer."""
     extra = (extra_prompt or "").strip()
     if not extra:
         return text
