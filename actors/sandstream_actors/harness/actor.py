@@ -12,13 +12,18 @@ import logging
 import uuid
 from typing import assert_never
 
+import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import MessageError, PayloadTooLarge
-from sandstream_bus.headers import EXPECTED_SEQUENCE, TRACEPARENT
-from sandstream_bus.log import Conflict
-from sandstream_bus.messages import (
+from sandstream_bus.errors import Drop, MessageError, PayloadTooLarge
+from sandstream_bus.logs.open_runs import entry_of
+from sandstream_bus.logs.remarks import is_stray, read_event
+from sandstream_bus.logs.runs import Conflict
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.nats.topology import ConsumerSpec
+from sandstream_bus.runtime import Worker
+from sandstream_bus.wire.headers import EXPECTED_SEQUENCE
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -31,23 +36,16 @@ from sandstream_bus.messages import (
     RunEvent,
     TurnRequested,
 )
-from sandstream_bus.remarks import read_event
-from sandstream_bus.runtime import Worker
-from sandstream_bus.subjects import RunId, check_token
-from sandstream_bus.topology import ConsumerSpec
+from sandstream_bus.wire.subjects import ANY, RunId, check_token, is_token
 
-from sandstream_actors.cancellations import Cancellations
+from sandstream_actors.base import Actor
 from sandstream_actors.harness.alarms import Alarms
+from sandstream_actors.harness.asks import AskIntake
 from sandstream_actors.harness.children import Children
-from sandstream_actors.harness.conversation import (
-    ConversationBusy,
-    Membership,
-    why_closed,
-)
-from sandstream_actors.harness.ends import Finish, failed
+from sandstream_actors.harness.dispatch import dispatch
+from sandstream_actors.harness.expiry import Expiry
 from sandstream_actors.harness.model_turn import ModelCaller, take_turn
-from sandstream_actors.harness.parked_runs import end_parked_run
-from sandstream_actors.harness.sandbox_steps import closing_calls
+from sandstream_actors.harness.open_index import note_waiting
 from sandstream_actors.harness.step_kinds import (
     Ask,
     AskModel,
@@ -59,15 +57,27 @@ from sandstream_actors.harness.step_kinds import (
 )
 from sandstream_actors.harness.steps import next_step
 from sandstream_actors.harness.tasks import TaskIntake
-from sandstream_actors.run_headers import again, asking, following
-from sandstream_actors.run_state import RunState
-from sandstream_actors.state_cache import StateCache
+from sandstream_actors.run.cancellations import RunCancelled, is_being_cancelled
+from sandstream_actors.run.conversation import (
+    ConversationBusy,
+    Membership,
+    why_closed,
+)
+from sandstream_actors.run.ends import Finish, failed
+from sandstream_actors.run.forced_ends import end_parked_run
+from sandstream_actors.run.headers import again, deciding, following
+from sandstream_actors.run.retry import with_attempts
+from sandstream_actors.run.sandbox_calls import closing_calls
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.state_cache import StateCache, take_in
 
 logger = logging.getLogger(__name__)
 
 
-class Harness:
+class Harness(Actor):
     """One replica of one pool."""
+
+    hears_cancellations = True
 
     def __init__(
         self,
@@ -80,54 +90,79 @@ class Harness:
         inactive_s: float | None = None,
         max_in_flight: int = 256,
     ) -> None:
+        super().__init__("harness", bus=bus, max_in_flight=max_in_flight)
         self.pool = check_token(pool, "the pool")
-        self._bus = bus
         self._models = models
         self._states = StateCache(bus.log)
         self._tasks = TaskIntake(bus)
+        self._asks = AskIntake(bus)
         self._children = Children(bus)
         self._membership = Membership(bus)
         self._alarms = Alarms(bus)
-        self._cancellations = Cancellations(bus)
-        prefix = bus.subjects.prefix
-        filters = [f"{prefix}.run.*.{kind}.{pool}" for kind in ("start", "turn", "result")]
-        filters += [f"{prefix}.run.*.cancel", f"{prefix}.run.*.approval.decided"]
+        self.works_on(Expiry(bus).run)
+        subjects = bus.subjects
+
+        def reads(
+            kind: str, filters: list[str], yields_to: Worker | None = None, stream: str = ""
+        ) -> Worker:
+            spec = ConsumerSpec(
+                name=f"{kind}-{pool}",
+                stream=stream,
+                kind="harness",
+                filters=filters,
+                start_sequence=None if stream else start_sequence,
+                inactive_s=inactive_s,
+            )
+            return self.reads(spec, announce=yields_to is None, yields_to=yields_to)
+
+        # Runs that are under way come first, then those that have begun, then tasks. Of thousands
+        # of tasks some end soon, instead of all late, and only runs under way take memory.
+        going_on = reads(
+            "harness",
+            [
+                *(subjects.turn(ANY, pool), subjects.result(ANY, pool)),
+                *(subjects.cancel(ANY), subjects.approval_decided(ANY)),
+            ],
+        )
+        starts = reads("starts", [subjects.start(ANY, pool)], going_on)
+        self._going_on, self._starts = going_on.spec, starts.spec
+        topology = bus.topology
         if takes_tasks:
-            filters.append(f"{prefix}.task.*")
-        spec = ConsumerSpec(
-            name=f"harness-{pool}",
-            filters=filters,
-            start_sequence=start_sequence,
-            inactive_s=inactive_s,
-        )
-        self.worker = Worker(
-            bus, spec, self._on_delivery, max_in_flight=max_in_flight, on_parked=self._on_parked
-        )
+            reads("tasks", subjects.tasks(), starts, topology.requests)
+        # For the runs of all pools: any live harness carries these.
+        self.carries(topology.requests, "asks", subjects.asks(), self._asks.take)
+        self.carries(topology.timers, "timers", subjects.due_for("run"), bus.timers.send_on)
 
-    async def start(self) -> None:
-        # a cancel must reach whoever holds the run's model call, not only whoever is woken by it
-        await self._cancellations.start()
-        await self.worker.start()
-
-    async def stop(self, grace_s: float = 10.0) -> None:
-        await self._cancellations.stop()
-        await self.worker.stop(grace_s)
+    async def prepare(self) -> None:
+        """An older version read starts with the consumer of runs under way: continue after it."""
+        topology, connection, starts = self._bus.topology, self._bus.connection, self._starts
+        older = await topology.consumer_info(connection, self._going_on.name)
+        if older is None or starts.filters[0] not in older["config"]["filter_subjects"]:
+            return
+        if await topology.consumer_info(connection, starts.name) is None:
+            after = older["ack_floor"]["stream_seq"]
+            spec = msgspec.structs.replace(starts, start_sequence=after + 1)
+            await topology.ensure_consumer(connection, spec)
 
     # --- waking --------------------------------------------------------------------------------
 
-    async def _on_delivery(self, delivery: Delivery) -> None:
+    async def handle(self, delivery: Delivery) -> None:
         crashpoint("harness.received")
-        if delivery.subject.startswith(f"{self._bus.subjects.prefix}.task."):
+        if self._is_task(delivery):
             await self._tasks.take(delivery)
             return
-        where = self._bus.subjects.parse_run(delivery.subject)
+        where = self._bus.subjects.delivered_run(delivery.subject)
+        event: RunEvent | None = None
+        if is_stray(self._bus.subjects, delivery.subject, delivery.headers):
+            event = await self._event(delivery)  # before any read: it may be anything
+        if where.kind != "start" and not await self._states.has_begun(where.run, delivery):
+            raise Drop(f"the run {where.run} has not begun")  # if it does, it sees this in its log
         if where.kind == "cancel":  # the live copy may have been lost, and a model call may be long
-            await self._event(delivery)
             self._cancellations.take(where.run, delivery.data)
-        elif where.kind == "approval":
-            if not await self._pass_on(where.run, delivery):
-                return
-        elif where.kind == "result" and b'"guard"' in delivery.data:
+        elif isinstance(event, ApprovalDecided) and event.run and event.run != where.run:
+            # an answer to a question of a child run that was asked above it
+            await self._children.pass_on(where.run, event, delivery.sequence)
+        elif where.kind == "result" and self._cancellations.is_watching(where.run):
             await self._stop_if_tripped(where.run, delivery)
         async with self._states.exclusive(where.run):
             try:
@@ -136,19 +171,8 @@ class Harness:
                 self._states.drop(where.run)  # whatever the cached state was, do not trust it
                 raise
 
-    async def _pass_on(self, run: RunId, delivery: Delivery) -> bool:
-        """An answer to a question of a child run that was asked above it; False: it says nothing,
-        and is parked where the run is.
-        """
-        try:
-            event = await self._event(delivery)
-        except MessageError:
-            if await self._is_ours(run):
-                raise
-            return False
-        if isinstance(event, ApprovalDecided) and event.run and event.run != run:
-            await self._children.pass_on(run, event, delivery.sequence)
-        return True
+    def _is_task(self, delivery: Delivery) -> bool:
+        return self._bus.subjects.split(delivery.subject).family in ("task", "ask")
 
     async def _event(self, delivery: Delivery) -> RunEvent:
         bus = self._bus
@@ -157,7 +181,7 @@ class Harness:
     async def _stop_if_tripped(self, run: RunId, delivery: Delivery) -> None:
         """A guardrail that refuses the run's input stops the model call that runs beside it."""
         event = await self._bus.codec.run_event(delivery.data)
-        if isinstance(event, CallFinished) and event.kind == "guard" and event.error is not None:
+        if isinstance(event, CallFinished) and event.traits.checks_input and event.error:
             self._cancellations.stop_run(run)
 
     async def _advance(self, run: RunId, delivery: Delivery) -> None:
@@ -196,9 +220,12 @@ class Harness:
                     crashpoint("harness.after_handoff")
                 case Pause():
                     subject = self._bus.subjects.waiting(run)
+                    await note_waiting(self._bus, state, step.waiting)
                     crashpoint("harness.before_waiting")
                     await self._append(state, subject, step.waiting, f"wait{state.waits}", delivery)
                     crashpoint("harness.after_waiting")
+                    if state.done is not None:  # it ended meanwhile: the note came too late
+                        await self._bus.open_runs.leave(run)
                     await self._children.report_waiting(state)
                 case RearmTimer():
                     if state.trigger == delivery.sequence:
@@ -216,9 +243,12 @@ class Harness:
         """
         if state.started is None or state.pool != self.pool or state.done is not None:
             return
-        if self._bus.subjects.parse_run(delivery.subject).kind == "start":
+        kind = self._bus.subjects.parse_run(delivery.subject).kind
+        if kind == "start" or (state.past.retries and kind == "turn"):
             await self._alarms.arm_deadline(state)
-        if not delivery.fresh:
+        # whoever ended a run that was opened again may have removed its entry late
+        if not delivery.fresh or (state.reopens and kind == "turn"):
+            await self._bus.work_log.enter_again(state.run, entry_of(state.started))
             await self._children.start(state, state.open_children())
 
     async def _rest(self, state: RunState, delivery: Delivery) -> None:
@@ -248,12 +278,10 @@ class Harness:
     async def _state(self, run: RunId, delivery: Delivery) -> RunState:
         is_start = self._bus.subjects.parse_run(delivery.subject).kind == "start"
         is_first = delivery.headers.get(EXPECTED_SEQUENCE) == "0"
-        if is_start and is_first and delivery.fresh:
+        if is_start and is_first and delivery.fresh and self._bus.log.has_proof:
             # written under compare-and-set: nothing can be before it
-            event = await self._bus.codec.run_event(delivery.data)
-            traceparent = delivery.headers.get(TRACEPARENT)
-            return self._states.begin(run, delivery.sequence, event, traceparent)
-        return await self._states.load(run, upto=delivery.sequence)
+            return await self._states.begin(run, delivery)
+        return await self._states.woken(run, delivery)
 
     # --- effects -------------------------------------------------------------------------------
 
@@ -261,15 +289,16 @@ class Harness:
         turn = state.turn + 1
         subject = self._bus.subjects.model(state.run)
         crashpoint("harness.before_model")
-        task = asyncio.ensure_future(take_turn(self._bus, self._models, state, delivery.deliveries))
+        work = take_turn(self._bus, self._models, state, delivery.deliveries)
         try:
-            with self._cancellations.watching(state.run, task):
-                outcome = await task
-        except asyncio.CancelledError:
-            if not task.cancelled() or _is_being_cancelled():
+            outcome = await self._cancellations.guard(state.run, work)
+        except (RunCancelled, asyncio.CancelledError):
+            if is_being_cancelled():
                 raise
-            # a cancel request stopped the model call: its event is in the log
+            # a cancel request stopped the model call: its event is in the log, or it was none
             state.fold(await self._bus.log.read(state.run, after=state.last_seq))
+            if state.cancel is None:
+                self._cancellations.forget(state.run)  # else the next call would be stopped, too
             return
         match outcome:
             case ModelAnswered():
@@ -285,12 +314,13 @@ class Harness:
                 await self._finish(state, failed(state, outcome).done, delivery)
             case None:  # a guardrail beside the call was quicker
                 return
+            case _:
+                assert_never(outcome)
 
     async def _append(
         self, state: RunState, subject: str, message: Message, name: str, delivery: Delivery
     ) -> None:
         """Commit a decision. If the run moved on, take in the news, and commit if it still fits."""
-        headers = following(state, delivery)
         before = _stage(state)
         # a new one for each decision: another replica's answer under the same id would be
         # acknowledged as if it were ours
@@ -304,7 +334,7 @@ class Harness:
                     message,
                     after=state.last_seq,
                     msg_id=msg_id,
-                    headers=headers,
+                    headers=deciding(state, delivery),
                 )
             except Conflict as conflict:
                 state.fold(conflict.news)
@@ -314,7 +344,9 @@ class Harness:
                 if not isinstance(message, ModelAnswered | ModelDeferred):
                     return  # what is new may lead to another decision
             else:
-                state.apply(sequence, message, subject)  # type: ignore[arg-type]
+                await take_in(self._bus, state, sequence, message, subject)  # type: ignore[arg-type]
+                if isinstance(message, ModelAnswered):
+                    state.size_bytes += sum(map(len, message.output))
                 crashpoint("harness.after_commit")
                 return
 
@@ -331,7 +363,7 @@ class Harness:
                     done,
                     after=state.last_seq,
                     msg_id=f"{state.run}:done{state.dones}:{uuid.uuid4().hex}",
-                    headers=following(state, delivery),
+                    headers=deciding(state, delivery),
                 )
             except Conflict as conflict:
                 before = _stage(state)
@@ -344,13 +376,18 @@ class Harness:
                         return
                     done = step.done
             else:
-                state.apply(sequence, done, subject)
+                await take_in(self._bus, state, sequence, done, subject)
                 crashpoint("harness.after_done")
                 await self._clean_up(state, delivery)
                 return
 
     async def _clean_up(self, state: RunState, delivery: Delivery) -> None:
         """What follows from a run's end: safe to do again."""
+        await asyncio.gather(
+            self._bus.open_runs.leave(state.run), self._follow_end(state, delivery)
+        )
+
+    async def _follow_end(self, state: RunState, delivery: Delivery) -> None:
         await self._release_sandboxes(state, delivery)
         await self._children.cancel_open(state)
         await self._membership.wake_next(state)
@@ -363,56 +400,19 @@ class Harness:
         approvals: list[ApprovalRequested],
         delivery: Delivery,
     ) -> None:
-        """Send calls to who does them, and questions to people, together. What comes back will wake
-        the run.
-        """
-        headers = following(state, delivery)
-        children = [call for call in calls if call.kind == "child"]
+        """Send calls to who does them, and questions to people. What comes back wakes the run."""
+        calls = with_attempts(state, calls)
+        children = [call for call in calls if call.traits.is_child_run]
         crashpoint("harness.before_dispatch")
         # first: a question that is in the log is not asked again
         await asyncio.gather(*(self._alarms.arm_expiry(state, it) for it in approvals))
-        await asyncio.gather(
-            *(
-                self._bus.work_log.send(
-                    self._subject_of(state, call),
-                    call,
-                    msg_id=f"{state.run}:{call.call}{again(state)}",
-                    headers=asking(state, delivery, call.call),
-                )
-                for call in calls
-            ),
-            *(
-                self._bus.work_log.send(
-                    self._bus.subjects.approval_requested(state.run),
-                    approval,
-                    msg_id=f"{state.run}:{approval.call}:approval",
-                    headers=headers,
-                )
-                for approval in approvals
-            ),
-        )
+        await dispatch(self._bus, state, calls, approvals, delivery)
         # their results count only after the calls: a child may be quick
         await self._children.start(state, children)
         crashpoint("harness.after_dispatch")
         if approvals:  # nobody else may wake the run: it must see by itself that it waits
             state.fold(await self._bus.log.read(state.run, after=state.last_seq))
             await self._advance(state.run, delivery)
-
-    def _subject_of(self, state: RunState, call: CallRequested) -> str:
-        if call.kind == "child":
-            return self._bus.subjects.child(state.run)
-        if call.kind in ("history", "save"):  # the session is where the run began
-            assert state.started is not None
-            first = state.started.graph.agents[state.started.graph.start]
-            return self._bus.subjects.call(state.run, state.places.host_of(first.host))
-        if not call.sandbox:
-            return self._bus.subjects.call(state.run, state.host)
-        opened = state.sandboxes.get(call.agent)
-        if opened is not None:
-            return self._bus.subjects.run_sandbox(state.run, opened.provider, opened.node)
-        use = state.agents[call.agent].sandbox
-        assert use is not None
-        return self._bus.subjects.run_sandbox(state.run, use.spec.provider, use.spec.node)
 
     async def _release_sandboxes(self, state: RunState, delivery: Delivery) -> None:
         """Close what a run that ended at once (cancelled, failed in a turn) has left open."""
@@ -437,15 +437,16 @@ class Harness:
 
     # --- failure -----------------------------------------------------------------------------
 
-    async def _on_parked(self, delivery: Delivery, reason: str) -> None:
+    async def on_parked(self, delivery: Delivery, reason: str) -> None:
         """A message of a run could not be handled: the run ends and says so."""
-        if delivery.subject.startswith(f"{self._bus.subjects.prefix}.task."):
-            await self._tasks.refuse(delivery, ErrorInfo(code="parked", message=reason))
+        if self._is_task(delivery):
+            await self._tasks.give_up(delivery, reason)
             return
         where = self._bus.subjects.parse_run(delivery.subject)
-        if where.kind == "approval" and await self._says_nothing(delivery):
-            return  # the run goes on waiting for an answer
-        if where.kind not in ("cancel", "approval") or await self._is_ours(where.run):
+        is_remark = where.kind in ("cancel", "approval")
+        if not is_token(where.run) or (is_remark and await self._says_nothing(delivery)):
+            return  # there is no such run, or it goes on
+        if not is_remark or await self._is_ours(where.run):
             await end_parked_run(self._bus, where.run, reason)
 
     async def _says_nothing(self, delivery: Delivery) -> bool:
@@ -464,8 +465,3 @@ class Harness:
 def _stage(state: RunState) -> tuple[int, int, int]:
     """A decision is outdated once one of these has changed."""
     return state.turn, state.dones, state.handoffs
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

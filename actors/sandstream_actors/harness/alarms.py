@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import ApprovalDecided, ApprovalRequested, CancelRequested
+from sandstream_bus.wire.messages import ApprovalDecided, ApprovalRequested, CancelRequested
 
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
 
 
 class Alarms:
@@ -33,7 +33,7 @@ class Alarms:
             self._bus.subjects.cancel(state.run),
             CancelRequested(code="budget", reason=f"the budget's time is over{seconds}"),
             delay_s=max(0.0, budget.deadline - time.time()),
-            msg_id=f"{state.run}:deadline",
+            msg_id=f"{state.run}:deadline{state.past.retries or ''}",
         )
 
     async def arm_expiry(self, state: RunState, approval: ApprovalRequested) -> None:
@@ -53,5 +53,5 @@ class Alarms:
                 expired=True,
             ),
             delay_s=approval.expires_s,
-            msg_id=f"{state.run}:{approval.call}:expiry",
+            msg_id=f"{state.run}:{approval.call}:expiry{state.past.attempts[approval.call] or ''}",
         )

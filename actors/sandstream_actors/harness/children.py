@@ -12,12 +12,11 @@ import uuid
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw
-from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.headers import TRACEPARENT, caused_by
-from sandstream_bus.log import Conflict
-from sandstream_bus.messages import (
+from sandstream_bus.logs.runs import Conflict
+from sandstream_bus.wire.attempts import caused_by
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     CallFinished,
     CallRequested,
@@ -27,19 +26,21 @@ from sandstream_bus.messages import (
     ErrorInfo,
     Message,
     ParentLink,
-    RunDone,
     RunMoved,
     RunStarted,
 )
-from sandstream_bus.specs import NO_JSON, AgentSpec, ChildGraph, ChildSpec, GraphSpec
-from sandstream_bus.subjects import RunId, is_token
+from sandstream_bus.wire.specs import AgentSpec, ChildGraph, ChildSpec, GraphSpec
+from sandstream_bus.wire.subjects import RunId, is_token
 
-from sandstream_actors.budgets import smaller, with_deadline
+from sandstream_actors.harness.retry_plan import plan_child_retry
 from sandstream_actors.harness.tool_steps import plain_input
 from sandstream_actors.harness.tree_budget import share_of
-from sandstream_actors.output_items import user_message
-from sandstream_actors.run_headers import call_parent, trace_header
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.budgets import smaller, with_deadline
+from sandstream_actors.run.headers import call_parent
+from sandstream_actors.run.output_items import user_message
+from sandstream_actors.run.retry import attempt_of
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.tree_ends import TreeEnds, outcome_of
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +49,8 @@ MAX_DEPTH = 16
 _child_input = msgspec.json.Decoder(ChildInput).decode
 
 
-class Children:
+class Children(TreeEnds):
     """The links between parents and children, in both directions."""
-
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
 
     # --- downwards ---------------------------------------------------------------------------
 
@@ -96,7 +94,7 @@ class Children:
                 headers={TRACEPARENT: call_parent(state, call.call)},
             )
         except Conflict:
-            await self._attach(run, started)
+            await self._attach(state, call, run, started)
         crashpoint("harness.after_child")
 
     def _started(
@@ -139,10 +137,13 @@ class Children:
                 tool=call.name,
                 call_id=call.call_id,
                 arguments=call.arguments,
+                asked_at=state.last_seq,
             ),
         )
 
-    async def _attach(self, run: RunId, wanted: RunStarted) -> None:
+    async def _attach(
+        self, state: RunState, call: CallRequested, run: RunId, wanted: RunStarted
+    ) -> None:
         """The child exists: take it along if its parent has moved; tell its end if it is over."""
         assert wanted.parent is not None
         host = wanted.graph.agents[wanted.graph.start].host
@@ -150,7 +151,16 @@ class Children:
             child = RunState.of(run, await self._bus.log.read(run))
             if child.started is None:
                 return  # it was cancelled before it began
+            link = child.started.parent
+            if link is None or (link.run, link.call) != (state.run, call.call):
+                message = f"the run id {run} is taken by a run that {state.run} has not started"
+                await self._fail(state, call, ErrorInfo(code="run_id_taken", message=message))
+                return
             is_ours = child.places.parent_pool == wanted.parent.pool
+            if child.past.attempt < call.attempt and not _has_completed(child):
+                if await self._retry(child, call, wanted, host):
+                    return
+                continue
             if child.done is None and (not is_ours or child.places.pool != wanted.pool):
                 moved = RunMoved(pool=wanted.pool, host=host, parent_pool=wanted.parent.pool)
                 try:
@@ -165,10 +175,40 @@ class Children:
                     continue
                 return
             if child.done is not None:
-                await self._send_up(wanted.parent.pool, child, _outcome(child), "done")
+                outcome = msgspec.structs.replace(outcome_of(child), attempt=call.attempt)
+                name = f"done-a{call.attempt}-" if call.attempt else "done"
+                await self.send_up(wanted.parent.pool, child, outcome, name)
             elif child.waiting is not None:
                 await self.report_waiting(child)
             return
+
+    async def _retry(
+        self, child: RunState, call: CallRequested, wanted: RunStarted, host: str
+    ) -> bool:
+        """Have a child go on that failed, or that its parent's end has cut short: here, and from
+        the step that failed. False: something else happened to it meanwhile.
+        """
+        assert wanted.parent is not None
+        places = child.places
+        here = (places.pool, places.parent_pool) == (wanted.pool, wanted.parent.pool)
+        message: Message
+        if here:
+            message = plan_child_retry(child, call.attempt, wanted.options.budget)
+        else:
+            message = RunMoved(pool=wanted.pool, host=host, parent_pool=wanted.parent.pool)
+        crashpoint("retry.before_child")
+        try:
+            await self._bus.work_log.append(
+                child.run,
+                self._bus.subjects.turn(child.run, child.pool if here else wanted.pool),
+                message,
+                after=child.last_seq,
+                msg_id=f"{child.run}:retry:{uuid.uuid4().hex}",
+            )
+        except Conflict:
+            return False
+        crashpoint("retry.after_child")
+        return here
 
     async def _stop_tree(self, state: RunState, call: CallRequested) -> None:
         """Agents that call each other in a circle: if only the deepest run failed, each of those
@@ -188,11 +228,13 @@ class Children:
 
     async def _fail(self, state: RunState, call: CallRequested, error: ErrorInfo) -> None:
         """There can be no child: the call's outcome says why."""
-        failed = CallFinished(call=call.call, kind="child", turn=call.turn, error=error)
+        failed = CallFinished(
+            call=call.call, kind="child", turn=call.turn, error=error, attempt=call.attempt
+        )
         await self._bus.work_log.send(
             self._bus.subjects.result(state.run, state.pool),
             failed,
-            msg_id=f"{state.run}:{call.call}:nochild:{state.pool}",
+            msg_id=f"{state.run}:{attempt_of(call)}:nochild:{state.pool}",
         )
 
     async def pass_on(self, above: RunId, decided: ApprovalDecided, sequence: int) -> None:
@@ -220,37 +262,7 @@ class Children:
             run = RunId(started.parent.run)
         return True
 
-    async def close_tree(self, state: RunState) -> None:
-        """What follows in the tree from the end of a run."""
-        await self.cancel_open(state)
-        await self.report_end(state)
-
-    async def cancel_open(self, state: RunState) -> None:
-        """The run is over: what it has started and waits for no longer is in vain."""
-        open_children = state.open_children()
-        if not open_children:
-            return
-        crashpoint("harness.before_cancel_children")
-        await asyncio.gather(
-            *(
-                self._bus.work_log.send(
-                    self._bus.subjects.cancel(call.child),
-                    CancelRequested(reason=f"its parent run {state.run} has ended"),
-                    msg_id=f"{call.child}:cancel:immediate",
-                )
-                for call in open_children
-            )
-        )
-
     # --- upwards -----------------------------------------------------------------------------
-
-    async def report_end(self, state: RunState) -> None:
-        """A child run has ended: that is the outcome of its parent's call."""
-        if state.started is None or state.started.parent is None or state.done is None:
-            return
-        crashpoint("harness.before_report")
-        await self._send_up(state.places.parent_pool, state, _outcome(state), "done")
-        crashpoint("harness.after_report")
 
     async def report_waiting(self, state: RunState) -> None:
         """A child run waits for a person: somebody above can see it and pass the answer on."""
@@ -266,16 +278,7 @@ class Children:
                 for it in state.waiting.approvals
             ],
         )
-        await self._send_up(state.places.parent_pool, state, message, f"wait{state.waits}")
-
-    async def _send_up(self, pool: str, state: RunState, message: Message, name: str) -> None:
-        assert state.started is not None and state.started.parent is not None
-        await self._bus.work_log.send(
-            self._bus.subjects.result(state.started.parent.run, pool),
-            message,
-            msg_id=f"{state.run}:up:{name}{state.dones}:{pool}",
-            headers=caused_by(state.last_seq, trace_header(state)),
-        )
+        await self.send_up(state.places.parent_pool, state, message, f"wait{state.waits}")
 
 
 def _input(state: RunState, call: CallRequested, child: ChildSpec) -> ChildInput | ErrorInfo:
@@ -318,64 +321,5 @@ def _placed(state: RunState, agent: AgentSpec) -> AgentSpec:
     return msgspec.structs.replace(agent, host=state.places.host_of(agent.host))
 
 
-def _outcome(state: RunState) -> CallFinished:
-    done = state.done
-    parent = state.started.parent if state.started else None
-    assert done is not None and parent is not None
-    return CallFinished(
-        call=parent.call,
-        kind="child",
-        turn=parent.turn,
-        output=_output(state, done) if done.status == "completed" else NO_JSON,
-        error=None if done.status == "completed" else _error(done),
-        usage=state.usage,
-        turns=state.tree_turns,
-        tool_calls=state.tool_calls_made,
-        child=state.run,
-    )
-
-
-def _error(done: RunDone) -> ErrorInfo:
-    """Why a child run failed. That it was cancelled does not cancel its parent."""
-    error = done.error or ErrorInfo(code=done.status, message=f"the run ended: {done.status}")
-    if error.code != "cancelled":
-        return error
-    return msgspec.structs.replace(error, code="child_cancelled")
-
-
-def _output(state: RunState, done: RunDone) -> Raw:
-    """The final output; in place of an empty one that nobody has checked the last thing said."""
-    if bytes(done.output) not in (b"", b'""', b"null") or state.agent.checks_output:
-        return done.output or Raw(b'""')
-    for item in reversed(state.said):
-        text = _text_of(item)
-        if text:
-            return Raw(msgspec.json.encode(text))
-    return Raw(b'""')
-
-
-class _Part(msgspec.Struct):
-    text: str = ""
-
-
-class _Said(msgspec.Struct):
-    """A message of the model, or the output of a tool; other items have no text."""
-
-    role: str = ""
-    content: str | list[_Part] | None = None
-    output: str = ""
-
-
-_said = msgspec.json.Decoder(_Said).decode
-
-
-def _text_of(item: Raw) -> str:
-    try:
-        said = _said(item)
-    except msgspec.DecodeError:  # content parts of a tool, or an item of some other kind
-        return ""
-    if said.role == "user":  # more input that came meanwhile
-        return ""
-    if isinstance(said.content, list):
-        return "".join(part.text for part in said.content)
-    return said.content or said.output
+def _has_completed(child: RunState) -> bool:
+    return child.done is not None and child.done.status == "completed"

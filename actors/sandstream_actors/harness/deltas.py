@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import LiveEvent
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.messages import LiveEvent
+from sandstream_bus.wire.subjects import RunId
 
 _encode = msgspec.json.Encoder().encode
 

@@ -11,16 +11,16 @@ import time
 from typing import Protocol
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import ErrorInfo, ModelAnswered, ModelDeferred, ModelRetry
-from sandstream_bus.specs import NO_JSON
+from sandstream_bus.wire.messages import ErrorInfo, ModelAnswered, ModelDeferred, ModelRetry
+from sandstream_bus.wire.specs import NO_JSON
 
 from sandstream_actors.harness.deltas import DeltaSink
 from sandstream_actors.harness.step_kinds import AskModel
 from sandstream_actors.harness.steps import next_step
 from sandstream_actors.model import ModelAnswer, ModelCallError, ModelRequest
 from sandstream_actors.model.client import OnEvent
-from sandstream_actors.model_request import build_request, seen_upto
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.model_request import build_request, seen_upto
+from sandstream_actors.run.state import RunState
 
 SHORT_WAIT_S = 5.0
 """Waits up to this long are spent in the process, longer ones in a timer."""

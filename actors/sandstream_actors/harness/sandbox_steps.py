@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sandstream_bus.messages import CallKind, CallRequested
-from sandstream_bus.sandbox_messages import SandboxUse
+from sandstream_bus.wire.messages import CallKind
+from sandstream_bus.wire.sandboxes import SandboxUse
 
 from sandstream_actors.harness.step_kinds import Ask, Step, Wait
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.sandbox_calls import closing_calls, sandbox_request
+from sandstream_actors.run.state import RunState
 
 
 def before_sandbox_turn(state: RunState, use: SandboxUse, turn: int) -> Step | None:
@@ -36,34 +37,7 @@ def close_sandboxes(state: RunState) -> Ask | Wait:
     return Ask(calls) if calls else Wait()
 
 
-def closing_calls(state: RunState) -> list[CallRequested]:
-    """What lets go of the run's sandboxes."""
-    return [
-        _sandbox_request(
-            state,
-            name,
-            "close",
-            f"t{state.turn}-close{state.closings or ''}-{opened.sandbox[-8:]}",
-            state.turn,
-        )
-        for name, _, opened in state.to_close()
-    ]
-
-
 def _sandbox_call(state: RunState, agent: str, kind: CallKind, call: str, turn: int) -> Ask | Wait:
     if call in state.asked:
         return Wait()
-    return Ask([_sandbox_request(state, agent, kind, call, turn)])
-
-
-def _sandbox_request(
-    state: RunState, agent: str, kind: CallKind, call: str, turn: int
-) -> CallRequested:
-    return CallRequested(
-        call=call,
-        kind=kind,
-        turn=turn,
-        agent=agent,
-        reply_pool=state.pool,
-        sandbox=state.sandbox_id(state.agents[agent]),
-    )
+    return Ask([sandbox_request(state, agent, kind, call, turn)])

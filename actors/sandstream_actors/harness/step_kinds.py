@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import msgspec
-from sandstream_bus.messages import (
+from sandstream_bus.wire.messages import (
     ApprovalRequested,
     CallRequested,
     RunWaiting,
     TurnRequested,
 )
 
-from sandstream_actors.harness.ends import Finish
+from sandstream_actors.run.ends import Finish
 
 
 class Wait(msgspec.Struct, frozen=True, tag=True):
@@ -22,7 +22,7 @@ class AskModel(msgspec.Struct, frozen=True, tag=True):
 
     turn: int
     beside: list[CallRequested] = []
-    """What is to happen meanwhile: parallel guardrails."""
+    """What is to happen meanwhile: parallel guardrails of a host that does not announce them."""
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):

@@ -7,9 +7,12 @@ redelivery after a crash finds out by itself what is missing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 from msgspec import Raw
-from sandstream_bus.messages import (
+from sandstream_bus.wire.messages import (
+    CallFinished,
     CallKind,
     CallRequested,
     ErrorInfo,
@@ -18,9 +21,8 @@ from sandstream_bus.messages import (
     StopDecision,
     TurnRequested,
 )
-from sandstream_bus.specs import NO_JSON, AgentSpec, ToolSpec
+from sandstream_bus.wire.specs import NO_JSON, AgentSpec, ToolSpec
 
-from sandstream_actors.harness.ends import Finish, cancelled, completed, failed
 from sandstream_actors.harness.sandbox_steps import (
     before_sandbox_turn,
     close_sandboxes,
@@ -38,8 +40,10 @@ from sandstream_actors.harness.step_kinds import (
 )
 from sandstream_actors.harness.tool_steps import expired, work_on
 from sandstream_actors.harness.tree_budget import exceeded_by_calls, exceeded_by_turn
-from sandstream_actors.output_items import AnswerView
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.call_results import PARALLEL_GUARDS, looking_at
+from sandstream_actors.run.ends import Finish, cancelled, completed, failed
+from sandstream_actors.run.output_items import AnswerView
+from sandstream_actors.run.state import PAUSED, RunState
 
 
 class _Definition(msgspec.Struct):
@@ -50,7 +54,6 @@ _stop = msgspec.json.Decoder(StopDecision).decode
 _handed_off = msgspec.json.Decoder(HandedOff).decode
 _definition = msgspec.json.Decoder(_Definition).decode
 _encode = msgspec.json.encode
-_SIDE_KINDS = ("checkpoint", "close")
 
 
 def next_step(state: RunState) -> Step:
@@ -62,7 +65,7 @@ def next_step(state: RunState) -> Step:
     """
     if state.done is not None or state.started is None:
         return Wait()
-    step = _decide(state)
+    step = decide(state)
     if isinstance(step, Finish) and step.done.status == "completed":
         step = _before_end(state, step)
     elif isinstance(step, Finish) and _is_told_to_session(state, step.done.error):
@@ -84,15 +87,19 @@ def _is_told_to_session(state: RunState, error: ErrorInfo | None) -> bool:
     return is_refused or (check is not None and check.error is error)
 
 
-def _decide(state: RunState) -> Step:
+def decide(state: RunState) -> Step:
+    """What the run would do next, were there nothing to put away before its end."""
     if state.cancel is not None and state.cancel.mode == "immediate":
         return cancelled(state)
     if state.agent_name not in state.agents:
         message = f"agent {state.agent_name!r} is not part of this run"
         return failed(state, ErrorInfo(code="unknown_agent", message=message))
-    fatal = _fatal_result(state) or expired(state)
-    if fatal is not None:
-        return failed(state, fatal)
+    fatal = next(fatal_results(state), None)
+    error = fatal.error if fatal is not None else expired(state)
+    if error is not None:
+        return failed(state, error)
+    if _guards_lost(state):
+        return _host_call(state, "guard", 1, name="parallel", call=PARALLEL_GUARDS)
     if state.answer is None:
         return _before_model(state)
     return _after_model(state, state.answer)
@@ -153,6 +160,9 @@ def _before_model(state: RunState) -> Step:
     saving = _save(state)
     if saving is not None:
         return saving
+    step = _head_start(state, agent)
+    if step is not None:
+        return step
     beside = _parallel_guards(state, agent)
     if agent.hosted_model:
         return _with(beside, _host_call(state, "model", turn))
@@ -175,15 +185,15 @@ def _conversation(state: RunState) -> Step | None:
     return None
 
 
-def _save(state: RunState) -> Ask | Wait | None:
+def _save(state: RunState, *, paused: bool = False) -> Ask | Wait | None:
     """The user's session gets the input, and then each turn; before people are asked also the part
     of it that there is.
     """
     session = state.options.session
-    call = state.next_save()
+    call = state.next_save(paused=paused)
     if session is None or session.kind != "host" or call is None:
         return None
-    return _host_call(state, "save", state.turn, call=call)
+    return _host_call(state, "save", state.turn, call=call, name=PAUSED if paused else "")
 
 
 def _guard_staged(state: RunState, agent: AgentSpec) -> Step | None:
@@ -196,16 +206,37 @@ def _guard_staged(state: RunState, agent: AgentSpec) -> Step | None:
     return _host_call(state, "guard", state.turn + 1, name="staged", call=call)
 
 
+def _head_start(state: RunState, agent: AgentSpec) -> Ask | Wait | None:
+    """Parallel guardrails begin before the model is asked: one that refuses the input at once
+    saves that call. Their host says if they take longer, and then nobody waits for them.
+    """
+    if state.turn > 0 or "parallel" not in agent.guards or not agent.guards_announced:
+        return None
+    if PARALLEL_GUARDS in state.results or looking_at(PARALLEL_GUARDS) in state.results:
+        return None
+    return _host_call(state, "guard", 1, name="parallel", call=PARALLEL_GUARDS)
+
+
 def _parallel_guards(state: RunState, agent: AgentSpec) -> list[CallRequested]:
-    if state.turn > 0 or "parallel" not in agent.guards or "t1-guards" in state.asked:
+    if state.turn > 0 or "parallel" not in agent.guards or PARALLEL_GUARDS in state.asked:
         return []
-    step = _host_call(state, "guard", 1, name="parallel", call="t1-guards")
+    step = _host_call(state, "guard", 1, name="parallel", call=PARALLEL_GUARDS)
     return step.calls if isinstance(step, Ask) else []
 
 
 def _guards_missing(state: RunState) -> bool:
     """Has a guardrail that looks at the run's input not answered yet?"""
-    return "t1-guards" in state.asked and "t1-guards" not in state.results
+    return PARALLEL_GUARDS in state.asked and PARALLEL_GUARDS not in state.results
+
+
+def _guards_lost(state: RunState) -> bool:
+    """Was the run taken from the process that asked the guardrails beside its first turn? Then they
+    are asked again: nothing that was not checked passes.
+    """
+    assert state.started is not None
+    is_first = state.agent_name == state.started.graph.start  # the next one waits for them
+    heard = PARALLEL_GUARDS in state.asked or PARALLEL_GUARDS in state.results
+    return state.turn > 0 and is_first and "parallel" in state.agent.guards and not heard
 
 
 def _with(beside: list[CallRequested], step: Ask | Wait) -> Ask | Wait:
@@ -279,7 +310,7 @@ def _pause(state: RunState) -> Step:
     """Everybody waits for people: let go of the sandboxes, then say so."""
     if _guards_missing(state):
         return Wait()
-    saving = _save(state)
+    saving = _save(state, paused=True)
     if saving is not None:
         return saving
     if state.to_close():
@@ -445,15 +476,15 @@ def _with_handler(state: RunState, kind: str, turn: int, error: ErrorInfo) -> St
     return failed(state, error)
 
 
-def _fatal_result(state: RunState) -> ErrorInfo | None:
+def fatal_results(state: RunState) -> Iterator[CallFinished]:
+    """The outcomes that end the run."""
     for result in state.results.values():
         # that a checkpoint failed is in the log; it does not undo the run's work
-        if result.error is None or result.output or result.kind in _SIDE_KINDS:
+        if result.error is None or result.output or result.traits.may_fail:
             continue
-        child = result.call.removesuffix("-watch") if result.kind in ("child", "watch") else ""
+        child = result.call.removesuffix("-watch") if result.traits.is_during_child else ""
         if not child or _raises(state, child):
-            return result.error
-    return None
+            yield result
 
 
 def _raises(state: RunState, call: str) -> bool:

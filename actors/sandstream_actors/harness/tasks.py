@@ -4,19 +4,35 @@ task.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.headers import MSG_ID, TRACEPARENT, caused_by
-from sandstream_bus.log import Conflict
-from sandstream_bus.messages import ErrorInfo, RunDone, RunStarted, Task, TokenUsage
-from sandstream_bus.specs import RunOptions, SessionUse
-from sandstream_bus.subjects import RunId, run_id_of_key
+from sandstream_bus.errors import InvalidSubject, MessageError
+from sandstream_bus.logs.runs import Conflict, LogEvent
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.nats.fresh import fresh_many
+from sandstream_bus.nats.leader import Stored
+from sandstream_bus.wire.attempts import attempt_headers
+from sandstream_bus.wire.headers import KEY, MSG_ID, TRACEPARENT
+from sandstream_bus.wire.messages import (
+    ErrorInfo,
+    RunDone,
+    RunReopened,
+    RunStarted,
+    Task,
+    TokenUsage,
+)
+from sandstream_bus.wire.specs import RunOptions, SessionUse
+from sandstream_bus.wire.subjects import SHARED, RunId, conversation_of_user
 
-from sandstream_actors.budgets import smaller, with_deadline
-from sandstream_actors.deployed import UnknownAgent, resolved
-from sandstream_actors.output_items import user_message
+from sandstream_actors.harness.retry_plan import CannotRetry, check_retried
+from sandstream_actors.run.budgets import smaller, with_deadline
+from sandstream_actors.run.deployed import UnknownAgent, resolved
+from sandstream_actors.run.forced_ends import force_end
+from sandstream_actors.run.output_items import user_message
+from sandstream_actors.run.state import RunState
 
 
 class TaskIntake:
@@ -27,61 +43,151 @@ class TaskIntake:
 
     async def take(self, delivery: Delivery) -> None:
         """Start the task's run. A malformed task raises and is parked; see :meth:`refuse`."""
-        task = await self._bus.codec.task(delivery.data)
-        agent = self._bus.subjects.parse_task(delivery.subject)
-        registered = await self._bus.agents.find(agent)
-        if registered is None:
-            known = ", ".join(await self._bus.agents.names()) or "none"
-            await self.refuse(
-                delivery,
-                ErrorInfo(
-                    code="unknown_agent",
-                    message=f"no agent {agent!r} is registered (known: {known}). Start a worker "
-                    "that offers it: sandstream worker my_app.py",
-                ),
-            )
+        started = await self._started(delivery.stored)
+        if isinstance(started, ErrorInfo):
+            await self.refuse(delivery, started)
             return
-        if task.session and (task.conversation_id or task.previous_response_id):
-            message = (
-                "session keeps the conversation itself: give no conversation_id and no "
-                "previous_response_id with it"
-            )
-            await self.refuse(delivery, ErrorInfo(code="user_error", message=message))
-            return
-        try:
-            graph = await resolved(registered.graph, self._bus.agents)
-        except UnknownAgent as unknown:
-            await self.refuse(delivery, ErrorInfo(code="unknown_agent", message=str(unknown)))
-            return
-        started = RunStarted(
-            graph=graph,
-            input=[user_message(task.input)] if isinstance(task.input, str) else task.input,
-            options=_options(task, registered.options),
-            pool=registered.pool,
-            context=task.context,
-            key=delivery.headers.get(MSG_ID),
-            is_text=isinstance(task.input, str),
-        )
-        run = run_of_task(delivery)
+        run = self._run(delivery)
         crashpoint("harness.before_start")
         await self._append_first(
             delivery, run, self._bus.subjects.start(run, started.pool), started, "start"
         )
         crashpoint("harness.after_start")
 
+    async def retry(self, run: RunId, reopened: RunReopened, msg_id: str) -> None:
+        """Begin a run after all whose task was refused. Safe to do again under the same ``msg_id``.
+
+        Raises :class:`CannotRetry` if the task is gone, or if it would be refused again.
+        """
+        while True:
+            events = await self._bus.log.read(run)
+            if any(isinstance(it.event, RunStarted) for it in events):
+                return
+            task, started = await self.check(run, events)
+            try:
+                after = events[-1].sequence
+                if events[-1].stored.msg_id != msg_id:
+                    check_retried(RunState.of(run, events))
+                    crashpoint("retry.before_task")
+                    subject = self._bus.subjects.turn(run, started.pool)
+                    after = await self._bus.work_log.append(
+                        run, subject, reopened, after=after, msg_id=msg_id
+                    )
+                    crashpoint("retry.after_task")
+                await self._bus.work_log.append(
+                    run,
+                    self._bus.subjects.start(run, started.pool),
+                    started,
+                    after=after,
+                    msg_id=f"{run}:start:{after}",
+                    headers=_trace(task.headers),
+                )
+            except Conflict:
+                continue
+            return
+
+    async def check(self, run: RunId, events: Sequence[LogEvent]) -> tuple[Stored, RunStarted]:
+        """The task of a run that was refused, and the run's first event if it were taken now.
+
+        Raises :class:`CannotRetry`.
+        """
+        ends = [it.event for it in events if isinstance(it.event, RunDone)]
+        task = await self._task_of(run, ends[-1].task) if ends else None
+        if task is None:
+            raise CannotRetry(
+                f"the task of run {run} is not stored any more: submit it again, with another key"
+            )
+        try:
+            started = await self._started(task)
+        except MessageError as error:
+            raise CannotRetry(f"run {run} would be refused again: {error}") from error
+        if isinstance(started, ErrorInfo):
+            raise CannotRetry(f"run {run} would be refused again: {started.message}")
+        return task, started
+
+    async def _task_of(self, run: RunId, sequence: int) -> Stored | None:
+        """The task at that place among the requests, if that is what the run was made of."""
+        bus = self._bus
+        for subject in bus.subjects.tasks() if sequence else ():
+            found = await fresh_many(
+                bus.connection, bus.topology.requests, subject, after=sequence - 1, limit=1
+            )
+            if found and found[0].sequence == sequence:
+                task = found[0]
+                made = bus.subjects.run_of_task(task.subject, task.headers, task.sequence)
+                return task if made == run else None
+        return None
+
+    async def _started(self, given: Stored) -> RunStarted | ErrorInfo:
+        """The first event of the run that a task becomes, or why there can be none."""
+        user, agent = self._bus.subjects.parse_task(given.subject)
+        task = await self._bus.codec.task(given.data, may_claim=user == SHARED)
+        registered = await self._bus.agents.find(agent)
+        if registered is None:
+            known = ", ".join(await self._bus.agents.names()) or "none"
+            return ErrorInfo(
+                code="unknown_agent",
+                message=f"no agent {agent!r} is registered (known: {known}). Start a worker "
+                "that offers it: sandstream worker my_app.py",
+            )
+        if _approves_too_soon(task, registered.options):
+            message = (
+                f"approval_expires_s: the agent {agent!r} approves calls that nobody has answered "
+                "in time, so a task may give people more time, but not less"
+            )
+            return ErrorInfo(code="user_error", message=message)
+        if task.session and (task.conversation_id or task.previous_response_id):
+            message = (
+                "session keeps the conversation itself: give no conversation_id and no "
+                "previous_response_id with it"
+            )
+            return ErrorInfo(code="user_error", message=message)
+        try:
+            session = conversation_of_user(user, task.session) if task.session else ""
+        except InvalidSubject as error:
+            return ErrorInfo(code="user_error", message=str(error))
+        try:
+            graph = await resolved(registered.graph, self._bus.agents)
+        except UnknownAgent as unknown:
+            return ErrorInfo(code="unknown_agent", message=str(unknown))
+        return RunStarted(
+            graph=graph,
+            input=[user_message(task.input)] if isinstance(task.input, str) else task.input,
+            options=_options(task, session, registered.options),
+            pool=registered.pool,
+            context=task.context,
+            key=given.headers.get(KEY) or given.headers.get(MSG_ID),
+            is_text=isinstance(task.input, str),
+        )
+
     async def refuse(self, delivery: Delivery, error: ErrorInfo) -> None:
         """The task cannot be a run: its run consists of a ``done`` that says why."""
-        run = run_of_task(delivery)
+        try:
+            run = self._run(delivery)
+        except InvalidSubject:
+            return  # no run can have this name: the parked message says why
         done = RunDone(
             status="failed",
-            agent=self._bus.subjects.parse_task(delivery.subject),
+            agent=self._bus.subjects.parse_task(delivery.subject).agent,
             turns=0,
             usage=TokenUsage(),
             error=error,
+            task=delivery.sequence,
         )
         crashpoint("harness.before_refuse")
         await self._append_first(delivery, run, self._bus.subjects.done(run), done, "done0")
         crashpoint("harness.after_refuse")
+
+    async def give_up(self, delivery: Delivery, reason: str) -> None:
+        """The task was parked: its run ends with the reason, also if nobody can read it."""
+        try:
+            await self.refuse(delivery, ErrorInfo(code="parked", message=reason))
+        except MessageError:
+            await force_end(self._bus, self._run(delivery), reason)
+
+    def _run(self, delivery: Delivery) -> RunId:
+        subjects = self._bus.subjects
+        return subjects.run_of_task(delivery.subject, delivery.headers, delivery.sequence)
 
     async def _append_first(
         self,
@@ -91,7 +197,7 @@ class TaskIntake:
         message: RunStarted | RunDone,
         name: str,
     ) -> None:
-        trace = delivery.headers.get(TRACEPARENT)
+        headers = _trace(delivery.headers) | attempt_headers(delivery.attempt, delivery.given_back)
         after = 0
         while True:
             try:
@@ -101,23 +207,23 @@ class TaskIntake:
                     message,
                     after=after,
                     msg_id=f"{run}:{name}",
-                    headers=caused_by(delivery.sequence, trace, delivery.deliveries),
+                    headers=headers,
                 )
             except Conflict as conflict:
                 if any(isinstance(it.event, RunStarted | RunDone) for it in conflict.news):
                     return  # the same task again: its run exists
-                after = conflict.news[-1].sequence  # a cancel was quicker than we
+                if conflict.news:
+                    after = conflict.news[-1].sequence  # a cancel was quicker than we
             else:
                 return
 
 
-def run_of_task(delivery: Delivery) -> RunId:
-    """The message id that the submitter chose, or the task's place in the log, names the run."""
-    key = delivery.headers.get(MSG_ID)
-    return run_id_of_key(key) if key else RunId(f"task-{delivery.sequence}")
+def _trace(headers: Mapping[str, str]) -> dict[str, str]:
+    trace = headers.get(TRACEPARENT)
+    return {TRACEPARENT: trace} if trace else {}
 
 
-def _options(task: Task, options: RunOptions) -> RunOptions:
+def _options(task: Task, session: str, options: RunOptions) -> RunOptions:
     changed: dict[str, object] = {
         name: value
         for name in (
@@ -130,11 +236,23 @@ def _options(task: Task, options: RunOptions) -> RunOptions:
         )
         if (value := getattr(task, name))
     }
-    if task.session:
-        changed["session"] = SessionUse(id=task.session, busy=task.session_busy)
-    budget = smaller(task.budget, options.budget)
+    if session:
+        changed["session"] = SessionUse(id=session, busy=task.session_busy)
+    # each with its own deadline: one that a task names must not stand for the agent's
+    given = [with_deadline(it) if it else None for it in (task.budget, options.budget)]
+    budget = smaller(*given)
     if budget is not None:
-        changed["budget"] = with_deadline(budget)
+        changed["budget"] = budget
     if task.max_turns is not msgspec.UNSET:
         changed["max_turns"] = task.max_turns
     return msgspec.structs.replace(options, **changed) if changed else options
+
+
+def _approves_too_soon(task: Task, options: RunOptions) -> bool:
+    """Would calls be approved earlier than the agent's owner wants? Whoever may submit may not
+    therefore approve.
+    """
+    wanted, allowed = task.approval_expires_s, options.approval_expires_s
+    if options.approval_expiry != "approve" or not wanted:
+        return False
+    return allowed is None or wanted < allowed

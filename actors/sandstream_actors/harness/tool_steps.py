@@ -1,20 +1,21 @@
 """What the tool calls of an answer need next, call by call. Pure.
 
 A call goes through: a person's agreement, if needed; a hook before it, where not the tool host
-makes the call; for an agent as a tool its input; the call itself; for an agent as a tool its
-output; a hook after it. Each is one message and one result.
+makes the call; for an agent as a tool its input and somebody who listens to its run; the call
+itself; for an agent as a tool its output; a hook after it. Each is one message and one result.
 """
 
 from __future__ import annotations
 
 import msgspec
-from sandstream_bus.messages import ApprovalRequested, CallKind, CallRequested, ErrorInfo
-from sandstream_bus.specs import ToolSpec
-from sandstream_bus.subjects import child_of
+from sandstream_bus.wire.calls import CALLS, CallKind
+from sandstream_bus.wire.messages import ApprovalRequested, CallRequested, ErrorInfo
+from sandstream_bus.wire.specs import ToolSpec
+from sandstream_bus.wire.subjects import child_of
 
-from sandstream_actors.call_results import asks_host_for_output, child_end
-from sandstream_actors.output_items import ToolCall
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.call_results import asks_host_for_output, child_end, is_watched
+from sandstream_actors.run.output_items import ToolCall
+from sandstream_actors.run.state import RunState
 
 
 class CallWork(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ def work_on(state: RunState, missing: list[ToolCall]) -> CallWork:
         if waits is not None and waits.approvals and call.id in state.asked:
             continue  # after a move it is asked anew, so that it comes along
         requests = _next_requests(state, call)
-        begins = any(it.call == call.id for it in requests)
+        begins = _begins(state, call, requests)
         if begins and room is not None:
             if room <= 0:
                 in_progress = True  # it has to wait for the others
@@ -61,8 +62,18 @@ def work_on(state: RunState, missing: list[ToolCall]) -> CallWork:
     return CallWork(calls, approvals, new, in_progress)
 
 
+def _begins(state: RunState, call: ToolCall, requests: list[CallRequested]) -> bool:
+    """Does the call take its place among those that may run at a time?"""
+    first = {call.id, f"{call.id}-watch"}
+    return not _has_begun(state, call) and any(it.call in first for it in requests)
+
+
 def _running(state: RunState, missing: list[ToolCall]) -> int:
-    return sum(call.id in state.asked for call in missing)
+    return sum(_has_begun(state, call) for call in missing)
+
+
+def _has_begun(state: RunState, call: ToolCall) -> bool:
+    return call.id in state.asked or f"{call.id}-watch" in state.asked
 
 
 def _next_requests(state: RunState, call: ToolCall) -> list[CallRequested]:
@@ -82,7 +93,11 @@ def _next_requests(state: RunState, call: ToolCall) -> list[CallRequested]:
         request = tool_request(state, call, tool)
         if child is None or not child.watch:
             return [request]
-        return [request, *_once(state, call, "watch", "watch")]
+        watch = _once(state, call, "watch", "watch")
+        if not child.announced:
+            return [*watch, request]
+        # the run's model must not answer before somebody listens to its deltas
+        return [request] if is_watched(state.results, call.id) else watch
     asks_host = False
     if child is not None:
         end = child_end(state.results, child, ended)
@@ -113,12 +128,9 @@ def _once(
             arguments=call.arguments,
             reply_pool=state.pool,
             usage=state.usage,
-            child=child_of(state.run, call.id) if kind in _ABOUT_CHILD else "",
+            child=child_of(state.run, call.id) if CALLS[kind].names_child else "",
         )
     ]
-
-
-_ABOUT_CHILD = ("child_input", "child_output", "watch")
 
 
 def tool_request(state: RunState, call: ToolCall, tool: ToolSpec | None) -> CallRequested:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from sandstream_bus.messages import ErrorInfo
-from sandstream_bus.specs import Budget
+from sandstream_bus.counts import numbered
+from sandstream_bus.wire.messages import ErrorInfo
+from sandstream_bus.wire.specs import Budget
 
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
 
 
 def exceeded_by_turn(state: RunState) -> ErrorInfo | None:
@@ -15,10 +16,10 @@ def exceeded_by_turn(state: RunState) -> ErrorInfo | None:
     if budget is None:
         return None
     if budget.turns is not None and state.tree_turns >= budget.turns:
-        return _over("turns", f"{budget.turns} model turns")
+        return _over("turns", numbered(budget.turns, "model turn"))
     if budget.tokens is not None and state.usage.total_tokens >= budget.tokens:
         used = state.usage.total_tokens
-        return _over("tokens", f"{budget.tokens} tokens ({used} are used)")
+        return _over("tokens", f"{numbered(budget.tokens, 'token')} ({used} used)")
     return None
 
 
@@ -27,10 +28,10 @@ def exceeded_by_calls(state: RunState, new: int) -> ErrorInfo | None:
     budget = state.options.budget
     if budget is None or budget.tool_calls is None or new == 0:
         return None
-    running = sum(it.kind in ("tool", "child") for it in state.asked.values())
-    finished = sum(it.kind in ("tool", "child") for it in state.results.values())
+    running = sum(it.traits.is_tool for it in state.asked.values())
+    finished = sum(it.traits.is_tool for it in state.results.values())
     if state.tool_calls_made + running - finished + new > budget.tool_calls:
-        return _over("tool_calls", f"{budget.tool_calls} tool calls")
+        return _over("tool_calls", numbered(budget.tool_calls, "tool call"))
     return None
 
 

@@ -1,29 +1,29 @@
-"""What follows from a person's change of a memory: it is told, what works on removed things is
-stopped, and a consolidation is asked for.
+"""The consequences of a person's change to a memory: announce it, cancel phases that work on
+removed rollouts, and request a consolidation.
 
-The change itself says that this is still to be done. If whoever made it dies, the next one does it:
-a memory actor, or the same command again.
+The changed state itself records that this is still to be done. If the process that made the change
+dies, the next one finishes: a memory actor, or the same command run again.
 """
 
 from __future__ import annotations
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.memory_messages import ExtractRequested, MemoryChanged, MemoryState
+from sandstream_bus.wire.memories import ExtractRequested, MemoryChanged, MemoryState
 
-from sandstream_actors.memory.files import change, replaced
-from sandstream_actors.memory.standing import is_pending
-from sandstream_actors.memory.telling import (
+from sandstream_actors.memory.outbox import (
     ask_extraction,
     ask_merge,
     cancel_run,
     sync_workspaces,
     tell,
 )
+from sandstream_actors.memory.scope.files import change, replaced
+from sandstream_actors.memory.scope.standing import is_pending
 
 
 async def finish(bus: Bus, state: MemoryState) -> None:
-    """Do what follows from the last change, if that is not done, and note that it is."""
+    """Carry out the consequences of the last change if they are pending, then mark them done."""
     unfinished = state.unfinished
     if unfinished is None:
         return
@@ -37,7 +37,7 @@ async def finish(bus: Bus, state: MemoryState) -> None:
 
 
 async def follow(bus: Bus, state: MemoryState) -> None:
-    """Send what follows, each message under an id that follows from the change."""
+    """Send the messages that follow; their ids are derived from the change."""
     done = state.unfinished
     if done is None:
         return

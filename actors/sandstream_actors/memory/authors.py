@@ -1,4 +1,4 @@
-"""Which runs an edit comes from, so that it can be removed with them."""
+"""Find the runs that made an edit, so that the edit can be removed with them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Final, NamedTuple
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import MessageError, ObjectMissing
-from sandstream_bus.memory_messages import EditRequested, MemoryState
-from sandstream_bus.messages import RunDone, RunStarted
-from sandstream_bus.subjects import RunId, sandbox_of
+from sandstream_bus.wire.memories import EditRequested, MemoryState
+from sandstream_bus.wire.messages import RunDone, RunStarted
+from sandstream_bus.wire.subjects import RunId, sandbox_of
 from sandstream_memory.selection import age_key
 
 _LOOKED_AT: Final = 16
-"""So many of the last runs that a memory knows, and of those that were removed from it."""
+"""How many runs to inspect: the latest in the memory, and the latest removed from it."""
 
 
 class Authors(NamedTuple):
     runs: list[str]
     is_told: bool
-    """By the workspace; else it is what can be found out."""
+    """Whether the workspace named the runs; otherwise they are inferred."""
 
 
 class _Worked(NamedTuple):
     run: str
     until: str
-    """When it ended."""
+    """When the run ended."""
 
 
 async def authors_of(bus: Bus, state: MemoryState, request: EditRequested) -> Authors:
-    """The runs that worked in the workspace since it told something the last time."""
+    """The runs that worked in the workspace since its last edit."""
     told = list(dict.fromkeys([*filter(None, [request.run]), *request.runs]))
     if told:
         return Authors(told, is_told=True)
@@ -49,7 +49,7 @@ def _last(state: MemoryState) -> Iterable[str]:
 
 
 async def _worked(bus: Bus, run: str, sandbox: str) -> _Worked | None:
-    """None: not there, or its log cannot be read any more."""
+    """``None`` if it did not use this sandbox or its log can no longer be read."""
     try:
         first = await bus.log.read_subject(bus.subjects.run_all(RunId(run)), limit=1)
         done = await bus.log.last(bus.subjects.done(run))

@@ -1,7 +1,7 @@
-"""What people do to a memory: take a change back, remove runs or rollouts, remove all of it.
+"""What people can do to a memory: undo a change, remove runs or rollouts, delete all of it.
 
-Functions over the bus, for the command line and for programs; they need no memory actor, though it
-takes one to consolidate afterwards.
+These are functions over the bus, for the command line and for programs. They need no memory actor;
+only the consolidation afterwards does.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Final
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import SandstreamError
-from sandstream_bus.memories import is_blank
-from sandstream_bus.memory_messages import MemoryState, Revision, Unfinished
-from sandstream_memory.diffing import reverted
+from sandstream_bus.logs.memories import is_blank
+from sandstream_bus.wire.memories import MemoryState, Revision, Unfinished
+from sandstream_memory.diffs import reverted
 from sandstream_memory.limits import within_limits
 
-from sandstream_actors.memory.files import (
+from sandstream_actors.memory.after_change import finish, follow
+from sandstream_actors.memory.removal import without
+from sandstream_actors.memory.scope.files import (
     change,
     editable,
     load,
@@ -27,20 +29,18 @@ from sandstream_actors.memory.files import (
     revised,
     with_files,
 )
-from sandstream_actors.memory.finishing import finish, follow
-from sandstream_actors.memory.removing import without
 
 _UNDO_OF: Final = "undo of "
 
 
 class NotInMemory(SandstreamError):
-    """There is no such revision, run, rollout or scope."""
+    """The revision, run, rollout or scope does not exist."""
 
     code = "memory.not_found"
 
 
 class TooBig(SandstreamError):
-    """A file would become bigger than it may be."""
+    """A file would exceed its size limit."""
 
     code = "memory.too_big"
 
@@ -49,7 +49,7 @@ class TooBig(SandstreamError):
 
 
 async def undo(bus: Bus, scope: str, number: int | None, by: str) -> Revision:
-    """Take a change back; what came later stays. None: the last one that was not taken back."""
+    """Undo one change and keep later ones. ``None``: the last change that was not yet undone."""
 
     async def decide(state: MemoryState) -> MemoryState | None:
         await follow(bus, state)
@@ -93,7 +93,7 @@ def _to_undo(state: MemoryState, number: int | None) -> Revision:
 
 
 def _to_finish(state: MemoryState, what: Unfinished) -> MemoryState:
-    """The state after a change, with what follows from that."""
+    """The state after a change, with its pending consequences recorded."""
     last = state.history[-1]
     what = replaced(what, revision=last.number, at=last.at)
     return replaced(state, unfinished=what)
@@ -110,10 +110,14 @@ async def remove(
     rollouts: Collection[str] = (),
     by: str,
 ) -> list[str]:
-    """Remove runs, or all runs of rollouts, with all that was derived from them; the runs' ids.
+    """Remove runs, or all runs of rollouts, with everything derived from them.
 
-    Also from the history, which cannot be undone, and for good: they do not come back. What other
-    runs of a rollout say is extracted anew, and the memory is consolidated without the rest.
+    They are also removed from the history. This cannot be undone, and removed runs never come back.
+    The remaining runs of a rollout are extracted anew, and the memory is consolidated without the
+    removed ones.
+
+    Returns:
+        The ids of the removed runs.
     """
     removed: list[str] = []
 
@@ -138,7 +142,7 @@ async def remove(
 
 
 def _running(state: MemoryState, rollouts: Iterable[str]) -> list[str]:
-    """The phases that work on these."""
+    """The runs of phases that work on these rollouts, and of a running consolidation."""
     found = {state.rollouts[id].extracting for id in rollouts}
     if state.merging is not None:
         found.add(state.merging.run)
@@ -148,8 +152,8 @@ def _running(state: MemoryState, rollouts: Iterable[str]) -> list[str]:
 def _runs_of(
     state: MemoryState, runs: Collection[str], rollouts: Collection[str]
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """What is to be removed, by rollout, and runs that only changed the memory. What was removed
-    before is done.
+    """The runs to remove, by rollout, and runs that only edited the memory. Runs that were removed
+    earlier are skipped.
     """
     known = {run for it in state.rollouts.values() for run in it.runs}
     editors = {run for it in state.history if it.kind == "edit" for run in (*it.runs, it.by)}
@@ -169,11 +173,11 @@ def _runs_of(
 
 
 async def delete_scope(bus: Bus, scope: str) -> None:
-    """Remove the whole memory, its files and its history; stop what works on it."""
+    """Delete the whole memory with its files and history, and cancel its running phases."""
 
     async def decide(state: MemoryState) -> MemoryState | None:
         if is_blank(state) and state.unfinished is not None:
-            return None  # somebody else does, or died
+            return None  # another process deletes it, or died while doing so
         outdated = await bus.memories.all_of(scope)
         if not outdated and is_blank(state):
             raise NotInMemory(f"there is no memory {scope!r}")

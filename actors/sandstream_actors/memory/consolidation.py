@@ -1,8 +1,8 @@
-"""Phase 2: what was extracted becomes part of the handbook.
+"""Phase 2: merge raw memories into the handbook.
 
-One consolidation of a scope at a time, because the state that names it is written under
-compare-and-set. It works on a copy in a sandbox of its own; what it made of it is checked and
-merged with what others have changed meanwhile, and replaces the memory's files at once.
+A scope has at most one consolidation at a time, because the state that names it is written under
+compare-and-set. The consolidation works on a copy in its own sandbox. Its result is checked, merged
+with changes made by others in the meantime, and then replaces the memory's files in one step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.memory_messages import (
+from sandstream_bus.wire.memories import (
     ExtractRequested,
     MemoryChanged,
     MemoryFailed,
@@ -22,22 +22,33 @@ from sandstream_bus.memory_messages import (
     Rollout,
     Tree,
 )
-from sandstream_bus.memory_specs import MemoryPart
-from sandstream_bus.messages import RunDone
-from sandstream_bus.subjects import sandbox_of
+from sandstream_bus.wire.memory_specs import MemoryPart
+from sandstream_bus.wire.messages import RunDone
+from sandstream_bus.wire.subjects import sandbox_of
 from sandstream_memory.phase_two import AGENT_NAME, workspace_files
 
 from sandstream_actors.memory.acceptance import Refused, accepted_state, result_of
-from sandstream_actors.memory.files import change, load, now
-from sandstream_actors.memory.means import Means
+from sandstream_actors.memory.context import Means
+from sandstream_actors.memory.outbox import (
+    ask_extraction,
+    ask_later,
+    ask_merge,
+    cancel_run,
+    go_on,
+    sync_workspaces,
+    tell,
+)
+from sandstream_actors.memory.phase_runs import HostGone, start_consolidation
 from sandstream_actors.memory.phases import (
     GivenUp,
     condition_of,
+    leave,
     phase_run,
     problem_of,
     was_begun,
 )
-from sandstream_actors.memory.standing import (
+from sandstream_actors.memory.scope.files import change, load, now
+from sandstream_actors.memory.scope.standing import (
     AGAIN,
     CANCELLED,
     has_given_up,
@@ -48,23 +59,13 @@ from sandstream_actors.memory.standing import (
     selection_of,
     unmerged,
 )
-from sandstream_actors.memory.starting import HostGone, start_consolidation
-from sandstream_actors.memory.telling import (
-    ask_extraction,
-    ask_later,
-    ask_merge,
-    cancel_run,
-    go_on,
-    sync_workspaces,
-    tell,
-)
 
 logger = logging.getLogger(__name__)
 
 _INSISTING: Final = frozenset({"asked", "closed", "removed", AGAIN})
-"""Reasons that are remembered until it can be done."""
+"""Reasons that are remembered until a consolidation is possible."""
 _BY_ITSELF: Final = frozenset({"batch", "eager", "quiet"})
-"""Reasons that come again with the next extraction."""
+"""Reasons that recur with the next extraction, so they need not be remembered."""
 
 
 class Consolidations:
@@ -77,7 +78,7 @@ class Consolidations:
     async def begin(
         self, scope: str, request: MergeRequested, sequence: int, *, is_redriven: bool
     ) -> None:
-        """Start a consolidation, if there is anything to consolidate and nothing under way."""
+        """Start a consolidation if there is something to consolidate and none is running."""
         run = phase_run("merge", scope, sequence)
         attempt = 1 if is_redriven else request.attempt
         if attempt > self._means.attempts:
@@ -109,13 +110,13 @@ class Consolidations:
         if is_held_up(state) and reason != "batch" and not is_retry:
             return _replace(state, wanted=reason) if insists else state
         if is_retry and state.merge_attempt != attempt - 1:
-            return state  # somebody else has done it, or gave up
+            return state  # another process has done it, or gave up
         if reason in _BY_ITSELF and state.merge_attempt:
-            return state  # its retry comes
+            return state  # a retry is already scheduled
         selection = selection_of(state)
         has_something = selection.removed or unmerged(state, selection)
         if not has_something and not (reason == AGAIN and selection.selected):
-            # whoever asks may be quicker than the note of a run that ended before
+            # the request may have overtaken the intake of a run that ended before it
             wanted = reason if reason in ("asked", "closed") else ""
             return _replace(state, wanted=wanted, merge_attempt=0, merge_problem="")
         if await was_begun(self._bus, run):
@@ -131,19 +132,19 @@ class Consolidations:
             reason=reason,
         )
         wanted = ""
-        if is_extracting(state):  # this is not all of it: whoever insists gets the rest afterwards
+        if is_extracting(state):  # not everything is merged yet: remember an insisting reason
             wanted = ("asked" if reason == AGAIN else reason) if insists else state.wanted
         return _replace(state, merging=merge, wanted=wanted)
 
     async def _extract_first(self, state: MemoryState, *, cause: str) -> None:
-        """Whoever asks wants all of it: also what somebody had stopped."""
+        """Request pending extractions, also cancelled ones: the caller wants everything."""
         for rollout in state.rollouts.values():
             if is_pending(rollout) and not rollout.extracting and not rollout.attempt:
                 request = ExtractRequested(rollout=rollout.id, runs=len(rollout.runs))
                 await ask_extraction(self._bus, state.scope, request, cause=cause)
 
     async def watch(self, scope: str, request: MergeRequested, sequence: int) -> None:
-        """Look whether a run is still worked on; if not, another one takes its place."""
+        """Check that a run is still being worked on; if not, replace it by a new one."""
         run = phase_run("merge", scope, sequence)
         state = (await self._bus.memories.read(scope)).state
         merge = state.merging
@@ -151,7 +152,7 @@ class Consolidations:
             return
         if merge.run != run:
             condition = await condition_of(self._bus, request.watches)
-            if condition.done is not None:  # its end may not say what it was
+            if condition.done is not None:  # the end event may not name the phase
                 part = MemoryPart(
                     scope=scope, step="merge", id=str(merge.number), attempt=merge.attempt
                 )
@@ -168,7 +169,9 @@ class Consolidations:
             sandbox = sandbox_of(run, AGENT_NAME)
             return _replace(state, merging=_replace(state.merging, run=run, sandbox=sandbox))
 
-        await self._launch(await change(self._bus, scope, decide), run)
+        changed = await change(self._bus, scope, decide)
+        await leave(self._bus, request.watches)
+        await self._launch(changed, run)
 
     async def _launch(self, state: MemoryState, run: str) -> None:
         merge = state.merging
@@ -200,7 +203,7 @@ class Consolidations:
     # --- ending --------------------------------------------------------------------------------
 
     async def finish(self, part: MemoryPart, run: str, done: RunDone) -> None:
-        """A consolidation's run has ended."""
+        """Handle the end of a consolidation's run."""
         problem = problem_of(done)
         state = (await self._bus.memories.read(part.scope)).state
         merge = state.merging
@@ -229,17 +232,17 @@ class Consolidations:
         return state
 
     async def _announce(self, state: MemoryState, run: str) -> None:
-        """What follows from a consolidation that is in the history."""
+        """Send what follows from a consolidation that is in the history."""
         revision = next((it for it in state.history if it.by == run), None)
         if revision is None:
-            return  # not accepted: somebody removed or replaced it
+            return  # not accepted: it was removed or replaced
         changed = MemoryChanged(revision=revision.number, kind="merge", runs=revision.runs)
         await tell(self._bus, state.scope, changed, cause=run)
         await sync_workspaces(self._bus, state)
         await go_on(self._bus, state, cause=run)
 
     async def _fail(self, scope: str, run: str, attempt: int, problem: str) -> None:
-        """Try again later, unless that was the last time or somebody stopped it."""
+        """Record the failure and schedule a retry, unless it was the last attempt or a cancel."""
         is_last = attempt >= self._means.attempts
         is_stopped = problem.startswith(CANCELLED)
 
@@ -263,7 +266,7 @@ class Consolidations:
         await tell(self._bus, scope, failed, cause=run)
         if is_stopped:
             return  # the next trigger starts it again
-        if is_last:  # to be parked
+        if is_last:  # one attempt too many: it will be parked
             await ask_merge(self._bus, scope, "retry", cause=run, attempt=attempt + 1)
         else:
             again = MergeRequested(reason="retry", attempt=attempt + 1)
@@ -271,7 +274,7 @@ class Consolidations:
             await ask_later(self._bus, scope, "merge", again, cause=run, delay_s=delay_s)
 
     async def give_up(self, scope: str, request: MergeRequested, sequence: int, why: str) -> None:
-        """The request was parked: nothing of it is under way any more."""
+        """The request was parked: clear its running consolidation."""
         run = phase_run("merge", scope, sequence)
 
         async def decide(state: MemoryState) -> MemoryState | None:
@@ -286,12 +289,12 @@ class Consolidations:
 
 
 def _copied(state: MemoryState) -> Tree:
-    """What a consolidation gets to see of the memory: all but the recordings."""
+    """The part of the memory that a consolidation sees: everything except the transcripts."""
     return {path: ref for path, ref in state.tree.items() if not path.startswith("sessions/")}
 
 
 def _without_cancelled(state: MemoryState) -> MemoryState:
-    """What somebody had stopped may begin again."""
+    """Allow cancelled extractions to start again."""
     rollouts: dict[str, Rollout] = {}
     for id, it in state.rollouts.items():
         was_stopped = has_given_up(it) and it.problem.startswith(CANCELLED)

@@ -1,4 +1,4 @@
-"""What every step of the memory actor works with."""
+"""The dependencies and settings that every step of the memory actor shares."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from sandstream_bus.bus import Bus
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream_actors.tracing.secret_patterns import scrub as scrub_secrets
+from sandstream_actors.secrets.patterns import scrub as scrub_secrets
 
 Place = Callable[[], Awaitable[tuple[str, str]]]
-"""Which provider, and which of its nodes (empty: any), has the workspace of a consolidation."""
+"""Returns the provider and node (empty: any) for the workspace of a consolidation."""
 BACKOFF_S: Final = (5.0, 30.0, 120.0)
-"""How long the tries of a phase are apart; one more try than there are pauses."""
+"""The pauses between attempts of a phase; there is one more attempt than pauses."""
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,16 @@ class Means:
     store: WorkspaceStore
     place: Place
     pool: str
-    """The harness pool for phases whose own one is gone."""
+    """The harness pool for phases whose original pool is gone."""
     watch_s: float
-    """How often somebody looks whether a phase under way is still worked on."""
+    """How often to check that a running phase is still being worked on."""
     backoff_s: tuple[float, ...] = BACKOFF_S
 
     @property
     def attempts(self) -> int:
-        """How often a phase is tried before it waits for a person."""
+        """How many attempts a phase gets before it waits for a person."""
         return len(self.backoff_s) + 1
 
     def scrub(self, text: str) -> str:
-        """The text without secrets: what a model or a file is given."""
+        """Remove secrets from a text before a model or a file receives it."""
         return scrub_secrets(text)

@@ -1,4 +1,4 @@
-"""What an agent, or a person, changed in the files of a memory in some workspace."""
+"""Merge in what an agent or a person changed in a memory's files in a workspace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.memory_messages import (
+from sandstream_bus.wire.memories import (
     EditRequested,
     FileEdit,
     MemoryChanged,
@@ -17,34 +17,41 @@ from sandstream_bus.memory_messages import (
 )
 from sandstream_memory.layout import Files, is_editable
 from sandstream_memory.limits import within_limits
-from sandstream_memory.merging import merge_files
+from sandstream_memory.three_way_merge import merge_files
 
 from sandstream_actors.memory.authors import Authors, authors_of
-from sandstream_actors.memory.files import change, editable, load, revised, tree_at, with_files
-from sandstream_actors.memory.means import Means
-from sandstream_actors.memory.noting import with_workspace
-from sandstream_actors.memory.telling import sync_workspaces, tell
+from sandstream_actors.memory.context import Means
+from sandstream_actors.memory.outbox import sync_workspaces, tell
+from sandstream_actors.memory.rollout_intake import with_workspace
+from sandstream_actors.memory.scope.files import (
+    change,
+    editable,
+    load,
+    revised,
+    tree_at,
+    with_files,
+)
 
 MAX_EDIT_BYTES: Final = 1024 * 1024
-"""Of one file."""
+"""The limit for one file."""
 _MOST_NOTES: Final = 20
 _KEPT_EDITS: Final = 256
-"""So many are known to be done after they have left the history; a redelivery is not older."""
+"""How many edits are remembered as done after they leave the history. Redeliveries come sooner."""
 
 
 class _Refused(Exception):
-    """The edit cannot be taken over."""
+    """The edit cannot be accepted."""
 
 
 async def edit(means: Means, scope: str, request: EditRequested, sequence: int) -> None:
-    """Merge the edit into the memory as it is now; the same edit again changes nothing."""
+    """Merge the edit into the current memory. Repeating an edit changes nothing."""
     note = f"message {sequence}"
     notes: list[str] = []
 
     async def decide(state: MemoryState) -> MemoryState | None:
         notes.clear()
         if sequence in state.edits or _in_history(state, note) is not None:
-            return None  # delivered again; it may have been undone since
+            return None  # a redelivery; the edit may have been undone since
         return await _edited(means, state, request, sequence, notes)
 
     crashpoint("memory.before_edit")
@@ -111,7 +118,7 @@ def _with_edit(state: MemoryState, sequence: int) -> MemoryState:
 
 
 def _check(state: MemoryState, request: EditRequested, authors: Authors) -> None:
-    """Nothing that was removed comes back with it."""
+    """Refuse an edit that would bring back removed content."""
     gone = [run for run in authors.runs if run in state.forgotten]
     if gone and (authors.is_told or len(gone) == len(authors.runs)):
         raise _Refused(
@@ -131,7 +138,7 @@ def _check(state: MemoryState, request: EditRequested, authors: Authors) -> None
 
 
 def _applied(means: Means, base: Files, edits: list[FileEdit], notes: list[str]) -> Files:
-    """The base with the edits that can be taken."""
+    """The base with the acceptable edits applied."""
     files = dict(base)
     for it in edits:
         problem = _problem(it)

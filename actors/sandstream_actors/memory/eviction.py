@@ -1,22 +1,22 @@
-"""Of very many rollouts the oldest go, once nothing is to be expected of them. Pure."""
+"""If there are too many rollouts, drop the oldest that are no longer in use. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import msgspec
-from sandstream_bus.memory_messages import MemoryState, Tree
+from sandstream_bus.wire.memories import MemoryState, Tree
 from sandstream_memory.layout import raw_path, rollout_path
 from sandstream_memory.selection import age_key, summary_of
 
-from sandstream_actors.memory.standing import is_pending, selection_of
+from sandstream_actors.memory.scope.standing import is_pending, selection_of
 
 _KEPT_PER_SELECTED: Final = 4
-"""So many times the rollouts of a selection are kept in all; older ones go with their files."""
+"""A memory keeps at most this many times the size of a selection; older rollouts are dropped."""
 
 
 def without_oldest(state: MemoryState, tree: Tree) -> tuple[MemoryState, Tree]:
-    """The state and its files without those that count no more, if there are too many."""
+    """The state and its tree without the oldest unused rollouts, if there are too many."""
     limit = state.use.max_raw_memories * _KEPT_PER_SELECTED
     by_age = sorted(state.rollouts.values(), key=age_key)
     kept = {*state.selected, *selection_of(state).selected}

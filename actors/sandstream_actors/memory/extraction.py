@@ -1,23 +1,23 @@
-"""Phase 1: from a rollout's transcript what is worth remembering.
+"""Phase 1: extract what is worth remembering from a rollout's transcript.
 
-One extraction of a rollout at a time; what its runs add meanwhile is extracted afterwards. The
-request that starts one names, by its place in the log, the run that does it, so that a request
-that is delivered again finds its own run.
+A rollout has at most one extraction at a time; runs that are added meanwhile are extracted
+afterwards. The id of an extraction's run is derived from the sequence of its request, so that a
+redelivered request finds its own run.
 """
 
 from __future__ import annotations
 
 import msgspec
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.memory_messages import (
+from sandstream_bus.wire.memories import (
     ExtractRequested,
     MemoryChanged,
     MemoryFailed,
     MemoryState,
     Rollout,
 )
-from sandstream_bus.memory_specs import MemoryPart
-from sandstream_bus.messages import RunDone
+from sandstream_bus.wire.memory_specs import MemoryPart
+from sandstream_bus.wire.messages import RunDone
 from sandstream_memory.layout import raw_path, rollout_path, summary_path
 from sandstream_memory.phase_one import (
     Extraction,
@@ -28,18 +28,8 @@ from sandstream_memory.phase_one import (
     with_own_file,
 )
 
-from sandstream_actors.memory.files import change, load_one, with_files, within_bounds
-from sandstream_actors.memory.means import Means
-from sandstream_actors.memory.phases import (
-    GivenUp,
-    condition_of,
-    phase_run,
-    problem_of,
-    was_begun,
-)
-from sandstream_actors.memory.standing import CANCELLED, is_pending
-from sandstream_actors.memory.starting import HostGone, start_extraction
-from sandstream_actors.memory.telling import (
+from sandstream_actors.memory.context import Means
+from sandstream_actors.memory.outbox import (
     ask_extraction,
     ask_later,
     cancel_run,
@@ -47,6 +37,17 @@ from sandstream_actors.memory.telling import (
     go_on,
     tell,
 )
+from sandstream_actors.memory.phase_runs import HostGone, start_extraction
+from sandstream_actors.memory.phases import (
+    GivenUp,
+    condition_of,
+    leave,
+    phase_run,
+    problem_of,
+    was_begun,
+)
+from sandstream_actors.memory.scope.files import change, load_one, with_files, within_bounds
+from sandstream_actors.memory.scope.standing import CANCELLED, is_pending
 
 GONE = "its transcript is gone from the store"
 
@@ -61,7 +62,7 @@ class Extractions:
     async def begin(
         self, scope: str, request: ExtractRequested, sequence: int, *, is_redriven: bool
     ) -> None:
-        """Start what is asked for, unless it was done, or something else is under way."""
+        """Start the requested extraction, unless it was done or another one is running."""
         run = phase_run("extract", scope, sequence)
         attempt = 1 if is_redriven else request.attempt
         if attempt > self._means.attempts:
@@ -85,7 +86,7 @@ class Extractions:
         await self._launch(await change(self._bus, scope, decide), request.rollout, run)
 
     async def watch(self, scope: str, request: ExtractRequested, sequence: int) -> None:
-        """Look whether a run is still worked on; if not, another one takes its place."""
+        """Check that a run is still being worked on; if not, replace it by a new one."""
         run = phase_run("extract", scope, sequence)
         state = (await self._bus.memories.read(scope)).state
         rollout = state.rollouts.get(request.rollout)
@@ -93,7 +94,7 @@ class Extractions:
             return
         if rollout.extracting != run:
             condition = await condition_of(self._bus, request.watches)
-            if condition.done is not None:  # its end may not say what it was
+            if condition.done is not None:  # the end event may not name the phase
                 part = MemoryPart(
                     scope=scope,
                     step="extract",
@@ -115,10 +116,12 @@ class Extractions:
                 return None
             return _with(state, rollout, extracting=run, is_slow=False)
 
-        await self._launch(await change(self._bus, scope, decide), request.rollout, run)
+        changed = await change(self._bus, scope, decide)
+        await leave(self._bus, request.watches)
+        await self._launch(changed, request.rollout, run)
 
     async def _note_slow(self, scope: str, id: str, run: str, sequence: int) -> None:
-        """It was looked at and is under way: others need not wait for it."""
+        """Mark a healthy but long extraction as slow, so that consolidations do not wait for it."""
 
         async def decide(state: MemoryState) -> MemoryState | None:
             rollout = state.rollouts.get(id)
@@ -160,7 +163,7 @@ class Extractions:
     # --- ending --------------------------------------------------------------------------------
 
     async def finish(self, part: MemoryPart, run: str, done: RunDone) -> None:
-        """An extraction's run has ended."""
+        """Handle the end of an extraction's run."""
         problem = problem_of(done)
         if problem:
             await self._fail(part.scope, part.id, run, part.attempt, problem)
@@ -182,7 +185,7 @@ class Extractions:
         crashpoint("memory.after_extracted")
         rollout = state.rollouts.get(part.id)
         if rollout is None or rollout.extracting or part.origin not in rollout.runs:
-            return  # somebody removed it, or goes on with it
+            return  # it was removed, or a new extraction has started
         seen = rollout.runs[: rollout.runs.index(part.origin) + 1]
         changed = MemoryChanged(
             revision=state.revision,
@@ -200,7 +203,7 @@ class Extractions:
     async def _accepted(
         self, state: MemoryState, rollout: Rollout, origin: str, found: Extraction | None
     ) -> MemoryState:
-        """The state with what was found; the no-op gate leaves an earlier memory as it was."""
+        """The state with the extraction; if it found nothing, an earlier memory stays as it was."""
         seen = rollout.runs.index(origin) + 1
         changes = {"extracted": seen, "extracting": "", "attempt": 0, "problem": ""}
         if found is None:
@@ -217,8 +220,8 @@ class Extractions:
         )
         files: dict[str, bytes | None] = {}
         if rollout.summary_file:
-            files[f"memories/{rollout.summary_file}"] = None  # of another slug, perhaps
-        read = msgspec.structs.replace(new, runs=new.runs[:seen])  # the runs that it came from
+            files[f"memories/{rollout.summary_file}"] = None  # its slug may have changed
+        read = msgspec.structs.replace(new, runs=new.runs[:seen])  # the runs it was extracted from
         files[raw_path(new.name)] = raw_memory_file(found, read, scrub)
         files[f"memories/{new.summary_file}"] = summary_file(found, read, scrub)
         tree = await with_files(self._bus, state.scope, state.tree, files)
@@ -231,7 +234,7 @@ class Extractions:
         return msgspec.structs.replace(state, tree=within_bounds(state, tree))
 
     async def _fail(self, scope: str, id: str, run: str, attempt: int, problem: str) -> None:
-        """Try again later, unless that was the last time or somebody stopped it."""
+        """Record the failure and schedule a retry, unless it was the last attempt or a cancel."""
         is_last = attempt >= self._means.attempts or problem == GONE
         is_stopped = problem.startswith(CANCELLED)
 
@@ -258,7 +261,7 @@ class Extractions:
         await tell(self._bus, scope, failed, cause=run)
         again = ExtractRequested(rollout=id, runs=len(rollout.runs), attempt=attempt + 1)
         if is_stopped:
-            await go_on(self._bus, state, cause=run)  # others need not wait for it
+            await go_on(self._bus, state, cause=run)  # consolidations need not wait for it
         elif is_last:
             again = msgspec.structs.replace(again, attempt=self._means.attempts + 1)
             await ask_extraction(self._bus, scope, again, cause=f"{run}:last")  # to be parked
@@ -266,10 +269,10 @@ class Extractions:
             delay_s = self._means.backoff_s[attempt - 1]
             name = f"extract-{digest_of(id)}"
             await ask_later(self._bus, scope, name, again, cause=run, delay_s=delay_s)
-            await go_on(self._bus, state, cause=run)  # others need not wait for it
+            await go_on(self._bus, state, cause=run)  # consolidations need not wait for it
 
     async def give_up(self, scope: str, request: ExtractRequested, sequence: int, why: str) -> None:
-        """The request was parked: nothing of it is under way any more."""
+        """The request was parked: clear its running extraction."""
         run = phase_run("extract", scope, sequence)
 
         async def decide(state: MemoryState) -> MemoryState | None:
@@ -281,7 +284,8 @@ class Extractions:
             return _with(state, rollout, extracting="", attempt=0, problem=rollout.problem or why)
 
         state = await change(self._bus, scope, decide)
-        await go_on(self._bus, state, cause=f"parked:{sequence}")  # others need not wait for it
+        # consolidations need not wait for it
+        await go_on(self._bus, state, cause=f"parked:{sequence}")
 
 
 def _with(state: MemoryState, rollout: Rollout, **changes: object) -> MemoryState:

@@ -1,12 +1,12 @@
-"""Whether a memory is up to date, for whoever wants to wait for that. Pure."""
+"""Whether a memory is up to date, for callers that wait for it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sandstream_bus.memory_messages import MemoryState
+from sandstream_bus.wire.memories import MemoryState
 
-from sandstream_actors.memory.standing import (
+from sandstream_actors.memory.scope.standing import (
     has_given_up,
     has_news,
     is_extracting,
@@ -15,13 +15,13 @@ from sandstream_actors.memory.standing import (
 )
 
 Marks = Mapping[str, int]
-"""For rollouts, by id: how many of their runs are waited for."""
+"""Rollout ids with the number of their runs that a caller waits for."""
 
 
 def is_settled(state: MemoryState, run: str | None = None) -> bool:
-    """Is there nothing that still comes by itself? ``run``: of what this run taught.
+    """Whether no more work is scheduled, for the whole memory or only for ``run``.
 
-    What was given up, and waits for a person, is not waited for.
+    A phase that was given up waits for a person and does not count.
     """
     if run is not None:
         marks = marks_of(state, run)
@@ -32,7 +32,7 @@ def is_settled(state: MemoryState, run: str | None = None) -> bool:
 
 
 def marks_of(state: MemoryState, run: str | None = None) -> dict[str, int]:
-    """What there is to wait for now, or this run's part of it; what comes later is not meant."""
+    """The current work to wait for, in total or for one run. Later additions do not count."""
     if run is None:
         forgotten = dict.fromkeys(selection_of(state).removed, 0)
         return forgotten | {id: len(it.runs) for id, it in state.rollouts.items()}
@@ -41,7 +41,7 @@ def marks_of(state: MemoryState, run: str | None = None) -> dict[str, int]:
 
 
 def has_reached(state: MemoryState, marks: Marks) -> bool:
-    """Is all that is waited for part of the memory, or given up, or removed?"""
+    """Whether all of ``marks`` is part of the memory, given up, or removed."""
     waited = [it for id, it in state.rollouts.items() if id in marks]
     if any(it.extracted < marks[it.id] and not has_given_up(it) for it in waited):
         return False

@@ -1,33 +1,33 @@
-"""What the memory actor sends after a decision, each under an id that follows from the decision."""
+"""The messages that the memory actor sends after a decision; the decision determines their ids."""
 
 from __future__ import annotations
 
 import hashlib
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.memory_messages import (
+from sandstream_bus.wire.memories import (
     ExtractRequested,
     MemoryChanged,
     MemoryFailed,
     MemoryState,
     MergeRequested,
 )
-from sandstream_bus.messages import CancelRequested
-from sandstream_bus.sandbox_messages import SandboxRequest, SyncMemory
-from sandstream_bus.subjects import scope_token
+from sandstream_bus.wire.messages import CancelRequested
+from sandstream_bus.wire.sandboxes import SandboxRequest, SyncMemory
+from sandstream_bus.wire.subjects import scope_token
 
-from sandstream_actors.memory.standing import has_news, why_now
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.memory.scope.standing import has_news, why_now
+from sandstream_actors.run.sandbox_record import SandboxRecord
 
 
 def digest_of(*parts: object) -> str:
-    """A short name for something that no two have."""
+    """A short, unique name for these parts."""
     text = "\0".join(map(str, parts))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 async def tell(bus: Bus, scope: str, event: MemoryChanged | MemoryFailed, *, cause: str) -> None:
-    """For people who watch."""
+    """Publish an event for people who watch the memory."""
     msg_id = f"memory:{scope_token(scope)}:{cause}:{event.__struct_config__.tag}"
     await bus.memories.send(bus.subjects.memory_event(scope), event, msg_id=msg_id)
 
@@ -52,7 +52,7 @@ async def ask_later(
     cause: str,
     delay_s: float,
 ) -> None:
-    """By a durable timer; one of the same name is moved."""
+    """Send the request by a durable timer; a timer of the same name is rescheduled."""
     is_extraction = isinstance(request, ExtractRequested)
     of = bus.subjects.memory_extract if is_extraction else bus.subjects.memory_merge
     owner = scope_token(scope)
@@ -67,7 +67,7 @@ async def ask_later(
 
 
 async def go_on(bus: Bus, state: MemoryState, *, cause: str) -> None:
-    """Begin the next consolidation if it is time; else when nothing new comes for a while."""
+    """Request the next consolidation if it is due; otherwise schedule it after a quiet period."""
     reason = why_now(state)
     if reason:
         await ask_merge(bus, state.scope, reason, cause=cause)
@@ -86,7 +86,7 @@ async def cancel_run(bus: Bus, run: str, reason: str) -> None:
 
 
 async def sync_workspaces(bus: Bus, state: MemoryState) -> None:
-    """Ask those that are open and have the memory to lay it out as it is now."""
+    """Ask the open workspaces that use this memory to update their copy."""
     for sandbox in state.sandboxes:
         record = SandboxRecord.of(sandbox, await bus.sandboxes.read(sandbox))
         if not record.is_live:

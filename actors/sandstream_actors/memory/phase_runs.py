@@ -1,7 +1,7 @@
-"""A phase is an ordinary run on the bus: traced, budgeted, cancellable. Here is how one begins.
+"""Start the run of a phase: an ordinary run on the bus, traced, budgeted, cancellable.
 
-It has the tracing settings of the run that it was made for, and is a part of that one's trace; it
-is done by the same harness pool, so by the same model provider, while somebody serves that.
+The run takes its tracing settings from the run that it was started for and belongs to the same
+trace. It uses the same harness pool, and so the same model provider, while that pool is served.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.headers import TRACEPARENT
-from sandstream_bus.log import Conflict
-from sandstream_bus.memory_messages import MemoryState, Merge, Rollout
-from sandstream_bus.memory_specs import MemoryPart, MemoryUse, PhaseModel
-from sandstream_bus.messages import RunStarted
-from sandstream_bus.sandbox_messages import PlanTree, SandboxSpec, SandboxUse, WorkspacePlan
-from sandstream_bus.specs import (
+from sandstream_bus.logs.runs import Conflict
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.memories import MemoryState, Merge, Rollout
+from sandstream_bus.wire.memory_specs import MemoryPart, MemoryUse, PhaseModel
+from sandstream_bus.wire.messages import RunStarted
+from sandstream_bus.wire.sandboxes import PlanTree, SandboxSpec, SandboxUse, WorkspacePlan
+from sandstream_bus.wire.specs import (
     AgentSpec,
     Budget,
     GraphSpec,
@@ -26,38 +26,38 @@ from sandstream_bus.specs import (
     RunOptions,
     ToolSpec,
 )
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 from sandstream_memory import phase_one, phase_two
 from sandstream_memory.layout import Files
 from sandstream_memory.selection import Selection
 
-from sandstream_actors.budgets import with_deadline
-from sandstream_actors.memory.means import Means
-from sandstream_actors.output_items import user_message
-from sandstream_actors.run_headers import trace_header
-from sandstream_actors.run_state import RunState
-from sandstream_actors.sandbox.tools.definitions import APPLY_PATCH, EXEC_COMMAND, WRITE_STDIN
-from sandstream_actors.tracing.run_reading import read_run
+from sandstream_actors.memory.context import Means
+from sandstream_actors.run.budgets import with_deadline
+from sandstream_actors.run.headers import trace_header
+from sandstream_actors.run.output_items import user_message
+from sandstream_actors.run.reading import read_run
+from sandstream_actors.run.sandbox_tools import APPLY_PATCH, EXEC_COMMAND, WRITE_STDIN
+from sandstream_actors.run.state import RunState
 
 EXTRACTION_BUDGET: Final = Budget(turns=1, seconds=900)
 CONSOLIDATION_S: Final = 3600.0
 CALLS_PER_TURN: Final = 8
 _FILE_MODE: Final = 0o644
 _NO_HOST: Final = "memory"
-"""Phases without a model of the user's have nothing that anybody hosts."""
+"""The host of phases that use no model object of the user: they need no tool host."""
 
 
 class HostGone(Exception):
-    """The model is an object in a process that is not there."""
+    """The model is an object in a process that is gone."""
 
 
 class Origin(NamedTuple):
-    """The run whose settings a phase has."""
+    """The run from which a phase takes its settings."""
 
     run: str
     use: MemoryUse
     pool: str
-    """Empty: nobody knows where it was."""
+    """Empty if unknown."""
     traced: bool = True
     trace_contents: bool = True
     group_id: str | None = None
@@ -65,7 +65,7 @@ class Origin(NamedTuple):
 
 
 async def origin_of(bus: Bus, state: MemoryState, run: str) -> Origin:
-    """From the run's own log; from the scope alone if that has aged out."""
+    """Read it from the run's log, or from the scope alone if that log has expired."""
     events, _ = await read_run(bus, run)
     known = RunState.of(RunId(run), events)
     if known.started is None:
@@ -83,7 +83,7 @@ async def origin_of(bus: Bus, state: MemoryState, run: str) -> Origin:
 
 
 def last_run(state: MemoryState) -> str:
-    """The run that the scope's settings are from; empty if all were removed."""
+    """The run that the scope's settings come from; empty if all runs were removed."""
     latest = max(state.rollouts.values(), key=lambda it: it.updated_at, default=None)
     return latest.runs[-1] if latest is not None and latest.runs else ""
 
@@ -94,7 +94,7 @@ def last_run(state: MemoryState) -> str:
 async def start_extraction(
     means: Means, state: MemoryState, rollout: Rollout, transcript: bytes
 ) -> None:
-    """Start the run that ``rollout.extracting`` names, unless it was."""
+    """Start the run that ``rollout.extracting`` names, unless it was started already."""
     origin = await origin_of(means.bus, state, rollout.runs[-1])
     agent = AgentSpec(
         name=phase_one.AGENT_NAME,
@@ -130,7 +130,7 @@ async def start_extraction(
 async def start_consolidation(
     means: Means, state: MemoryState, merge: Merge, selection: Selection, files: Files
 ) -> None:
-    """Start the run of this merge, unless it was. ``files``: what its workspace holds."""
+    """Start the run of this merge, unless it was started already. ``files``: its workspace."""
     origin = await origin_of(means.bus, state, last_run(state))
     use = state.use
     tree = await means.store.add_files(
@@ -237,5 +237,5 @@ async def _start(
             headers={TRACEPARENT: origin.traceparent} if origin.traceparent else None,
         )
     except Conflict:
-        return  # it exists: somebody died after he had started it
+        return  # it exists: another process started it and died
     crashpoint("memory.after_start")

@@ -1,4 +1,4 @@
-"""What both phases have in common: whether a run of theirs is still worked on, and giving up."""
+"""What both phases share: whether their run is still being worked on, and giving up."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import Final, Literal, NamedTuple
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import MessageError
-from sandstream_bus.messages import RunDone
-from sandstream_bus.sandboxes import OWN_NODE
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.sandboxes import OWN_NODE
+from sandstream_bus.wire.messages import RunDone
+from sandstream_bus.wire.subjects import RunId
 
-from sandstream_actors.memory.standing import CANCELLED
-from sandstream_actors.memory.telling import digest_of
-from sandstream_actors.run_state import RunState
-from sandstream_actors.tracing.run_reading import has_news, read_run
+from sandstream_actors.memory.outbox import digest_of
+from sandstream_actors.memory.scope.standing import CANCELLED
+from sandstream_actors.run.forced_ends import end_cancelled
+from sandstream_actors.run.reading import has_news, read_run
+from sandstream_actors.run.state import RunState
 
 _AGAIN_S: Final = 0.5
-"""After a restart of the server its clients are away for a moment."""
+"""After a restart of the server, its clients are disconnected for a moment."""
 
 
 class GivenUp(MessageError):
-    """A phase failed as often as it may: its request is parked, and starts anew if re-driven."""
+    """A phase used up its attempts. Its request is parked, and starts anew if re-driven."""
 
     code = "memory.given_up"
 
@@ -32,19 +33,19 @@ class Condition(NamedTuple):
 
 
 def phase_run(step: str, scope: str, sequence: int) -> str:
-    """The run that a request starts, always the same one."""
+    """The id of the run that a request starts; always the same for the same request."""
     return f"memory-{step}-{digest_of(scope, sequence)}"
 
 
 async def was_begun(bus: Bus, run: str) -> bool:
-    """Did an earlier delivery of its request start it? What that asked for is over then, and what
-    it found says nothing about what has come since.
+    """Whether an earlier delivery of the request started the run. That run covers only what was
+    there at its time.
     """
     return await has_news(bus, run, after=0)
 
 
 def problem_of(done: RunDone) -> str:
-    """Why a run of a phase did not do it; empty: it did."""
+    """Why the run of a phase failed; empty if it succeeded."""
     if done.status == "completed":
         return ""
     message = done.error.message if done.error is not None else "it ended"
@@ -54,7 +55,7 @@ def problem_of(done: RunDone) -> str:
 
 
 async def condition_of(bus: Bus, run: str) -> Condition:
-    """Is anybody there who works on the run?"""
+    """Whether the run is done, or all actors that it needs are present."""
     events, _ = await read_run(bus, run)
     state = RunState.of(RunId(run), events)
     if state.done is not None:
@@ -67,8 +68,18 @@ async def condition_of(bus: Bus, run: str) -> Condition:
     return Condition("alive")
 
 
+async def leave(bus: Bus, run: str) -> None:
+    """Abandon a run that was cancelled and replaced. If no harness serves its pool, end it here."""
+    events, _ = await read_run(bus, run)
+    state = RunState.of(RunId(run), events)
+    if state.started is None or state.done is not None:
+        return
+    if not await _is_served(bus, [f"harness-{state.pool}"]):
+        await end_cancelled(bus, RunId(run))
+
+
 def _needed(state: RunState) -> list[list[str]]:
-    """Of each group of consumers one must be served."""
+    """Groups of consumers; at least one of each group must be served."""
     needed = [[f"harness-{state.pool}"]]
     agent = state.agent
     if agent.hosted_model:
@@ -78,7 +89,7 @@ def _needed(state: RunState) -> list[list[str]]:
         spec = agent.sandbox.spec
         provider, node = (opened.provider, opened.node) if opened else (spec.provider, spec.node)
         consumers = [f"sandbox-{provider}-{node}"] if node else []
-        if not node.startswith(OWN_NODE):  # nodes take over for each other
+        if not node.startswith(OWN_NODE):  # shared nodes can take over from each other
             consumers.append(f"sandbox-{provider}")
         needed.append(consumers)
     return needed

@@ -1,5 +1,5 @@
-"""A memory without some runs: without what they said, what was derived from it, and what they wrote
-into the memory themselves.
+"""Remove runs from a memory: what they said, what was derived from it, and what they wrote into
+the memory themselves.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ from typing import Final
 
 import msgspec
 from sandstream_bus.bus import Bus
+from sandstream_bus.counts import numbered
 from sandstream_bus.errors import ObjectMissing
-from sandstream_bus.memory_messages import MemoryState, Revision, Rollout
-from sandstream_memory.diffing import reverted
-from sandstream_memory.forgetting import without_rollouts
+from sandstream_bus.wire.memories import MemoryState, Revision, Rollout
+from sandstream_memory.diffs import reverted
 from sandstream_memory.layout import Files, is_editable
+from sandstream_memory.removals import without_rollouts
 
-from sandstream_actors.memory.files import editable, load, revised, with_files
+from sandstream_actors.memory.scope.files import editable, load, revised, with_files
 
 _FORGOTTEN: Final = 100_000
-"""So many runs are remembered as removed: their ends are long over."""
+"""How many removed runs are remembered. Older ones have long ended and do not come back."""
 
 
 async def without(
     bus: Bus, state: MemoryState, gone: dict[str, list[str]], runs: Sequence[str], by: str
 ) -> MemoryState:
-    """``gone``: what goes of each rollout; ``runs``: all that go, also those of no rollout."""
+    """``gone``: the runs to remove, by rollout; ``runs``: all of them, also those of no rollout."""
     removed = [msgspec.structs.replace(state.rollouts[id], runs=gone[id]) for id in gone]
     files = await load(bus, state.scope, state.tree)
     left, remarks = await _without_edits(bus, state, runs, files)
@@ -37,22 +38,22 @@ async def without(
     rollouts = {id: _remaining(it, gone.get(id, [])) for id, it in state.rollouts.items()}
     new = msgspec.structs.replace(
         state,
-        tree=tree,  # so that the history does not hold what was there before
+        tree=tree,  # so that the history does not hold the previous tree
         rollouts={id: it for id, it in rollouts.items() if it.runs},
         history=_untouched(state, removed, runs),
         forgotten=[*state.forgotten, *runs][-_FORGOTTEN:],
         merging=None,
         wanted="removed",
     )
-    what = f"{len(runs)} run{'s' * (len(runs) != 1)} removed"
+    what = f"{numbered(len(runs), 'run')} removed"
     return await revised(bus, new, tree, "remove", by=by, note=what, remarks=remarks)
 
 
 async def _without_edits(
     bus: Bus, state: MemoryState, runs: Sequence[str], files: Files
 ) -> tuple[Files, list[str]]:
-    """The files without what these runs wrote themselves, and remarks on that. What a removed run
-    and another one may have written goes: nobody can tell whose it is.
+    """The files without the edits of these runs, and remarks. An edit that either a removed run or
+    another run may have made is removed too, because its author is unknown.
     """
     gone = set(runs)
     remarks: list[str] = []
@@ -81,7 +82,7 @@ async def _without_edits(
 
 
 def _remaining(rollout: Rollout, gone: Sequence[str]) -> Rollout:
-    """A rollout without some of its runs: what was extracted from all of them does not count."""
+    """A rollout without some of its runs. Its earlier extraction no longer counts."""
     if not gone:
         return rollout
     return Rollout(
@@ -95,13 +96,13 @@ def _remaining(rollout: Rollout, gone: Sequence[str]) -> Rollout:
 
 
 def _untouched(state: MemoryState, removed: list[Rollout], runs: Sequence[str]) -> list[Revision]:
-    """The revisions from before the first one that they had a part in."""
+    """The revisions before the first one that the removed runs contributed to."""
     gone = set(runs)
     involved = [it for it in state.history if gone & {*it.runs, it.by}]
     for it in removed:
         is_in_it = it.is_merged or it.id in state.selected
         if is_in_it and not it.first_merged and not _merges_of(it, involved):
-            return []  # nobody knows since when
+            return []  # unknown since when
     firsts = [it.first_merged for it in removed if it.first_merged]
     first = min([*firsts, *(it.number for it in involved)], default=state.revision + 1)
     return [it for it in state.history if it.number < first]

@@ -1,4 +1,4 @@
-"""A run has ended: what it did becomes a line in the file of its rollout."""
+"""Intake of a run that has ended: append it as a line to the file of its rollout."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.log import LogEvent
-from sandstream_bus.memory_messages import ExtractRequested, MemoryChanged, MemoryState, Rollout
-from sandstream_bus.memory_specs import MemoryPart, MemoryUse
-from sandstream_bus.messages import DoneStatus, RunDone
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.memories import ExtractRequested, MemoryChanged, MemoryState, Rollout
+from sandstream_bus.wire.memory_specs import MemoryPart, MemoryUse
+from sandstream_bus.wire.messages import DoneStatus, RunDone
+from sandstream_bus.wire.subjects import RunId
 from sandstream_memory.layout import rollout_name, rollout_path
 from sandstream_memory.rollouts import Terminal, appended, segment_line, without_runs
 
-from sandstream_actors.memory.files import change, load_one, with_files, within_bounds
-from sandstream_actors.memory.means import Means
-from sandstream_actors.memory.oldest import without_oldest
-from sandstream_actors.memory.telling import ask_extraction, tell
-from sandstream_actors.run_state import RunState
-from sandstream_actors.tracing.run_reading import read_run
+from sandstream_actors.memory.context import Means
+from sandstream_actors.memory.eviction import without_oldest
+from sandstream_actors.memory.outbox import ask_extraction, tell
+from sandstream_actors.memory.scope.files import change, load_one, with_files, within_bounds
+from sandstream_actors.run.reading import read_run
+from sandstream_actors.run.state import RunState
 
 logger = logging.getLogger(__name__)
 
 KNOWN_WORKSPACES: Final = 32
-"""So many of the last that used a memory are told of its changes; others see them when opened."""
+"""How many recent workspaces are told about changes; others get them when they are opened."""
 _SHARE_OF_A_FILE: Final = 4
-"""One rollout may have a quarter of the room of the whole memory."""
+"""One rollout may use up to a quarter of the memory's size limit."""
 _STATES: Final[dict[DoneStatus, str]] = {
     "completed": "completed",
     "failed": "failed",
@@ -41,7 +41,7 @@ _STATES: Final[dict[DoneStatus, str]] = {
 
 
 class _Segment(NamedTuple):
-    """What is to be noted of a run."""
+    """The record of one run."""
 
     run: str
     line: bytes
@@ -50,13 +50,13 @@ class _Segment(NamedTuple):
     use: MemoryUse
     sandbox: str
     is_lasting: bool
-    """The workspace is not closed with its run."""
+    """Whether the workspace outlives its run."""
     is_again: bool
-    """The run had ended before."""
+    """Whether the run had ended before and was reopened."""
 
 
 async def note(means: Means, run: RunId, part: MemoryPart) -> None:
-    """Write the run down, once, and have what is worth remembering extracted."""
+    """Record the run once, and request an extraction."""
     segment = await _segment(means, run, part)
     if segment is None:
         logger.warning(
@@ -73,7 +73,7 @@ async def note(means: Means, run: RunId, part: MemoryPart) -> None:
     crashpoint("memory.after_note")
     rollout = state.rollouts.get(part.id)
     if rollout is None or run not in rollout.runs:
-        return  # somebody removed it
+        return  # it was removed
     cause = f"noted:{run}:{segment.updated_at}"
     request = ExtractRequested(rollout=part.id, runs=rollout.runs.index(run) + 1)
     await ask_extraction(means.bus, part.scope, request, cause=cause)
@@ -93,7 +93,7 @@ async def _noted(
     if segment.run in runs:
         if not segment.is_again or segment.updated_at.encode() in existing:
             return None
-        # somebody reopened it, and it ended once more
+        # the run was reopened and has ended once more
         extracted = min(extracted, runs.index(segment.run))
         runs.remove(segment.run)
         existing = without_runs(existing, [segment.run])
@@ -114,7 +114,7 @@ async def _noted(
         sandboxes = with_workspace(sandboxes, segment.sandbox)
     state = msgspec.structs.replace(
         state,
-        scope=scope,  # whoever asked before may have known but a digest of a long name
+        scope=scope,  # an earlier request may have known only the digest of a long name
         revision=state.revision + 1,
         use=segment.use,
         rollouts={**others, id: rollout},
@@ -125,13 +125,13 @@ async def _noted(
 
 
 def with_workspace(known: Sequence[str], sandbox: str) -> list[str]:
-    """The workspaces that have a memory, with one that was just used."""
+    """The workspaces that use a memory, most recently used last."""
     return [*(it for it in known if it != sandbox), sandbox][-KNOWN_WORKSPACES:]
 
 
 async def _segment(means: Means, run: RunId, part: MemoryPart) -> _Segment | None:
-    """From the head of the run's log, whichever of its events woke us. Beside the loop: a log may
-    be long, and what was said in it too.
+    """Read the run's whole log, whichever event was delivered. Runs in a thread, because a log can
+    be long.
     """
     events, _ = await read_run(means.bus, run)
     return await asyncio.to_thread(_made_of, means, run, part, events)
@@ -178,7 +178,7 @@ def _terminal(done: RunDone) -> Terminal:
 
 
 def _open_questions(state: RunState) -> list[Any]:
-    """What a run still waited for when it ended."""
+    """The approvals that a run still waited for when it ended."""
     if state.waiting is None:
         return []
     return [

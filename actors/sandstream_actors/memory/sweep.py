@@ -1,5 +1,5 @@
-"""What dead processes left behind in the store of memories: changes that are not finished, and
-files that no state names because whoever stored them died before he could say what for.
+"""Clean up what dead processes left in the memory store: unfinished changes, and files that no
+state names because the process died between storing and naming them.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import random
 from typing import Final
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.errors import BusError
-from sandstream_bus.memories import StoredMemory
-from sandstream_bus.memory_messages import MemoryState
-from sandstream_bus.subjects import scope_token, session_of
+from sandstream_bus.errors import BusError, MessageError
+from sandstream_bus.logs.memories import StoredMemory
+from sandstream_bus.wire.memories import MemoryState
+from sandstream_bus.wire.subjects import scope_token, session_of
 
-from sandstream_actors.memory.files import named_objects, replaced
-from sandstream_actors.memory.finishing import finish
+from sandstream_actors.memory.after_change import finish
+from sandstream_actors.memory.scope.files import named_objects, replaced
 
 logger = logging.getLogger(__name__)
 
 GRACE_S: Final = 600.0
-"""Files that are younger may be about to be named."""
+"""Younger files may still be about to be named."""
 _FIRST_S: Final = 60.0
 
 
 class Sweeper:
-    """Looks around from time to time; several may, at the same time."""
+    """Sweeps periodically; several replicas may do so at the same time."""
 
     def __init__(self, bus: Bus, *, every_s: float, grace_s: float = GRACE_S) -> None:
         self._bus = bus
@@ -45,7 +45,7 @@ class Sweeper:
                 logger.warning("memories cannot be looked after", extra={"why": str(error)})
 
     async def sweep(self) -> None:
-        """One look at all scopes, one after the other: there is no hurry."""
+        """Sweep all scopes, one after the other: there is no hurry."""
         await self._memories.sweep_chunks(older_than_s=self._grace_s)
         stored = {scope_token(it): all for it, all in (await self._memories.stored()).items()}
         names = {scope_token(it): it for it in await self._memories.scopes()}
@@ -56,7 +56,10 @@ class Sweeper:
                 await self._sweep_scope(scope, stored.get(token, set()))
             except BusError:
                 raise
-            except Exception:  # one bad scope must not keep the others
+            except MessageError as error:
+                extra = {"scope": scope, "why": str(error)}
+                logger.warning("a memory cannot be looked after", extra=extra)
+            except Exception:  # one bad scope must not block the others
                 logger.exception("a memory cannot be looked after", extra={"scope": scope})
 
     async def _sweep_scope(self, scope: str, digests: set[str]) -> None:

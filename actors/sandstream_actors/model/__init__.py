@@ -1,7 +1,7 @@
-"""The model seam: how an agent's turn becomes a call of a model, and its answer.
+"""The model client: turns a model request into an API call and reads the answer.
 
-`ModelClient.call(ModelRequest) -> ModelAnswer`, or `ModelCallError`. The only package that may
-import `openai`, and it does so at the first call, or in `preload()`.
+`ModelClient.call(ModelRequest) -> ModelAnswer`, or `ModelCallError`. This is the only package that
+may import `openai`; it does so at the first call or in `preload()`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading a whole answer of the Chat Completions API."""
+"""Read a complete answer of the Chat Completions API."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _items(choice: _Choice, message: _Message, data: Fields) -> list[Fields]:
 
 
 def flat_annotation(annotation: Fields) -> Fields:
-    """Chat nests a citation under its type, Responses does not."""
+    """Chat nests a citation under its type; Responses does not."""
     kind = annotation.get("type")
     inner = annotation.get(kind) if isinstance(kind, str) else None
     return {**inner, "type": kind} if isinstance(inner, dict) else annotation

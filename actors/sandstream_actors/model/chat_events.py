@@ -1,7 +1,7 @@
-"""Writing Responses stream events while a chat answer grows. Knows nothing of how it comes.
+"""Write Responses stream events while a chat answer arrives. Independent of the transport.
 
-Items are opened in the order in which their first piece comes and closed at the end: reasoning,
-the parts of the message, the calls, the message.
+Items are opened in the order of their first piece and closed at the end: reasoning, the parts of
+the message, the calls, the message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class CallSlot(msgspec.Struct):
-    """A tool call in the making."""
+    """A tool call that is still arriving."""
 
     id: str = ""
     name: str = ""
@@ -112,7 +112,7 @@ class EventWriter:
             self._at("response.function_call_arguments.delta", slot.output_index, delta=delta)
 
     def position_of(self, call_id: str | None) -> int:
-        """Where a delta without an index belongs: a new id opens a call, else the last one."""
+        """Where a delta without an index belongs: a new id opens a call, else the last call."""
         if call_id and all(slot.id != call_id for slot in self._calls.values()):
             return len(self._calls)
         return max(len(self._calls) - 1, 0)

@@ -1,4 +1,4 @@
-"""Output items in Responses format, as we make them from what a chat endpoint says. Pure."""
+"""Build output items in Responses format from a chat endpoint's answer. Pure."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def summary_item(text: str | None, data: Fields) -> Fields:
 
 
 def reasoning_item(text: str, data: Fields) -> Fields:
-    """Reasoning that came as ``reasoning``; remembered as such, to be sent back as it came."""
+    """Reasoning that came as ``reasoning``; marked, so that it is sent back in the same field."""
     return {
         "id": FAKE_ID,
         "summary": [],

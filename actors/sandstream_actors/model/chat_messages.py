@@ -1,7 +1,7 @@
-"""Responses input items as Chat Completions messages. Pure.
+"""Convert Responses input items to Chat Completions messages. Pure.
 
-Chat has one assistant message where Responses has several items: a message's text and the calls
-beside it are gathered until something else speaks.
+Chat has one assistant message where Responses has several items: the text of a message and the
+adjacent calls are collected until an item of another role follows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Transcript:
             )
 
     def close(self) -> None:
-        """The assistant has finished speaking."""
+        """The assistant's message is complete."""
         if self._assistant is not None:
             self.messages.append(self._assistant)
             self._assistant = None
@@ -109,7 +109,7 @@ class _Transcript:
 
 
 def _replayed_reasoning(item: Fields, model: str) -> Fields | None:
-    """Endpoints which want their own reasoning back get it back, nobody else's."""
+    """Reasoning for endpoints that want their own back; never that of another model."""
     data = item.get("provider_data") or {}
     author = data.get("model")
     if data.get(REASONING_FIELD) == "reasoning":

@@ -1,7 +1,7 @@
-"""A `ModelRequest` as a call of the Chat Completions API.
+"""Encode a `ModelRequest` for the Chat Completions API.
 
-Server-side conversation state and stored prompts do not exist there; like the reference we leave
-them out and say so once per call in the log.
+That API has no server-side conversation state and no stored prompts. Like the reference, we omit
+them and log a warning once per call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading a streamed Chat Completions answer, as Responses events."""
+"""Read a streamed Chat Completions answer as Responses events."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChatStream:
-    """Reads one stream to its end; `seen` and `committed` tell what the caller was shown."""
+    """Reads one stream to its end; `seen` and `committed` say what the caller was shown."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ChatStream:
 
     async def read(self) -> ModelAnswer:
         done = await self._received.events(self._take)
-        # OpenAI always names a reason; elsewhere the end marker is taken for one.
+        # OpenAI always gives a reason; elsewhere the end marker counts as one.
         finished = self._finish_reason is not None or (done and not self._official)
         if not self._started or not finished:
             raise ended_early(self._received)

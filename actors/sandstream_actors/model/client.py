@@ -1,16 +1,17 @@
-"""The model client: one call in, one answer out, whatever API the endpoint speaks.
+"""The model client: one call in, one answer out, for either API of an endpoint.
 
-Owns routing, retries and the time limit of an attempt. It knows nothing of agents, tools or runs.
+Owns routing, retries and the time limit of an attempt. Knows nothing of agents, tools or runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from sandstream_bus.environment import environment
+from sandstream_bus.wire.error_text import named_error
 
 from sandstream_actors.model.chat_answer import read_chat_answer
 from sandstream_actors.model.chat_request import chat_call
@@ -26,10 +27,11 @@ OnEvent = Callable[[bytes], None]
 
 
 class ModelClient:
-    """Calls models over pooled connections. Who makes it closes it with `aclose()`.
+    """Calls models over pooled connections. Its creator closes it with `aclose()`.
 
-    `routes` begins with the default route; without it the environment says. `default_client` is a
-    ready `AsyncOpenAI` (or Azure) client for the default route; it stays its owner's to close.
+    `routes` begins with the default route; without `routes` the environment defines them.
+    `default_client` is an `AsyncOpenAI` (or Azure) client for the default route; its owner closes
+    it.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class ModelClient:
         retry: RetryPolicy | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._environ = os.environ if environ is None else environ
+        self._environ = environment(environ)
         self._routes = list(routes) if routes is not None else routes_from_env(self._environ)
         self._unknown_prefix: UnknownPrefix = unknown_prefix
         self._retry = retry or RetryPolicy()
@@ -54,9 +56,9 @@ class ModelClient:
             self._connections[default.prefix] = connection
 
     async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
-        """One model call, with short retries; raises `ModelCallError` and nothing else.
+        """Call a model, with short retries. Raises only `ModelCallError`.
 
-        For a streamed request `on_event` gets the JSON of each Responses event as it comes.
+        For a streamed request, `on_event` gets the JSON of each Responses event as it arrives.
         """
         route, model = resolve(request.model, self._routes, self._unknown_prefix)
         connection = self._connection(route)
@@ -91,17 +93,16 @@ def _encode(request: ModelRequest, model: str, connection: Connection) -> Call:
             return chat_call(request, model, official=connection.is_official)
         return responses_call(request, model)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError) as error:
-        # Items, tools and settings come from users: one of them is not what it must be.
+        # Items, tools and settings come from users; one of them is invalid.
         raise ModelCallError(
             "misconfigured",
-            f"The request for model {request.model!r} cannot be built: "
-            f"{type(error).__name__}: {error}",
+            f"The request for model {request.model!r} cannot be built: {named_error(error)}",
             code="bad_request",
         ) from error
 
 
 class _Attempt:
-    """One call's attempts, and what all of them together have shown to the caller."""
+    """The attempts of one call, and what they have shown to the caller so far."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From what went wrong on the wire to a `ModelCallError`. Pure: no vendor types, no I/O."""
+"""Translate failures on the wire to a `ModelCallError`. Pure: no vendor types, no I/O."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def status_failure(
 
 
 def stream_error(error: Any, where: str, request_id: str | None) -> ModelCallError:
-    """An error object that came as an event of a stream whose HTTP status was 200."""
+    """An error object that arrived as a stream event although the HTTP status was 200."""
     fields = error if isinstance(error, Mapping) else {}
     code, said = _text(fields.get("code")), _text(fields.get("message"))
     kind: ModelErrorKind = "behavior"
@@ -64,7 +64,7 @@ def stream_error(error: Any, where: str, request_id: str | None) -> ModelCallErr
 
 
 def malformed(what: str, where: str, request_id: str | None = None) -> ModelCallError:
-    """An answer that is not what the API promises; the payload is not repeated."""
+    """An answer that violates the API; the payload is not repeated."""
     return ModelCallError(
         "behavior",
         f"{where} sent a malformed answer: {what}",
@@ -74,12 +74,12 @@ def malformed(what: str, where: str, request_id: str | None = None) -> ModelCall
 
 
 def unsupported(what: str) -> ModelCallError:
-    """A request that the chosen API cannot carry."""
+    """A request that the chosen API does not support."""
     return ModelCallError("misconfigured", what, code="unsupported")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """What ``retry-after-ms`` or ``retry-after`` (seconds or a date) asks for."""
+    """The delay from ``retry-after-ms`` or ``retry-after`` (seconds or a date)."""
     for name, divisor in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -111,7 +111,7 @@ def _error_object(content: bytes) -> Any:
         body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = content.decode("utf-8", "replace").strip()
-        # Gateways answer with whole HTML pages: nothing a person wants to read in an error.
+        # Gateways answer with whole HTML pages, which do not belong in an error message.
         return None if not text or text.startswith("<") else {"message": text[:_SHOWN_CHARS]}
     return body.get("error", body) if isinstance(body, dict) else body
 

@@ -1,8 +1,8 @@
-"""What crosses the model seam: the request, the answer, the failure.
+"""The interface of the model client: the request, the answer, the failure.
 
-Everything is JSON-able, as a request may travel over the bus. Items, tools and schemas are kept
-as raw JSON: the seam passes them on and does not look inside unless an API makes it. This module
-knows no vendor and does no I/O.
+Everything can be encoded as JSON, because a request may travel over the bus. Items, tools and
+schemas are raw JSON: the client passes them on and decodes them only if an API requires it. This
+module knows no vendor and does no I/O.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
-from sandstream_bus.messages import TokenUsage as Usage
-from sandstream_bus.specs import NO_JSON
+from sandstream_bus.wire.messages import TokenUsage as Usage
+from sandstream_bus.wire.specs import NO_JSON
 
 ModelErrorKind = Literal[
     "rate_limited",
@@ -55,7 +55,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     prompt: msgspec.Raw = NO_JSON
     stream: bool = False
     cache_key: str | None = None
-    """What requests with a common beginning share; sent to OpenAI's own endpoint only."""
+    """Shared by requests with a common beginning; only sent to OpenAI's own endpoint."""
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,8 +72,8 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class ModelCallError(Exception):
     """A model call that gave no answer.
 
-    ``kind`` is what callers branch on. ``retryable`` says whether the same call may succeed later
-    and is safe to repeat. ``events_seen`` counts the stream events passed on before the failure,
+    Callers branch on ``kind``. ``retryable`` says whether the same call may succeed later and is
+    safe to repeat. ``events_seen`` counts the stream events passed on before the failure,
     ``requests`` the HTTP attempts made. ``body`` is the endpoint's error object, if it sent one.
     """
 

@@ -1,5 +1,5 @@
-"""A client of the `openai` package as its own documentation makes it, for the calls that are not
-model calls: conversations. Its key, base URL, organization and retries are the package's business.
+"""A plain client of the `openai` package, for API calls that are not model calls: conversations.
+The package itself determines its key, base URL, organization and retries.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def plain_client(api_key: str | None = None) -> Any:
-    """A new client. Whoever asked for it closes it."""
+    """A new client. The caller closes it."""
     from openai import AsyncOpenAI
 
     return AsyncOpenAI(api_key=api_key)

@@ -1,8 +1,8 @@
-"""Several HTTP clients for one endpoint, so that many calls at once stay cheap.
+"""Several HTTP clients for one endpoint, so that many concurrent calls stay cheap.
 
-An HTTP connection pool looks at all its connections for every request and every response: with
-500 of them that cost 10 ms of CPU per call. Here no pool grows beyond `CALLS_PER_CLIENT`; the first
-one takes all it can, so that a quiet process reuses one connection.
+An HTTP connection pool scans all its connections for every request and response: with 500 of them
+that cost 10 ms of CPU per call. Here no pool grows beyond `CALLS_PER_CLIENT`. The first client is
+preferred, so that a quiet process reuses one connection.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class _Slot:
 
 
 class ClientPool:
-    """Makes clients as they are needed, closes them when they were idle for long, and at the end.
+    """Creates clients as needed; closes them after a long idle time, and at the end.
 
-    A client that was lent is the only one, and is not closed.
+    A lent client is the only one and is not closed.
     """
 
     def __init__(self, make: Callable[[], Any], lent_client: Any | None = None) -> None:

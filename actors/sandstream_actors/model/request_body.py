@@ -1,4 +1,4 @@
-"""What both APIs share in making a request: extra arguments, extra body, headers, query."""
+"""Shared by both APIs: extra arguments, extra body, headers and query of a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def named(settings: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """The settings that are set, under the names which the API has for them."""
+    """The settings that are set, under their names in the API."""
     return {wire: settings[ours] for ours, wire in names.items() if settings.get(ours) is not None}
 
 
@@ -53,6 +53,7 @@ def make_call(path: str, endpoint: str, arguments: dict[str, Any], request: Mode
         headers=settings.get("extra_headers") or {},
         query=settings.get("extra_query"),
         client_timeout_s=timeout_s,
-        # A conversation is changed by the call itself; repeating an unanswered one doubles input.
+        # The call itself changes a conversation; repeating an unanswered one would double its
+        # input.
         repeatable=request.conversation_id is None,
     )

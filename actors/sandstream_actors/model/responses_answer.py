@@ -1,4 +1,4 @@
-"""Reading the Responses API's answers, whole or as a stream of events."""
+"""Read answers of the Responses API, complete or as a stream of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandstream_actors.model.transport import Received
 
 OnEvent = Callable[[bytes], None]
 
-# Events after which nothing has been shown yet, so that the call may be made again.
+# Events that show nothing yet, so that the call may still be repeated.
 PRELUDE = frozenset({"response.created", "response.in_progress", "response.queued"})
 
 
@@ -61,7 +61,7 @@ def read_answer(received: Received, *, keep_usage: bool) -> ModelAnswer:
 
 
 class ResponsesStream:
-    """Reads one stream to its end; `seen` and `committed` tell what the caller was shown."""
+    """Reads one stream to its end; `seen` and `committed` say what the caller was shown."""
 
     def __init__(self, received: Received, on_event: OnEvent | None, *, keep_usage: bool) -> None:
         self.seen = 0
@@ -85,7 +85,7 @@ class ResponsesStream:
             event = _decode_event(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise malformed(f"a stream event: {error}", *_at(self._received)) from error
-        # Not passed on: the call may be made again, and the error says it all.
+        # Errors are not passed on: the call may be repeated, and the exception says everything.
         if event.error is not None:
             raise stream_error(event.error, *_at(self._received))
         if event.type in ("error", "response.error"):
@@ -136,7 +136,7 @@ def _answer(
         raise _unfinished(response, received)
     if response.output is None and response.error is not None:
         raise stream_error(response.error, *_at(received))
-    # Some endpoints send the items as events only and leave the completed response empty.
+    # Some endpoints send the items only as events and leave the completed response empty.
     output = response.output or list(streamed)
     if response.output is None and not output:
         raise malformed("the response has no `output`", *_at(received))

@@ -1,4 +1,4 @@
-"""A `ModelRequest` as a call of the Responses API. Raw fragments are passed on unparsed."""
+"""Encode a `ModelRequest` for the Responses API. Raw fragments are passed on unparsed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HOSTED_CHOICES = frozenset(
     }
 )
 _COMPUTER_CHOICES = frozenset({"computer", "computer_use", "computer_use_preview"})
-# Built-in tools which are chosen by type, but only when they are on offer.
+# Built-in tools that are chosen by type, but only if they are offered.
 _OFFERED_CHOICES = frozenset({"shell", "apply_patch", "tool_search"})
 
 
@@ -86,7 +86,7 @@ def responses_call(request: ModelRequest, model: str) -> Call:
 
 
 def own_items(items: list[msgspec.Raw]) -> list[Any]:
-    """Items without what other providers left in them: their data, placeholder ids, reasoning."""
+    """Items without traces of other providers: their data, placeholder ids and reasoning."""
     kept: list[Any] = []
     for item in items:
         text = bytes(item)
@@ -140,7 +140,7 @@ def _text(request: ModelRequest) -> dict[str, Any]:
 
 
 def _put_tools(arguments: dict[str, Any], request: ModelRequest) -> None:
-    # With a stored prompt the tools may live on the server: an empty list would take them away.
+    # With a stored prompt the tools may be on the server: an empty list would remove them.
     on_server = given(request.prompt) and not request.tools
     if not on_server:
         arguments["tools"] = request.tools

@@ -1,7 +1,7 @@
-"""When a failed attempt is made again, and after how long.
+"""When to repeat a failed attempt, and after how long.
 
-Short waits only: the seam retries what a second try usually cures. A rate limit, or a wait longer
-than `RetryPolicy.longest_wait_s`, goes back to the caller, who can wait durably.
+Only short waits: the client retries what a second attempt usually cures. A rate limit, or a wait
+longer than `RetryPolicy.longest_wait_s`, goes back to the caller, which can wait durably.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how patiently; `settings["retry"]` of a request overrides it key by key."""
+    """Number and delays of retries; `settings["retry"]` of a request overrides it key by key."""
 
     max_retries: int = 2
     initial_delay_s: float = 0.5
@@ -46,7 +46,7 @@ class RetryPolicy:
         return replace(self, **changes)
 
     def delay_s(self, failures: int, error: ModelCallError) -> float | None:
-        """The wait after this many failures, or None to give up."""
+        """The wait after this many failures, or ``None`` to give up."""
         if failures > self.max_retries or not error.retryable or error.kind != "unavailable":
             return None
         if error.retry_after_s is not None and error.retry_after_s > 0:
@@ -67,7 +67,7 @@ _BACKOFF_FIELDS = {
 async def with_retries(
     attempt: Callable[[], Awaitable[T]], policy: RetryPolicy, sleep: Sleep
 ) -> tuple[T, int]:
-    """The result and the number of failed attempts before it; a final error counts them all."""
+    """The result and the number of failed attempts; a final error counts all of them."""
     failures = 0
     while True:
         try:

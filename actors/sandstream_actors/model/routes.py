@@ -1,4 +1,4 @@
-"""Which endpoint serves which model name. Pure: the environment is handed in.
+"""Which endpoint serves which model name. Pure: the environment is passed in.
 
 A model name may begin with the prefix of a route: ``ollama/llama3`` goes to the route ``ollama``
 as model ``llama3``. ``openai/`` always means the default route, as does a name without a prefix.
@@ -24,7 +24,7 @@ _ROUTE_VARIABLE = re.compile(r"SANDSTREAM_ROUTE_([A-Z0-9_]+?)_(BASE_URL|API_KEY|
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One endpoint. The key is given, or read from ``api_key_env`` at the first call."""
+    """One endpoint. Its key is ``api_key``, or read from ``api_key_env`` at the first call."""
 
     prefix: str
     base_url: str = OPENAI_BASE_URL
@@ -39,7 +39,7 @@ class Route:
         return is_official(self.base_url)
 
     def key(self, environ: Mapping[str, str]) -> str:
-        """The API key; endpoints other than OpenAI's may do without one."""
+        """The API key; endpoints other than OpenAI's may not need one."""
         named = environ.get(self.api_key_env) if self.api_key_env else None
         key = (self.api_key or named or "").strip()
         wanted = self.api_key_env or "OPENAI_API_KEY"
@@ -64,7 +64,7 @@ def is_official(base_url: str) -> bool:
 
 
 def endpoint_of(base_url: str) -> str:
-    """Host and port, as shown to people; never the user or password of a URL."""
+    """Host and port for display; never the user or password of a URL."""
     try:
         parts = urlsplit(base_url)
     except ValueError:

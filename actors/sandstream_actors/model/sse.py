@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class SseParser:
-    """Incremental parser. Comments, ids and event names are dropped: our events name themselves."""
+    """Incremental parser. Drops comments, ids and event names: our events carry their type."""
 
     __slots__ = ("_data", "_partial", "_started")
 
@@ -36,7 +36,7 @@ class SseParser:
         return self._take(lines)
 
     def finish(self) -> list[bytes]:
-        """What is complete but for its closing blank line, at a clean end of the stream."""
+        """The last event, if the stream ends cleanly without its closing blank line."""
         rest = b"".join(self._partial)
         self._partial.clear()
         return self._take([*rest.replace(b"\r", b"\n").split(b"\n"), b""])

@@ -1,9 +1,9 @@
-"""One endpoint's HTTP side: the only module that touches the `openai` package.
+"""The HTTP side of one endpoint: the only module that calls the `openai` package.
 
-The body goes through the client's low-level ``post`` as bytes that are already encoded, and comes
-back as the raw HTTP response, so that addresses, headers, authentication and Azure stay the
-client's business while its typed models, which cost ten times the call itself, are not used.
-The client's own retries are off. `openai` is imported at the first call.
+The body goes through the client's low-level ``post`` as encoded bytes and comes back as the raw
+HTTP response. The client still handles addresses, headers, authentication and Azure, but its typed
+models, which cost ten times the call itself, are not used. The client's own retries are disabled.
+`openai` is imported at the first call.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Received:
         return value
 
     async def events(self, take: Callable[[bytes], bool]) -> bool:
-        """Hand every event's data to `take` until it says that it has all; did it say so?"""
+        """Pass the data of each event to `take` until it returns true; whether it did."""
         kind = self.response.headers.get("content-type", "")
         if kind.startswith(("application/json", "text/html")):
             raise malformed(f"{kind} where a stream was asked for", self.where, self.request_id)
@@ -74,14 +74,14 @@ class Received:
                 is_complete = False
                 for data in parser.feed(chunk):
                     is_complete = is_complete or take(data)
-                await asyncio.sleep(0)  # let whoever passes the events on do so before we read on
+                await asyncio.sleep(0)  # let the events be passed on before reading more
                 if is_complete:
                     await _drain(chunks)
                     return True
         return any(take(data) for data in parser.finish())
 
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body as it comes; a broken connection is `unavailable`."""
+        """The body as it arrives; a broken connection is `unavailable`."""
         try:
             async for chunk in self.response.aiter_bytes():
                 yield chunk
@@ -90,7 +90,7 @@ class Received:
 
 
 class Connection:
-    """The pooled clients of one route. Closed by its owner, unless the client was lent to us."""
+    """The pooled clients of one route. Its owner closes it; a lent client stays open."""
 
     def __init__(
         self, route: Route, environ: Mapping[str, str], lent_client: Any | None = None
@@ -132,7 +132,7 @@ class Connection:
         openai = self._openai
         body: dict[str, Any] = {openai.body_name: call.body}
         if call.path == "/chat/completions" and isinstance(client, openai.azure):
-            # Azure puts the deployment into the path, and finds its name in a decoded body.
+            # Azure puts the deployment into the path and needs a decoded body to find its name.
             body = {"body": msgspec.json.decode(call.body)}
         try:
             return await client.post(
@@ -150,7 +150,7 @@ class Connection:
         except openai.connection_error as error:
             cause = error.__cause__ or error
             if type(cause).__name__ in _OUR_FAULT:
-                # Not chained: its text quotes header values, which may be secrets.
+                # Not chained: its message quotes header values, which may be secrets.
                 raise _not_callable(self.where, type(cause).__name__) from None
             raise _unreachable(self.where, cause, None, repeatable=call.repeatable) from error
         except openai.bad_call as error:
@@ -158,8 +158,8 @@ class Connection:
 
 
 async def preload() -> None:
-    """Import the vendor's package now and off the event loop. It takes a second or more, in which
-    an actor that has work could not beat.
+    """Import the vendor's package now, outside the event loop. The import takes a second or more,
+    during which an actor could not send heartbeats.
     """
     for name in ("openai", "openai._base_client"):
         await asyncio.to_thread(importlib.import_module, name)
@@ -167,7 +167,7 @@ async def preload() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Openai:
-    """What we use of the openai package, looked up once; it differs a little between versions."""
+    """The parts of the openai package that we use, looked up once; they vary between versions."""
 
     package: ModuleType
     httpx: ModuleType
@@ -183,7 +183,7 @@ class _Openai:
     azure: type[Any]
 
     @classmethod
-    @functools.cache  # certificates of authorities: more than 50 ms, in which nothing else happens
+    @functools.cache  # loading CA certificates blocks for more than 50 ms
     def load(cls) -> _Openai:
         openai = importlib.import_module("openai")
         base: Any = importlib.import_module("openai._base_client")
@@ -219,7 +219,7 @@ class _Openai:
             max_retries=0,
             http_client=self.package.DefaultAsyncHttpxClient(limits=limits, verify=self.tls),
         )
-        # Set afterwards: None as an argument would mean "take OpenAI's from the environment".
+        # Set afterwards: None as an argument would mean OpenAI's value from the environment.
         client.organization = route.organization
         client.project = route.project
         return client
@@ -239,7 +239,7 @@ class _Openai:
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the stream's end marker, else the connection could not be used again."""
+    """Read the stream's end marker; otherwise the connection could not be reused."""
     with suppress(TimeoutError, ModelCallError):
         async with asyncio.timeout(_DRAIN_S):
             async for _ in chunks:

@@ -1,8 +1,8 @@
-"""Plain JSON <-> the `openai` package's types, made only when somebody looks.
+"""Convert between plain JSON and the `openai` package's types, only on access.
 
-Inside, items and stream events are plain dicts: cheap, and what the wire carries. User code expects
-the vendor's classes (``isinstance(event.data, ResponseTextDeltaEvent)``), so these are built on
-first access, without validating again what the endpoint already promised.
+Internally, items and stream events are plain dicts: cheap, and what the wire carries. User code
+expects the vendor's classes (``isinstance(event.data, ResponseTextDeltaEvent)``). They are built on
+first access, without validating again what the endpoint already guarantees.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _item_class(kind: str) -> Any:
 
 @cache
 def _event_classes() -> dict[str, Any]:
-    """Stream event type -> class, read off the vendor's own union."""
+    """Stream event types and their classes, from the vendor's own union."""
     from openai.types.responses import ResponseStreamEvent
 
     union = get_args(ResponseStreamEvent)[0]
@@ -44,7 +44,7 @@ def _event_classes() -> dict[str, Any]:
 
 
 def typed_item(raw: Any) -> Any:
-    """An output item as the vendor's class; a dict where the vendor has none."""
+    """An output item as the vendor's class; a dict if there is none."""
     if not isinstance(raw, dict):
         return raw
     item_class = _item_class(str(raw.get("type", "message")))
@@ -60,7 +60,7 @@ def typed_response(raw: dict[str, Any]) -> Any:
 
 
 def typed_event(raw: dict[str, Any]) -> Any:
-    """A stream event as the vendor's class; a dict for a type it does not know."""
+    """A stream event as the vendor's class; a dict for an unknown type."""
     event_class = _event_classes().get(str(raw.get("type")))
     if event_class is None:
         return raw
@@ -71,9 +71,9 @@ def typed_event(raw: dict[str, Any]) -> Any:
 
 @cache
 def _lazy_class(event_class: Any) -> Any:
-    """A subclass whose ``response`` is built when somebody looks at it.
+    """A subclass whose ``response`` is built on first access.
 
-    Such events carry the whole response, tools included, and come before the first token; most
+    Such events carry the whole response, including tools, and come before the first token; most
     programs only look at their type.
     """
 
@@ -81,7 +81,7 @@ def _lazy_class(event_class: Any) -> Any:
         @classmethod
         def _of(cls, raw: dict[str, Any]) -> Any:
             event = cls.model_construct(**{k: v for k, v in raw.items() if k != "response"})
-            event.__dict__.pop("response", None)  # construct() fills what is missing with None
+            event.__dict__.pop("response", None)  # construct() fills missing fields with None
             object.__setattr__(event, "__pydantic_private__", {"_raw": raw["response"]})
             return event
 
@@ -105,13 +105,13 @@ def _lazy_class(event_class: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Any item back to JSON values: vendor objects are dumped without their unset fields."""
+    """Convert an item back to JSON values; vendor objects are dumped without their unset fields."""
     dump = getattr(value, "model_dump", None)
     return dump(exclude_unset=True) if callable(dump) else value
 
 
 def vendor_error(message: str, status: int | None, body: Any) -> Exception:
-    """The `openai` exception that an endpoint's answer stands for; no status: no connection."""
+    """The `openai` exception for an endpoint's answer; without a status: a connection error."""
     import openai
 
     # the package moved from httpx to httpx2: ask its client which one it is built on

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sandstream_bus.messages import (
+import msgspec
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -15,11 +16,19 @@ from sandstream_bus.messages import (
     ChildWaiting,
     Reviewed,
     RunStarted,
+    RunWaiting,
 )
-from sandstream_bus.specs import AgentSpec, HandoffSpec, RunOptions, ToolSpec
+from sandstream_bus.wire.specs import AgentSpec, HandoffSpec, RunOptions, ToolSpec
+from sandstream_bus.wire.subjects import is_token
 
-from sandstream_actors.call_results import child_result, rejected_result
-from sandstream_actors.output_items import AnswerView, ToolCall
+from sandstream_actors.run.call_results import (
+    child_result,
+    early_of,
+    looking_at,
+    rejected_result,
+    without_early,
+)
+from sandstream_actors.run.output_items import AnswerView, ToolCall
 
 Gate = Literal["free", "wait", "rejected"]
 
@@ -74,6 +83,7 @@ class AnswerCalls:
         """Calls whose child runs wait for a person."""
         self.decided_below: dict[int, ApprovalDecided] = {}
         """Answers to what child runs have asked, by their places in the log."""
+        self.waiting: RunWaiting | None = None
         self._last_sorted = _Sorted(None, None, self.disabled_tools)
 
     @property
@@ -93,6 +103,12 @@ class AnswerCalls:
     def options(self) -> RunOptions:
         assert self.started is not None
         return self.started.options
+
+    def change_options(self, **changed: object) -> None:
+        """From here on the run has these options."""
+        if self.started is not None and changed:
+            options = msgspec.structs.replace(self.options, **changed)
+            self.started = msgspec.structs.replace(self.started, options=options)
 
     @property
     def agent(self) -> AgentSpec:
@@ -190,8 +206,45 @@ class AnswerCalls:
             calls.seen = seen
         return calls.open_calls
 
+    def look_again(self) -> None:
+        """Results are gone: what was found out about calls does not hold any more."""
+        self._last_sorted = _Sorted(None, None, set())
+
     def open_children(self) -> list[CallRequested]:
         """Child runs that were started and have not ended."""
         return [
-            it for it in self.asked.values() if it.kind == "child" and it.call not in self.results
+            it
+            for it in self.asked.values()
+            # a forged call may name no run at all
+            if it.traits.is_child_run and is_token(it.child) and it.call not in self.results
         ]
+
+    # --- for the fold --------------------------------------------------------------------------
+
+    def _frees_first_turn(self, event: CallFinished, asked: CallRequested) -> bool:
+        """May the first turn begin with this word of guardrails? Of parallel ones it waits for the
+        first word, if their host gives an early one; after that it is somebody's already.
+        """
+        if asked.name != "parallel":
+            return True
+        other = early_of(event.call) or looking_at(event.call)
+        return self.agent.guards_announced and other not in self.results
+
+    def _child_asks(self, waiting: ChildWaiting) -> None:
+        """What is answered here is no longer open, even if the child has not heard of it yet: the
+        harness passes it on.
+        """
+        answered = {(it.run, it.call) for it in self.decided_below.values()}
+        left = [
+            it
+            for it in waiting.approvals
+            if not {(it.run, it.call), (it.run, it.call_id)} & answered
+        ]
+        if len(left) < len(waiting.approvals):
+            self.waiting = None
+        self.child_waits[waiting.call] = msgspec.structs.replace(waiting, approvals=left)
+
+    def _ask_again(self) -> None:
+        """Whoever was asked and has not answered may be gone, or have given up: ask anew."""
+        self.results = without_early(self.results)
+        self.asked = {call: it for call, it in self.asked.items() if call in self.results}

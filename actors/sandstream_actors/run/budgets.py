@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import msgspec
-from sandstream_bus.specs import Budget
+from sandstream_bus.wire.specs import Budget
 
 
 def smaller(one: Budget | None, other: Budget | None) -> Budget | None:

@@ -7,39 +7,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.messages import (
-    CallFinished,
-    CallKind,
-    ChildInput,
-    ErrorInfo,
-    HandedOff,
-    History,
-    Prepared,
-    Reviewed,
-    StopDecision,
-)
-from sandstream_bus.sandbox_messages import Opened
-from sandstream_bus.specs import NO_JSON, ChildSpec
+from sandstream_bus.wire.calls import CALLS, CallKind
+from sandstream_bus.wire.messages import CallFinished, ErrorInfo, History, RunStarted
+from sandstream_bus.wire.specs import NO_JSON, ChildSpec
 
-from sandstream_actors.output_items import ToolCall
+from sandstream_actors.run.output_items import ToolCall
 
 if TYPE_CHECKING:
-    from sandstream_actors.answer_calls import AnswerCalls
+    from sandstream_actors.run.answer_calls import AnswerCalls
 
 REJECTED = "Tool execution was not approved."
 FAILED = "An error occurred while running the tool. Please try again."
 
-_SHAPES: dict[CallKind, type[msgspec.Struct]] = {
-    "prepare": Prepared,
-    "stop": StopDecision,
-    "output": StopDecision,
-    "error": StopDecision,
-    "open": Opened,
-    "review": Reviewed,
-    "handoff": HandedOff,
-    "child_input": ChildInput,
-    "history": History,
-}
 _history = msgspec.json.Decoder(History).decode
 _encode = msgspec.json.encode
 
@@ -50,10 +29,10 @@ def checked(event: CallFinished, kind: CallKind) -> CallFinished:
     """
     if event.kind != kind:
         event = msgspec.structs.replace(event, kind=kind)
-    if kind == "model":  # an answer is an event of its own: this can only be a failure
+    if CALLS[kind].is_model:  # an answer is an event of its own: this can only be a failure
         info = ErrorInfo(code="bad_result", message=f"{event.call} ended without an answer")
         return msgspec.structs.replace(event, output=NO_JSON, error=event.error or info)
-    shape = _SHAPES.get(kind)
+    shape = CALLS[kind].result
     if shape is None or not event.output:
         return event
     try:
@@ -70,6 +49,16 @@ def history_of(output: Raw, input: list[Raw]) -> tuple[list[Raw], list[Raw], lis
     found = _history(output)
     own = input if found.input is None else found.input
     return found.history, own, own if found.kept is None else found.kept
+
+
+def with_session(started: RunStarted | None, output: Raw) -> RunStarted | None:
+    """The run's first event, with the id that its session has got meanwhile."""
+    found = _history(output).session
+    if started is None or started.options.session is None or not found:
+        return started
+    session = msgspec.structs.replace(started.options.session, id=found)
+    options = msgspec.structs.replace(started.options, session=session)
+    return msgspec.structs.replace(started, options=options)
 
 
 def rejected_result(state: AnswerCalls, call: ToolCall) -> CallFinished | None:
@@ -114,6 +103,39 @@ def child_end(
     if watched is None or watched.error is None or ended.error is not None:
         return ended if watched is not None else None
     return msgspec.structs.replace(ended, output=NO_JSON, error=watched.error)
+
+
+def listening_to(watch: str) -> str:
+    """The call whose result says that the tool host listens to a child run. Whoever asks for the
+    watch asks for this, too.
+    """
+    return f"{watch.removesuffix('-watch')}-listening"
+
+
+PARALLEL_GUARDS = "t1-guards"
+"""The call for the guardrails that look at a run's input while its model is asked."""
+
+
+def looking_at(guards: str) -> str:
+    """The call whose result says that parallel guardrails did not answer at once."""
+    return f"{guards}-looking"
+
+
+def early_of(call: str) -> str:
+    """The call that was asked for if this one only says, before its result, how it goes."""
+    if call.endswith("-listening"):
+        return f"{call.removesuffix('-listening')}-watch"
+    return call.removesuffix("-looking") if call.endswith("-looking") else ""
+
+
+def is_watched(results: Mapping[str, CallFinished], call: str) -> bool:
+    """Does the tool host listen to the child run of a call, or will it never do so?"""
+    return f"{call}-listening" in results or f"{call}-watch" in results
+
+
+def without_early(results: Mapping[str, CallFinished]) -> dict[str, CallFinished]:
+    """The results that hold wherever the run goes: whoever was still at it is so no longer."""
+    return {call: it for call, it in results.items() if early_of(call) in {"", *results}}
 
 
 def asks_host_for_output(child: ChildSpec, ended: CallFinished) -> bool:

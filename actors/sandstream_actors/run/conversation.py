@@ -10,16 +10,16 @@ import logging
 
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.conversations import ConversationBusy as ConversationBusy
-from sandstream_bus.conversations import InvalidItem
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import PayloadTooLarge
-from sandstream_bus.messages import ConversationOpened, ErrorInfo, RunDone, TurnRequested
-from sandstream_bus.specs import SessionUse
-from sandstream_bus.subjects import RunId
+from sandstream_bus.errors import MessageError, PayloadTooLarge
+from sandstream_bus.logs.conversations import ConversationBusy as ConversationBusy
+from sandstream_bus.logs.conversations import InvalidItem
+from sandstream_bus.wire.messages import ConversationOpened, ErrorInfo, RunDone, TurnRequested
+from sandstream_bus.wire.specs import SessionUse
+from sandstream_bus.wire.subjects import RunId
 
-from sandstream_actors.output_items import without_orphans
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.output_items import without_orphans
+from sandstream_actors.run.state import RunState
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Membership:
         assert session is not None
         await self._relieve(session.id, state.run)
         conversation = await self._bus.conversations.join(
-            session.id, state.run, state.pool, session.busy
+            session.id, state.run, state.pool, session.busy, attempt=state.past.retries
         )
         crashpoint("harness.after_join")
         # one that has left was reopened: it has had its turn, and must not wait for another one
@@ -64,7 +64,11 @@ class Membership:
             ended = await self._bus.log.last(self._bus.subjects.done(holder.run))
             if ended is None or not isinstance(ended.event, RunDone):
                 return
-            other = RunState.of(RunId(holder.run), await self._bus.log.read(RunId(holder.run)))
+            try:
+                other = RunState.of(RunId(holder.run), await self._bus.log.read(RunId(holder.run)))
+            except MessageError:  # nobody can open it again, or say what it has said
+                other = RunState(RunId(holder.run))
+                other.done = ended.event
             if other.done is None:
                 return
             await self._leave(session, other, other.done)
@@ -103,12 +107,13 @@ class Membership:
         if holder is None:
             return
         knows = await self._bus.log.first_subject(self._bus.subjects.history(RunId(holder.run)))
-        if knows is None:
+        if knows is None or holder.attempt:  # one that is retried has known it before
+            again = f":{holder.attempt}" if holder.attempt else ""
             crashpoint("harness.before_wake")
             await self._bus.work_log.send(
                 self._bus.subjects.turn(holder.run, holder.pool),
                 TurnRequested(turn=1, agent="", reason="session"),
-                msg_id=f"{holder.run}:conversation-free",
+                msg_id=f"{holder.run}:conversation-free{again}",
             )
             crashpoint("harness.after_wake")
 
@@ -146,4 +151,6 @@ def said_in(state: RunState) -> list[Raw]:
     """What joins the history. An input to which no model has answered does not: it may be the
     reason for that, and would spoil the conversation for good. It is in the run's own log.
     """
-    return [] if state.turn == 0 else state.own_input + state.said
+    if state.turn == 0 and not state.past.dropped:
+        return []
+    return state.own_input + state.past.all_said(state.said)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 from sandstream_bus.errors import BusError
-from sandstream_bus.messages import AgentRegistered
-from sandstream_bus.registry import AgentRegistry
-from sandstream_bus.specs import AgentSpec, ChildGraph, GraphSpec, HandoffSpec, ToolSpec
+from sandstream_bus.logs.agents import AgentRegistry
+from sandstream_bus.wire.messages import AgentRegistered
+from sandstream_bus.wire.specs import AgentSpec, ChildGraph, GraphSpec, HandoffSpec, ToolSpec
 
 
 class UnknownAgent(BusError):

@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.memory_specs import MemoryPart, scope_of
-from sandstream_bus.messages import DoneStatus, ErrorInfo, RunDone
+from sandstream_bus.wire.memory_specs import MemoryPart, scope_of
+from sandstream_bus.wire.messages import DoneStatus, ErrorInfo, RunDone
 
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
 
 
 class Finish(msgspec.Struct, frozen=True, tag=True):

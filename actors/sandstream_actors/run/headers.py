@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from sandstream_bus.consumer import Delivery
-from sandstream_bus.headers import TRACEPARENT, caused_by
-from sandstream_bus.trace_context import TraceContext, call_span_id, run_span_id, trace_id_of
+from sandstream_bus.logs.chain import before_header
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.wire.attempts import caused_by
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.trace_context import TraceContext, call_span_id, run_span_id, trace_id_of
 
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
 
 
 def trace_of(state: RunState) -> TraceContext:
@@ -28,13 +30,18 @@ def trace_header(state: RunState) -> str | None:
 
 def following(state: RunState, delivery: Delivery) -> dict[str, str]:
     """Headers of a message of the run that follows from a delivery."""
-    return caused_by(delivery.sequence, trace_header(state), delivery.deliveries)
+    return _following(delivery, trace_header(state))
+
+
+def deciding(state: RunState, delivery: Delivery) -> dict[str, str]:
+    """The same for a decision, which also says where the run's events before it are."""
+    return following(state, delivery) | before_header(state.recent)
 
 
 def asking(state: RunState, delivery: Delivery, call: str) -> dict[str, str]:
     """The same for a call: whoever does it works below the call's span."""
     traceparent = call_parent(state, call) if state.options.traced else None
-    return caused_by(delivery.sequence, traceparent, delivery.deliveries)
+    return _following(delivery, traceparent)
 
 
 def call_parent(state: RunState, call: str) -> str:
@@ -50,4 +57,8 @@ def again(state: RunState) -> str:
 
 def answering(delivery: Delivery) -> dict[str, str]:
     """Headers of the outcome of a delivered call: it belongs where the call does."""
-    return caused_by(delivery.sequence, delivery.headers.get(TRACEPARENT), delivery.deliveries)
+    return _following(delivery, delivery.headers.get(TRACEPARENT))
+
+
+def _following(delivery: Delivery, traceparent: str | None) -> dict[str, str]:
+    return caused_by(delivery.sequence, traceparent, delivery.attempt, delivery.given_back)

@@ -8,24 +8,28 @@ import hashlib
 from typing import Any
 
 from msgspec import Raw
+from sandstream_bus.wire.messages import Prepared
 
 from sandstream_actors.model import ModelRequest, OutputSchema
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
 
 
-def build_request(state: RunState) -> ModelRequest:
-    """The request of the turn that is due, with what the tool host prepared for it."""
+def build_request(state: RunState, prepared: Prepared | None = None) -> ModelRequest:
+    """The request of the turn that is due, with what the tool host prepared for it.
+
+    Args:
+        state: The run.
+        prepared: What the tool host has just prepared. Left out: what the run's log has.
+    """
     agent = state.agent
     options = state.options
-    prepared = state.prepared
+    prepared = prepared or state.prepared
     instructions = agent.instructions
     prompt = agent.prompt
     items = state.conversation()
-    disabled: set[str] = set()
     if prepared is not None:
         instructions = prepared.instructions
         prompt = prepared.prompt
-        disabled = set(prepared.disabled_tools)
         if prepared.input is not None:
             items = prepared.input
     output = agent.output
@@ -33,7 +37,7 @@ def build_request(state: RunState) -> ModelRequest:
         model=agent.model,
         instructions=instructions,
         input=items,
-        tools=_definitions(state, disabled),
+        tools=_definitions(state, prepared or Prepared()),
         settings=_settings(state),
         output_schema=(
             OutputSchema(name=output.name, schema=output.schema, strict=output.strict)
@@ -48,23 +52,23 @@ def build_request(state: RunState) -> ModelRequest:
     )
 
 
-def seen_upto(state: RunState) -> int:
+def seen_upto(state: RunState, prepared: Prepared | None = None) -> int:
     """The last event that the request takes into account: what comes later is for the next one."""
-    prepared = state.prepared
+    prepared = prepared or state.prepared
     return (prepared.upto if prepared and prepared.input is not None else 0) or state.last_seq
 
 
-def _definitions(state: RunState, disabled: set[str]) -> list[Raw]:
+def _definitions(state: RunState, prepared: Prepared) -> list[Raw]:
     """What the model may call: tools that were listed for the turn, the agent's own, handoffs.
 
     A handoff goes before a tool of its name, the agent's own tool before a listed one.
     """
     agent = state.agent
+    disabled = set(prepared.disabled_tools)
     handoffs = {it.name: it.definition for it in agent.handoffs if it.name not in disabled}
-    listed = state.prepared.tools if state.prepared else []
     tools = {
         it.name: it.definition
-        for it in (*listed, *agent.tools)
+        for it in (*prepared.tools, *agent.tools)
         if it.name not in disabled and it.name not in handoffs
     }
     return [*tools.values(), *handoffs.values()]

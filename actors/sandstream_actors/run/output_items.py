@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.messages import InputStaged, ModelAnswered
+from sandstream_bus.wire.messages import InputStaged, ModelAnswered
 
 from sandstream_actors.model.responses_request import FAKE_ID
 

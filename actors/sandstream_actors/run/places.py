@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
-from sandstream_bus.messages import (
+from sandstream_bus.logs.codec import decode
+from sandstream_bus.wire.messages import (
     CallRequested,
     RunEvent,
     RunMoved,
@@ -17,7 +18,7 @@ from sandstream_bus.messages import (
     TurnRequested,
 )
 
-_event = msgspec.json.Decoder[RunEvent](RunEvent).decode
+_event = msgspec.json.Decoder[RunEvent](RunEvent)
 
 
 @dataclass
@@ -54,7 +55,7 @@ class Places:
         if ".result." in subject:
             return last in self._gone
         if isinstance(event, CallRequested):  # decided before the move, sent after it
-            if event.sandbox or event.kind == "child":
+            if event.sandbox or event.traits.is_child_run:
                 # who does it serves all; only the answer would go to the old pool
                 return event.reply_pool in self._gone
             return last in self._gone
@@ -66,4 +67,4 @@ class Places:
 def past_events(restored: RunRestored) -> Iterator[tuple[str, RunEvent]]:
     """The events of a saved state, with their subjects."""
     for past in restored.events:
-        yield past.subject, _event(past.body)
+        yield past.subject, decode(_event, past.body)

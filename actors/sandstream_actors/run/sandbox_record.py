@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, assert_never
 
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.logs.sandboxes import SandboxLogEvent
+from sandstream_bus.wire.sandboxes import (
     MemoryMount,
     SandboxCheckpointed,
     SandboxDeleted,
@@ -18,7 +19,6 @@ from sandstream_bus.sandbox_messages import (
     SandboxSpec,
     SandboxStopped,
 )
-from sandstream_bus.sandboxes import SandboxLogEvent
 
 State = Literal["unknown", "intended", "ready", "paused", "stopped", "lost", "deleted"]
 
@@ -33,6 +33,8 @@ class SandboxRecord:
         self.state: State = "unknown"
         self.spec = SandboxSpec()
         self.generation = 0
+        self.intended_at = 0
+        """The sequence at which its box was last intended."""
         self.provider = ""
         self.node = ""
         self.key = ""
@@ -64,6 +66,26 @@ class SandboxRecord:
     def is_live(self) -> bool:
         """There should be a box."""
         return self.state in ("ready", "paused")
+
+    @property
+    def may_have_box(self) -> bool:
+        """There is a box, or somebody has begun to make one."""
+        return self.is_live or self.state == "intended"
+
+    def is_to_be_made(self, spec: SandboxSpec | None) -> bool:
+        """Has it never been there, or may one that was deleted begin anew?"""
+        may_renew = spec is not None and spec.renew
+        return self.state == "unknown" or (may_renew and self.state == "deleted")
+
+    @property
+    def renewed_notice(self) -> str:
+        """What its user must know of a sandbox that is made now."""
+        if self.state != "deleted":
+            return ""
+        return (
+            "The sandbox was deleted when the run failed, and is made anew for the retry. Files "
+            "that commands made before are gone."
+        )
 
     def is_newer_than(self, asked_at: int | None) -> bool:
         """Was the box opened after the one that somebody wanted closed, at this sequence, had been
@@ -98,6 +120,7 @@ class SandboxRecord:
                 for mount in event.spec.memories:
                     self.memories.setdefault(mount.scope, mount)
                 self.generation = event.generation
+                self.intended_at = sequence
                 self.provider = event.provider
                 self.node = event.node
                 self.key = event.key

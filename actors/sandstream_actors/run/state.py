@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import assert_never
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.logs.chain import BEFORE
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -39,13 +41,13 @@ from sandstream_bus.messages import (
     TokenUsage,
     TurnRequested,
 )
-from sandstream_bus.sandbox_messages import Opened, SandboxUse
-from sandstream_bus.specs import AgentSpec
-from sandstream_bus.subjects import RunId, sandbox_of
+from sandstream_bus.wire.sandboxes import Opened, SandboxUse
+from sandstream_bus.wire.specs import AgentSpec
+from sandstream_bus.wire.subjects import RunId, sandbox_of
 
-from sandstream_actors.answer_calls import AnswerCalls
-from sandstream_actors.call_results import checked, history_of
-from sandstream_actors.output_items import (
+from sandstream_actors.run.answer_calls import AnswerCalls
+from sandstream_actors.run.call_results import checked, early_of, history_of, with_session
+from sandstream_actors.run.output_items import (
     ToolCall,
     assistant_message,
     call_output_item,
@@ -53,9 +55,12 @@ from sandstream_actors.output_items import (
     read_answer,
     staged_items,
 )
-from sandstream_actors.run_places import Places, past_events
-from sandstream_actors.withheld import without_refused
+from sandstream_actors.run.places import Places, past_events
+from sandstream_actors.run.retry import Past, reopen
+from sandstream_actors.run.withheld import without_refused
 
+PAUSED = "paused"
+"""The name of a save that is asked for before people are: earlier releases left outcomes out."""
 _prepared = msgspec.json.Decoder(Prepared).decode
 _stop = msgspec.json.Decoder(StopDecision).decode
 _opened = msgspec.json.Decoder(Opened).decode
@@ -69,6 +74,10 @@ class RunState(AnswerCalls):
         super().__init__()
         self.run = run
         self.last_seq = 0
+        self.recent: list[int] = []
+        """The places of the last events, oldest first."""
+        self.size_bytes = 0
+        """About how much of the log is folded into this state."""
         self.places = Places()
         self.traceparent: str | None = None
         self.turn = 0
@@ -105,8 +114,10 @@ class RunState(AnswerCalls):
         self.usage = TokenUsage()
         self.response_id: str | None = None
         self.prepared: Prepared | None = None
-        self.waiting: RunWaiting | None = None
         self._settled_first: list[ToolCall] = []
+        """Calls of the last answer that had their outcomes when the run waited for people."""
+        self._told_first = 0
+        """How many of those have joined the conversation."""
         self.waits = 0
         self.tool_calls_made = 0
         """Calls of tools, those of child runs included."""
@@ -123,8 +134,8 @@ class RunState(AnswerCalls):
         """The open sandboxes, by the agent that works in them."""
         self.closings = 0
         """How often its sandboxes were closed."""
-        self.moves = 0
-        self.reopens = 0
+        self.moves = self.reopens = 0
+        self.past = Past()
         self.cancel: CancelRequested | None = None
         self.done: RunDone | None = None
         self.dones = 0
@@ -139,7 +150,13 @@ class RunState(AnswerCalls):
         for event in events:
             if self.traceparent is None:
                 self.traceparent = event.stored.headers.get("traceparent")
+            self.size_bytes += len(event.stored.data)
             self.apply(event.sequence, event.event, event.subject)
+
+    def lacks(self, sequence: int) -> bool:
+        """Is this event of the run, which is not the newest, certainly not folded?"""
+        is_known = len(self.recent) < BEFORE or sequence >= self.recent[0]
+        return is_known and sequence not in self.recent
 
     # --- what callers ask for ------------------------------------------------------------------
 
@@ -171,19 +188,10 @@ class RunState(AnswerCalls):
                 found.append((name, use, opened))
         return found
 
-    @property
-    def is_server_managed(self) -> bool:
-        options = self.options
-        return bool(
-            options.previous_response_id
-            or options.conversation_id
-            or options.auto_previous_response_id
-        )
-
     def conversation(self) -> list[Raw]:
         """The input of the next model call: everything, or what the server has not seen."""
         staged = [item for _, items in self.staged for item in items]
-        if self.is_server_managed and self.turn > 0:
+        if self.turn > 0 and self.options.is_server_managed:
             return self.items[self.server_knows :] + staged
         return (self.history or []) + self.input + self.items + staged
 
@@ -192,9 +200,12 @@ class RunState(AnswerCalls):
         """All that the run has added, whatever the next agent reads of it after a handoff."""
         return self._said_before + self.items[self._rewritten :]
 
-    def next_save(self) -> str | None:
-        """The call that gives the user's session what it does not have; None: it has all."""
-        if self.input_saved and self.session_has == len(self.said):
+    def next_save(self, *, paused: bool = False) -> str | None:
+        """The call that gives the user's session what it does not have; None: it has all.
+        ``paused``: with the outcomes that there are of a turn that waits for people.
+        """
+        is_all = self.session_has == len(self.said) and not (paused and self._untold())
+        if self.input_saved and is_all:
             return None
         again = self._saves[self.turn]
         return f"t{self.turn}-save{again or ''}"
@@ -204,6 +215,8 @@ class RunState(AnswerCalls):
     def apply(self, sequence: int, event: RunEvent, subject: str = "") -> None:
         """Take in the next event of the log. Events must come in order and without a gap."""
         self.last_seq = sequence
+        self.recent.append(sequence)
+        del self.recent[:-BEFORE]
         if self.places.is_elsewhere(subject, event):
             return  # of or for a process that the run was taken from: it is asked anew
         match event:
@@ -224,14 +237,14 @@ class RunState(AnswerCalls):
             case InputStaged():
                 self.staged.append((sequence, staged_items(event)))
             case RunReopened():
-                self.done = None
-                self.cancel = None
-                self.reopens += 1
-                self._ask_again()
-                self.trigger = sequence
+                if reopen(self, event):
+                    self._ask_again()
+                    self.trigger = sequence
+                    self._close_if_settled(False)
             case RunMoved():
                 self.places.move(event)
-                self._set_stream(event.stream)
+                if event.stream is not None:
+                    self.change_options(stream=event.stream)
                 self.moves += 1
                 self._ask_again()
                 self.trigger = sequence
@@ -240,12 +253,15 @@ class RunState(AnswerCalls):
             case ModelDeferred():
                 if event.turn == self.turn + 1:
                     self.deferred = event
-                    self.waited_s = event.waited_s
-                    self.wait_attempts = event.attempt
+                    self.waited_s, self.wait_attempts = event.waited_s, event.attempt
                     self.usage = self.usage.plus(TokenUsage(requests=1))
             case CallRequested():
                 self.asked[event.call] = event
-                if event.kind == "save":
+                if event.traits.writes_session:
+                    if event.name == PAUSED:
+                        self._settled_first += self._newly_settled()
+                        self._tell(self._settled_first[self._told_first :])
+                        self._told_first = len(self._settled_first)
                     self.saving[event.call] = len(self.said)
             case CallStarted():
                 pass
@@ -258,12 +274,7 @@ class RunState(AnswerCalls):
             case RunWaiting():
                 self.waiting = event
                 self.waits += 1
-                known = {call.id for call in self._settled_first}
-                self._settled_first += [
-                    call
-                    for call in self.tool_calls
-                    if call.id not in known and self.settled(call) is not None
-                ]
+                self._settled_first += self._newly_settled()
             case ChildWaiting():
                 if event.call in self.asked and event.call not in self.results:
                     self._child_asks(event)
@@ -273,6 +284,8 @@ class RunState(AnswerCalls):
             case RunDone():
                 self.done = event
                 self.dones += 1
+            case _:
+                assert_never(event)
 
     def _started(self, sequence: int, event: RunStarted) -> None:
         if self.started is not None:
@@ -294,16 +307,12 @@ class RunState(AnswerCalls):
     def arrive(self, sequence: int, event: RunRestored) -> None:
         """All past events are folded: from here on this log counts."""
         self.last_seq = sequence
+        self.recent = [sequence]
         self.staged = [(sequence, items) for _, items in self.staged]  # in this log's order
         self.places.move(RunMoved(pool=event.pool, host=event.host))
         self.has_conversation = False  # here it has to take its turn
         self._ask_again()
         self.trigger = sequence
-
-    def _set_stream(self, stream: bool | None) -> None:
-        if stream is not None and self.started is not None:
-            options = msgspec.structs.replace(self.options, stream=stream)
-            self.started = msgspec.structs.replace(self.started, options=options)
 
     def _next_turn(self, sequence: int, event: TurnRequested) -> None:
         self.deferred = None
@@ -324,15 +333,14 @@ class RunState(AnswerCalls):
             self.items = list(event.rewrite.model_items)
             self._rewritten = len(self.items)
             self.server_knows = 0
-        self._forget_turn()
+        self.forget_turn()
         self.answer = None
 
     def _said_with(self, rewrite: Rewrite) -> list[Raw]:
         """A filter may take away what this turn has said, but not what was said before."""
         if rewrite.earlier is None:
             return self.said
-        kept = rewrite.items[rewrite.earlier :]
-        new = [it.raw for it in kept if it.kind != "tool_approval_item"]
+        new = [it.raw for it in rewrite.items[rewrite.earlier :] if it.kind != "tool_approval_item"]
         return self.said[: self._said_at_answer] + new
 
     def _name_of(self, event: TurnRequested) -> str:
@@ -340,12 +348,12 @@ class RunState(AnswerCalls):
         spec = event.agents.get(event.agent) or self.agents.get(event.agent)
         return spec.name if spec else event.agent
 
-    def _forget_turn(self) -> None:
+    def forget_turn(self) -> None:
         """What was asked for the last answer is over. Guardrails may still be looking at the run's
         input.
         """
-        self.asked = {call: it for call, it in self.asked.items() if it.kind == "guard"}
-        self.results = {call: it for call, it in self.results.items() if it.kind == "guard"}
+        self.asked = {call: it for call, it in self.asked.items() if it.traits.checks_input}
+        self.results = {call: it for call, it in self.results.items() if it.traits.checks_input}
         self.reviewed = None
         self.requested = {}
         self.decided = {}
@@ -353,17 +361,19 @@ class RunState(AnswerCalls):
         self.decided_below = {}
         self.waiting = None
         self._settled_first = []
+        self._told_first = 0
 
     def _answered(self, sequence: int, event: ModelAnswered) -> None:
         if event.turn != self.turn + 1:
             return  # the same turn's second answer: the first one counts
+        seen = event.upto or sequence
+        self.past.answered(self, seen)
         self.turn = event.turn
         self.usage = self.usage.plus(event.usage)
         self.response_id = event.response_id or self.response_id
         self.answer = read_answer(event, self.seen_calls)
         if f"t{event.turn}-model" in self.asked:  # came from the tool host and wakes the harness
             self.trigger = sequence
-        seen = event.upto or sequence
         for _, items in [it for it in self.staged if it[0] <= seen]:
             self.items.extend(items)
         self.staged = [it for it in self.staged if it[0] > seen]
@@ -378,9 +388,8 @@ class RunState(AnswerCalls):
         self.agent_is_new = False
         self.tree_turns += 1
         self.deferred = None
-        self.waited_s = 0.0
-        self.wait_attempts = 0
-        self._forget_turn()
+        self.waited_s, self.wait_attempts = 0.0, 0
+        self.forget_turn()
         if self.answer.uses_tools:
             self.agents_with_tool_use.add(self.agent_name)
         self._close_if_settled(False)  # an earlier answer of a person may hold for all calls
@@ -390,46 +399,60 @@ class RunState(AnswerCalls):
         return self.started is not None and self.options.reasoning_ids == "omit"
 
     def _finished(self, sequence: int, event: CallFinished) -> None:
-        asked = self.asked.get(event.call)
-        if asked is None or event.call in self.results:
+        asked = self.asked.get(early_of(event.call) or event.call)
+        if asked is None or event.call in self.results or self.past.is_outdated(event):
             return  # a repeated or foreign result: the first one counts
         event = checked(event, asked.kind)
         before = not self.open_tool_calls()
         self.results[event.call] = event
+        self.past.note_late(self, event.call)
         self.waiting = None
-        if event.kind == "prepare" and event.output:
-            self.prepared = _prepared(event.output)
-        elif event.kind == "review" and event.output:
-            self.reviewed = _reviewed(event.output)
-        elif event.kind == "history" and event.output:
-            self.history, self.input, self.own_input = history_of(event.output, self.input)
-        elif event.kind == "save":
-            self.input_saved = True
-            self.session_has = self.saving.pop(event.call)
-            self._saves[asked.turn] += 1
-        elif event.kind == "child":
-            self.child_waits.pop(event.call, None)
-            self.usage = self.usage.plus(event.usage)
-            self.tool_calls_made += 1 + event.tool_calls
-            self.tree_turns += event.turns
-        elif event.kind == "tool":
-            self.tool_calls_made += 1
-        elif event.kind == "finish" and event.error and event.error.code == "output_guardrail":
-            start = self._said_at_answer - len(self._said_before) + self._rewritten
-            self.items = without_refused(self.items, start, asked, event.value)
-        elif event.kind == "open" and event.output:
-            self.sandboxes[asked.agent] = _opened(event.output)
-        elif event.kind == "close":
-            self.sandboxes.pop(asked.agent, None)
-            self.closings += 1
-        elif event.kind in ("error", "output") and event.output:
-            decision = _stop(event.output)
-            if decision.final and decision.include_in_history and decision.value:
-                self.items.append(assistant_message(decision.value))
-        if event.kind != "guard" or self.turn > 0 or asked.name != "parallel":
-            # the first turn does not wait for parallel guardrails: it is somebody's already
+        self._take_outcome(asked, event)
+        if not event.traits.checks_input or self.turn > 0 or self._frees_first_turn(event, asked):
             self.trigger = sequence
         self._close_if_settled(before)
+
+    def _take_outcome(self, asked: CallRequested, event: CallFinished) -> None:
+        match event.kind:
+            case "prepare" if event.output:
+                self.prepared = _prepared(event.output)
+            case "review" if event.output:
+                self.reviewed = _reviewed(event.output)
+            case "history" if event.output:
+                self.history, self.input, self.own_input = history_of(event.output, self.input)
+                self.started = with_session(self.started, event.output)
+            case "save" if event.error is None:
+                self.input_saved = True
+                self.session_has = self.saving.pop(event.call)
+                self._saves[asked.turn] += 1
+            case "child":
+                self.child_waits.pop(event.call, None)
+                self.usage = self.usage.plus(event.usage)
+                self.tool_calls_made += 1 + event.tool_calls
+                self.tree_turns += event.turns
+            case "tool":
+                self.tool_calls_made += 1
+            case "finish" if event.error and event.error.code == "output_guardrail":
+                start = self._said_at_answer - len(self._said_before) + self._rewritten
+                self.past.refuse(self)
+                self.items = without_refused(self.items, start, asked, event.value)
+            case "open" if event.output:
+                self.sandboxes[asked.agent] = _opened(event.output)
+            case "close":
+                self.sandboxes.pop(asked.agent, None)
+                self.closings += 1
+            case "error" | "output" if event.output:
+                decision = _stop(event.output)
+                if decision.final and decision.include_in_history and decision.value:
+                    self.items.append(assistant_message(decision.value))
+            case "prepare" | "review" | "history" | "save" | "finish" | "open" | "error" | "output":
+                pass  # it failed, or has nothing to say
+            case "model" | "stop" | "checkpoint" | "handoff" | "guard" | "reject" | "hook":
+                pass
+            case "child_input" | "child_output" | "watch":
+                pass
+            case _:
+                assert_never(event.kind)
 
     def _decided(self, sequence: int, event: ApprovalDecided) -> None:
         if event.run and event.run != self.run:
@@ -450,34 +473,27 @@ class RunState(AnswerCalls):
         self.trigger = sequence
         self._close_if_settled(before)
 
-    def _child_asks(self, waiting: ChildWaiting) -> None:
-        """What is answered here is no longer open, even if the child has not heard of it yet: the
-        harness passes it on.
-        """
-        answered = {(it.run, it.call) for it in self.decided_below.values()}
-        left = [
-            it
-            for it in waiting.approvals
-            if not {(it.run, it.call), (it.run, it.call_id)} & answered
-        ]
-        if len(left) < len(waiting.approvals):
-            self.waiting = None
-        self.child_waits[waiting.call] = msgspec.structs.replace(waiting, approvals=left)
-
-    def _ask_again(self) -> None:
-        """Whoever was asked and has not answered may be gone, or have given up: ask anew."""
-        self.asked = {call: it for call, it in self.asked.items() if call in self.results}
-
     def _close_if_settled(self, were_settled: bool) -> None:
         """With the last outcome, all of them join the conversation: in the order of the calls, but
         first those that had theirs when the run waited for people.
         """
         calls = self.tool_calls
-        if were_settled or not calls or self.open_tool_calls():
+        if were_settled or self.done is not None or not calls or self.open_tool_calls():
             return
-        early = {call.id for call in self._settled_first}
-        for call in [*self._settled_first, *(it for it in calls if it.id not in early)]:
+        self._tell(self._untold())
+
+    def _newly_settled(self) -> list[ToolCall]:
+        known = {call.id for call in self._settled_first}
+        return [it for it in self.tool_calls if it.id not in known and self.settled(it) is not None]
+
+    def _untold(self) -> list[ToolCall]:
+        """Calls with outcomes that have not joined the conversation."""
+        return [*self._settled_first[self._told_first :], *self._newly_settled()]
+
+    def _tell(self, calls: list[ToolCall]) -> None:
+        """The outcomes of these calls join the conversation."""
+        for call in calls:
             self.seen_calls[call.call_id] = call.fingerprint
             result = self.settled(call)
             if result is not None and result.output:
-                self.items.append(call_output_item(call, result.output))
+                self.past.tell(self, call.id, call_output_item(call, result.output))

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.messages import CallRequested
+from sandstream_bus.wire.messages import CallRequested
 
-from sandstream_actors.output_items import assistant_message
+from sandstream_actors.run.output_items import assistant_message
 
 WITHHELD = "Output withheld by an output guardrail."
 """In place of what a tool has said."""

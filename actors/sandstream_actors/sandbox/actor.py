@@ -11,38 +11,42 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.consumer import Delivery
+from sandstream_bus.counts import numbered
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import PayloadTooLarge, UndecodableMessage
-from sandstream_bus.headers import ACTION, OPERATION
-from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo
-from sandstream_bus.runtime import Worker
-from sandstream_bus.sandbox_messages import SandboxFailure, SandboxReply, SandboxRequest
-from sandstream_bus.sandboxes import OWN_NODE as OWN_NODE
-from sandstream_bus.sandboxes import SandboxMovedOn, ttl_of
-from sandstream_bus.subjects import RunId, check_token
-from sandstream_bus.topology import ConsumerSpec
-from sandstream_providers.interface import Provider
+from sandstream_bus.errors import Drop, PayloadTooLarge, UndecodableMessage
+from sandstream_bus.logs.codec import NOT_JSON
+from sandstream_bus.logs.sandboxes import OWN_NODE as OWN_NODE
+from sandstream_bus.logs.sandboxes import SandboxMovedOn
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.nats.log_guard import LogChange
+from sandstream_bus.nats.topology import ConsumerSpec
+from sandstream_bus.wire.headers import ACTION, OPERATION
+from sandstream_bus.wire.messages import CallFinished, CallRequested
+from sandstream_bus.wire.sandboxes import SandboxFailure, SandboxReply, SandboxRequest
+from sandstream_bus.wire.subjects import RunId, check_token, is_token
+from sandstream_providers.addresses import Resolve, resolve_host
+from sandstream_providers.interface import Leasing, Provider
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream_actors.cancellations import Cancellations
-from sandstream_actors.harness.parked_runs import end_parked_run
-from sandstream_actors.run_headers import answering
-from sandstream_actors.run_state import RunState
+from sandstream_actors.base import GRACE_S as STOP_S
+from sandstream_actors.base import Actor
+from sandstream_actors.run.cancellations import RunCancelled
+from sandstream_actors.run.headers import answering
 from sandstream_actors.sandbox.calls import RunCalls
-from sandstream_actors.sandbox.failures import Elsewhere, failure_of
+from sandstream_actors.sandbox.failures import Elsewhere, Settled, failure_of
 from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.nodes import NodeWatch
 from sandstream_actors.sandbox.operations import Tools
+from sandstream_actors.sandbox.policy import Policy
 from sandstream_actors.sandbox.reaper import GRACE_S, Reaper
 from sandstream_actors.sandbox.requests import Requests
-from sandstream_actors.sandbox.specs import Policy
+from sandstream_actors.sandbox.sources import Sources
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -55,8 +59,10 @@ MAY_HAVE_BEGUN = "Sandstream-May-Have-Begun"
 _TRIES = 5
 
 
-class SandboxActor:
+class SandboxActor(Actor):
     """One replica of one provider's actor on one node."""
+
+    hears_cancellations = True
 
     def __init__(
         self,
@@ -69,41 +75,39 @@ class SandboxActor:
         reap_grace_s: float = GRACE_S,
         watch_every_s: float = 5.0,
         policy: Policy | None = None,
+        resolve: Resolve = resolve_host,
     ) -> None:
+        super().__init__("sandbox", bus=bus, max_in_flight=max_in_flight)
         self.node = check_token(node, "the node")
         self.provider = provider
-        self._bus = bus
-        self._max_in_flight = max_in_flight
         self._reap_every_s = reap_every_s
         self._reap_grace_s = reap_grace_s
         self._watch_every_s = watch_every_s
-        self._policy = policy
-        self._cancellations = Cancellations(bus)
+        self._sources = Sources(policy=policy or Policy(), resolve=resolve)
         self.store = WorkspaceStore(bus)
-        self._workers: list[Worker] = []
         self._adopted: set[str] = set()
-        self._loops: list[asyncio.Task[None]] = []
+        self._forget_change: Callable[[], None] = lambda: None
 
-    async def start(self) -> None:
-        """Find out what can be done here, then take work."""
+    async def prepare(self) -> None:
+        """Find out what can be done here."""
         await self.provider.check()
         bus = self._bus
         owner = await installation_of(bus)
         self.lifecycle = Lifecycle(
-            bus, self.provider, self.store, node=self.node, owner=owner, policy=self._policy
+            bus, self.provider, self.store, node=self.node, owner=owner, sources=self._sources
         )
         await self.lifecycle.start()
         tools = Tools(self.lifecycle, self.provider, self.store)
+        self._forget_change = bus.guard.on_change(self._on_lost_log)
         self._calls = RunCalls(bus, tools)
         self._requests = Requests(bus, tools)
-        await self._cancellations.start()
         is_own = self.node.startswith(OWN_NODE)
         state = await bus.topology.stream_state(bus.connection, bus.topology.log)
         # nothing older can be for this node, unless its consumer is there and knows its place
         own = self.consumer_of(self.node, start_sequence=state["last_seq"] + 1)
-        specs = [own] if is_own else [self._shared(), own]
-        self._workers = [self.worker_for(spec) for spec in specs]
-        await asyncio.gather(*(worker.start() for worker in self._workers))
+        if not is_own:
+            self.reads(self._shared())
+        self.reads(own)
         reaper = Reaper(
             bus,
             self.lifecycle,
@@ -111,50 +115,52 @@ class SandboxActor:
             every_s=self._reap_every_s,
             grace_s=self._reap_grace_s,
         )
-        self._loops = [asyncio.ensure_future(reaper.run())]
+        self.works_on(reaper.run)
         if not is_own:
-            watch = NodeWatch(bus, self, every_s=self._watch_every_s)
-            self._loops.append(asyncio.ensure_future(watch.run()))
+            self.works_on(NodeWatch(bus, self, every_s=self._watch_every_s).run)
 
-    async def stop(self, grace_s: float = 10.0) -> None:
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
-        await self._cancellations.stop()
-        await asyncio.gather(*(worker.stop(grace_s) for worker in self._workers))
+    async def stop(self, grace_s: float = STOP_S, *, ends: Collection[str] = ()) -> None:
+        """Take no more work. ``ends``: sandboxes whose boxes end now, whatever runs in them."""
+        self._forget_change()
+        await super().stop(grace_s)
         await self.lifecycle.stop()
+        for info in await self.provider.list_owned(self.lifecycle.owner) if ends else ():
+            if info.labels.get("sandbox") in ends:
+                await self.provider.stop(info.key)
+        if self.node.startswith(OWN_NODE) and isinstance(self.provider, Leasing):
+            await self.provider.stop_idle()  # no other process works in a program's sandboxes
         await self.provider.close()
+
+    async def _on_lost_log(self, change: LogChange) -> None:
+        """Nothing that is known of sandboxes counts any more. Their boxes are left alone."""
+        self.lifecycle.forget_all()
+        if change.what == "older copy":
+            return
+        left = await self.provider.list_owned(self.lifecycle.owner)
+        self.lifecycle.owner = await installation_of(self._bus)
+        if left:
+            logger.warning(
+                "%s of the lost log left on node %s will not be used again",
+                numbered(len(left), "box", "boxes"),
+                self.node,
+                extra={"boxes": ", ".join(sorted(it.key for it in left))},
+            )
 
     # --- consumers -----------------------------------------------------------------------------
 
     def _shared(self) -> ConsumerSpec:
         """Work that any node may take."""
-        prefix, name = self._bus.subjects.prefix, self.provider.name
-        return ConsumerSpec(
-            name=f"sandbox-{name}",
-            filters=[f"{prefix}.run.*.sandbox.{name}", f"{prefix}.sandbox.*.op.{name}"],
-        )
+        name = self.provider.name
+        filters = self._bus.subjects.sandbox_work(name)
+        return ConsumerSpec(name=f"sandbox-{name}", filters=filters)
 
     def consumer_of(self, node: str, *, start_sequence: int | None = None) -> ConsumerSpec:
-        prefix, name = self._bus.subjects.prefix, self.provider.name
+        name = self.provider.name
         return ConsumerSpec(
             name=f"sandbox-{name}-{node}",
-            filters=[
-                f"{prefix}.run.*.sandbox.{name}.{node}",
-                f"{prefix}.sandbox.*.op.{name}.{node}",
-            ],
+            filters=self._bus.subjects.sandbox_work(name, node),
             start_sequence=start_sequence,
             inactive_s=OWN_IDLE_S if node.startswith(OWN_NODE) else NODE_IDLE_S,
-        )
-
-    def worker_for(self, spec: ConsumerSpec, *, announce: bool = True) -> Worker:
-        return Worker(
-            self._bus,
-            spec,
-            self._on_delivery,
-            max_in_flight=self._max_in_flight,
-            on_parked=self._on_parked,
-            announce=announce,
         )
 
     async def adopt(self, node: str, *, start_sequence: int) -> None:
@@ -173,9 +179,9 @@ class SandboxActor:
 
     # --- work ----------------------------------------------------------------------------------
 
-    async def _on_delivery(self, delivery: Delivery) -> None:
+    async def handle(self, delivery: Delivery) -> None:
         crashpoint("sandbox.received")
-        if delivery.subject.startswith(f"{self._bus.subjects.prefix}.run."):
+        if self._bus.subjects.split(delivery.subject).family == "run":
             await self._on_call(delivery)
         else:
             await self._on_request(delivery)
@@ -186,12 +192,16 @@ class SandboxActor:
             raise UndecodableMessage(f"{delivery.subject} carries no call for a sandbox")
         check_token(call.sandbox, "the sandbox")
         check_token(call.reply_pool, "the pool")
-        run = self._bus.subjects.parse_run(delivery.subject).run
-        if not delivery.fresh and await self._is_settled(run, call):
+        run = self._bus.subjects.delivered_run(delivery.subject).run
+        if not await self._bus.log.has_begun(run, delivery.headers):
+            raise Drop(f"the run {run} has not begun")
+        if not delivery.fresh and await self._calls.is_settled(run, call):
             return
         began = time.monotonic()
         try:
             finished = await self._until_cancelled(run, call, delivery)
+        except Settled:
+            return
         except Elsewhere as elsewhere:
             subject = self._bus.subjects.run_sandbox(run, self.provider.name, elsewhere.node)
             await self._pass_on(subject, delivery)
@@ -201,46 +211,23 @@ class SandboxActor:
         duration_ms = round((time.monotonic() - began) * 1000)
         finished = msgspec.structs.replace(finished, duration_ms=duration_ms)
         crashpoint("sandbox.before_result")
-        try:
-            await self._send_result(run, call, finished, delivery)
-        except PayloadTooLarge as error:
-            text = f"The result is too large: {error}"
-            finished = CallFinished(
-                call=call.call,
-                kind=call.kind,
-                turn=call.turn,
-                output=Raw(msgspec.json.encode(text)),
-                error=ErrorInfo(code=error.code, message=text),
-            )
-            await self._send_result(run, call, finished, delivery)
+        await self.answer(run, call, finished, delivery)
         crashpoint("sandbox.after_result")
-
-    async def _send_result(
-        self, run: RunId, call: CallRequested, finished: CallFinished, delivery: Delivery
-    ) -> None:
-        await self._bus.work_log.send(
-            self._bus.subjects.result(run, call.reply_pool),
-            finished,
-            msg_id=f"{run}:{call.call}:result:{delivery.sequence}",
-            headers=answering(delivery),
-        )
 
     async def _until_cancelled(
         self, run: RunId, call: CallRequested, delivery: Delivery
     ) -> CallFinished | None:
         """Do it; None if the run was cancelled meanwhile: then the command is killed."""
-        sequence, fresh = delivery.sequence, _is_fresh(delivery)
-        work = self._again(lambda: self._calls.do(run, call, sequence=sequence, fresh=fresh))
-        task = asyncio.ensure_future(work)
-        if call.kind == "close":
-            return await task
+        sequence, time_ns, fresh = delivery.sequence, delivery.time_ns, _is_fresh(delivery)
+        await self._cancellations.recheck(run)
+        work = self._again(
+            lambda: self._calls.do(run, call, sequence=sequence, fresh=fresh, time_ns=time_ns)
+        )
+        if call.traits.closes_sandbox:
+            return await work
         try:
-            with self._cancellations.watching(run, task):
-                return await task
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if (current is not None and current.cancelling()) or not task.cancelling():
-                raise
+            return await self._cancellations.guard(run, work)
+        except RunCancelled:
             await self._again(lambda: self._calls.give_up(run, call))
             return None
 
@@ -264,11 +251,11 @@ class SandboxActor:
         reply = msgspec.structs.replace(reply, duration_ms=duration_ms)
         headers = answering(delivery) | {ACTION: str(request.action.__struct_config__.tag)}
         try:
-            await self._bus.sandboxes.reply(sandbox, reply, ttl_s=ttl_of(request), headers=headers)
+            await self._bus.sandboxes.reply(sandbox, reply, headers=headers)
         except PayloadTooLarge as error:
             failure = SandboxFailure(code=error.code, message=f"The result: {error}")
             reply = SandboxReply(op=reply.op, error=failure)
-            await self._bus.sandboxes.reply(sandbox, reply, ttl_s=ttl_of(request), headers=headers)
+            await self._bus.sandboxes.reply(sandbox, reply, headers=headers)
         crashpoint("sandbox.after_reply")
 
     async def _reply_to(
@@ -300,9 +287,7 @@ class SandboxActor:
     async def _pass_on(self, subject: str, delivery: Delivery) -> None:
         """To the node that has the sandbox. The same work, so the same id."""
         headers = {
-            name: value
-            for name, value in delivery.headers.items()
-            if not name.startswith("Nats-") or name == "Nats-TTL"
+            name: value for name, value in delivery.headers.items() if not name.startswith("Nats-")
         }
         if not delivery.fresh:
             headers[MAY_HAVE_BEGUN] = "1"
@@ -314,21 +299,13 @@ class SandboxActor:
             budget_s=None,
         )
 
-    async def _is_settled(self, run: RunId, call: CallRequested) -> bool:
-        """Has the call a result, or is it of no use any more?"""
-        state = RunState.of(run, await self._bus.log.read(run))
-        if call.kind == "close":
-            return False  # done twice it does nothing, and a run that ended still needs it
-        return state.done is not None or call.turn < state.turn or call.call in state.results
-
-    async def _on_parked(self, delivery: Delivery, reason: str) -> None:
-        if delivery.subject.startswith(f"{self._bus.subjects.prefix}.run."):
-            run = self._bus.subjects.parse_run(delivery.subject).run
-            await end_parked_run(self._bus, run, reason)
+    async def on_parked(self, delivery: Delivery, reason: str) -> None:
+        if self._bus.subjects.split(delivery.subject).family == "run":
+            await self.end_run_of(delivery, reason)
             return
         op = delivery.headers.get(OPERATION) or _operation_of(delivery.data)
-        if op:  # its caller must not wait for ever
-            sandbox = self._bus.subjects.parse_sandbox(delivery.subject).sandbox
+        sandbox = self._bus.subjects.parse_sandbox(delivery.subject).sandbox
+        if is_token(op) and is_token(sandbox):  # its caller must not wait for ever
             text = f"the request could not be handled and was parked: {reason}"
             failure = SandboxFailure(code="parked", message=text)
             await self._bus.sandboxes.reply(sandbox, SandboxReply(op=op, error=failure))
@@ -342,7 +319,7 @@ def _operation_of(request: bytes) -> str:
     """The operation of a request that is otherwise unreadable; empty if it cannot be known."""
     try:
         return msgspec.json.decode(request, type=_Peek).op
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return ""
 
 

@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+import logging
+from typing import Any, assert_never
 
 import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, RunStarted
-from sandstream_bus.sandbox_messages import Checkpointed, MemoryMount, SandboxSpec, SandboxUse
-from sandstream_bus.sandboxes import SandboxMovedOn
-from sandstream_bus.specs import NO_JSON, GraphSpec
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.sandboxes import SandboxMovedOn
+from sandstream_bus.wire.calls import is_sandbox_kind
+from sandstream_bus.wire.messages import CallFinished, CallRequested, ErrorInfo, RunStarted
+from sandstream_bus.wire.sandboxes import (
+    Checkpointed,
+    MemoryMount,
+    Opened,
+    SandboxSpec,
+    SandboxUse,
+)
+from sandstream_bus.wire.specs import NO_JSON, GraphSpec
+from sandstream_bus.wire.subjects import RunId
 from sandstream_providers.interface import BoxGone
 
+from sandstream_actors.run.retry import attempt_of, is_answered
+from sandstream_actors.run.state import RunState
 from sandstream_actors.sandbox.attempts import in_box
-from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, failure_of
+from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, Settled, failure_of
 from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.live_output import live_output
-from sandstream_actors.sandbox.memory_sync import mount_of
+from sandstream_actors.sandbox.memory.sync import mount_of
 from sandstream_actors.sandbox.operations import Tools, tool_in
+from sandstream_actors.sandbox.stored_request import StoredRequest
 from sandstream_actors.sandbox.tools.dispatch import ToolOutcome
+
+logger = logging.getLogger(__name__)
 
 _LOST = (
     "It is unknown whether this command took effect: its sandbox was lost while it ran. "
     "It was not repeated."
+)
+_LOG_LOST = (
+    "The sandbox already has an outcome under the id of this call, from a request in a part of the "
+    "log that was lost. That outcome does not belong to this call, and the command was not run "
+    "again: look at the state of the sandbox before you go on."
 )
 _CLOSED = "The sandbox was closed while this command ran. It was not repeated."
 
@@ -38,14 +56,15 @@ class RunCalls:
         self._tools = tools
 
     async def do(
-        self, run: RunId, call: CallRequested, *, sequence: int, fresh: bool
+        self, run: RunId, call: CallRequested, *, sequence: int, fresh: bool, time_ns: int
     ) -> CallFinished:
         """The call's outcome. Failures are outcomes, too; what is raised is the bus's or ours."""
         try:
-            if call.kind == "tool":
-                return await self._tool(run, call, sequence=sequence, fresh=fresh)
-            result = await self._lifecycle_call(run, call, sequence)
-        except (Elsewhere, SandboxMovedOn):
+            if call.traits.is_tool:
+                request = StoredRequest(sequence, time_ns)
+                return await self._tool(run, call, request, fresh=fresh)
+            result = await self._lifecycle_call(run, call, sequence, fresh=fresh)
+        except (Elsewhere, SandboxMovedOn, Settled):
             raise
         except Exception as error:
             failure = failure_of(error, call.kind)
@@ -63,30 +82,55 @@ class RunCalls:
 
     async def give_up(self, run: RunId, call: CallRequested) -> None:
         """The run was cancelled: end what the call started. Nothing is made or woken for that."""
-        if call.kind == "open":
+        if call.traits.result is Opened:
             # the run never learns that it has the sandbox, so it would not close it
             try:
                 await self._close(run, call, "its run was cancelled")
             except Refused:
                 return  # not even begun
-        elif call.kind == "tool":
+        elif call.traits.is_tool:
             box = await self._tools.lifecycle.box_of(call.sandbox)
             if box is not None:
                 with contextlib.suppress(BoxGone):
                     await box.kill(op_of(run, call))
 
-    async def _lifecycle_call(self, run: RunId, call: CallRequested, sequence: int) -> Any:
+    async def is_settled(self, run: RunId, call: CallRequested) -> bool:
+        """Has the call a result, or is it of no use any more?"""
+        state = RunState.of(run, await self._bus.log.read(run))
+        if call.traits.closes_sandbox:
+            return False  # done twice it does nothing, and a run that ended still needs it
+        return state.done is not None or call.turn < state.turn or is_answered(state, call)
+
+    async def _lifecycle_call(
+        self, run: RunId, call: CallRequested, sequence: int, *, fresh: bool
+    ) -> Any:
         lifecycle = self._tools.lifecycle
-        if call.kind == "open":
-            use, spec, memory = await self._use_of(run, call)
-            return await lifecycle.open(call.sandbox, spec if use.owned else None, memory)
-        if call.kind == "checkpoint":
-            try:
-                live = await lifecycle.live(call.sandbox, run=run, asked_at=sequence)
-            except LetGo as closed:
-                return Checkpointed(tree=closed.tree)
-            return await lifecycle.checkpoint(live, reason=f"turn {call.turn}")
-        return await self._close(run, call, "end of the run", asked_at=sequence)
+        kind = call.kind
+        if not is_sandbox_kind(kind):
+            raise Refused("unsupported", f"a sandbox cannot do a call of kind {kind!r}")
+        match kind:
+            case "open":
+                use, spec, memory = await self._use_of(run, call)
+                # another replica may have done it since we looked first, and the run may be over
+                if not fresh and await self.is_settled(run, call):
+                    raise Settled
+                if use.checkpoint == "never" and await self._was_retried(run):
+                    spec = msgspec.structs.replace(spec, renew=True)
+                return await lifecycle.open(call.sandbox, spec if use.owned else None, memory)
+            case "checkpoint":
+                try:
+                    live = await lifecycle.live(call.sandbox, run=run, asked_at=sequence)
+                except LetGo as closed:
+                    return Checkpointed(tree=closed.tree)
+                return await lifecycle.checkpoint(live, reason=f"turn {call.turn}")
+            case "close":
+                return await self._close(run, call, "end of the run", asked_at=sequence)
+            case _:
+                assert_never(kind)
+
+    async def _was_retried(self, run: RunId) -> bool:
+        """Its end has deleted a sandbox without checkpoints, and nothing of it is left."""
+        return RunState.of(run, await self._bus.log.read(run)).past.retries > 0
 
     async def _close(
         self, run: RunId, call: CallRequested, reason: str, asked_at: int | None = None
@@ -124,11 +168,19 @@ class RunCalls:
     # --- tools ---------------------------------------------------------------------------------
 
     async def _tool(
-        self, run: RunId, call: CallRequested, *, sequence: int, fresh: bool
+        self, run: RunId, call: CallRequested, request: StoredRequest, *, fresh: bool
     ) -> CallFinished:
         on_output = live_output(self._bus, run, call.call_id or call.call)
 
         async def work(live: Live) -> CallFinished:
+            first = await live.box.first_request(op_of(run, call), request.text)
+            if await request.is_foreign(first, self._bus):
+                logger.warning(
+                    "sandbox %s knows a call that the log does not: run %s, call %s",
+                    *(call.sandbox, run, call.call),
+                    extra={"request": first},
+                )
+                return _told(call, _LOG_LOST, "log_lost")
             outcome = await tool_in(
                 live,
                 call.name,
@@ -149,7 +201,7 @@ class RunCalls:
             call.sandbox,
             work,
             run=run,
-            sequence=sequence,
+            sequence=request.sequence,
             fresh=fresh,
             when_lost=lost,
             when_closed=lambda: _told(call, _CLOSED, "outcome_unknown"),
@@ -175,7 +227,7 @@ class RunCalls:
 
 def op_of(run: RunId, call: CallRequested) -> str:
     """The operation's id: the same for every delivery of the call, whoever waits for it."""
-    return f"{run}-{call.call}"
+    return f"{run}-{attempt_of(call)}"
 
 
 def _noticed(live: Live, text: str) -> str:

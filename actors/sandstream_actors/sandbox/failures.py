@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandstream_bus.errors import BusError, SandstreamError
-from sandstream_bus.sandbox_messages import SandboxFailure
+from sandstream_bus.wire.sandboxes import SandboxFailure
 from sandstream_providers.interface import ProviderError
 
 _READS = ("read", "list", "stat")
@@ -49,6 +49,10 @@ class LetGo(Exception):
         """The last checkpoint."""
 
 
+class Settled(Exception):
+    """Another replica has done it meanwhile, and the run has its outcome."""
+
+
 class Refused(Exception):
     """An operation that cannot be done, with the code that its caller will see."""
 
@@ -81,7 +85,9 @@ def failure_of(error: Exception, op: str) -> SandboxFailure | None:
             context={**error.data, "provider_code": error.code},
             retryable=error.retryable,
         )
-    if isinstance(error, SandstreamError) and not (isinstance(error, BusError) and error.retryable):
+    if isinstance(error, BusError) and error.retryable:
+        return None  # it is waited out
+    if isinstance(error, SandstreamError):
         return SandboxFailure(code=error.code, message=str(error), op=op)
     code = getattr(error, "code", None)
     if isinstance(code, str):  # of a workspace or a patch

@@ -6,13 +6,21 @@ from sandstream_bus.crashpoints import crashpoint
 from sandstream_providers.interface import Box, Provider
 from sandstream_workspaces.store import WorkspaceStore
 
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.plans import apply_plan
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.sandbox.sources import CheckedPlan
 
 
-async def fill(record: SandboxRecord, box: Box, provider: Provider, store: WorkspaceStore) -> None:
-    """Done again after a crash, it empties the box first."""
-    op = f"{record.sandbox}-g{record.generation}"
+async def fill(
+    record: SandboxRecord,
+    box: Box,
+    checked: CheckedPlan,
+    provider: Provider,
+    store: WorkspaceStore,
+    *,
+    op: str,
+) -> None:
+    """Done again after a crash, it empties the box first. The operation ids begin with ``op``."""
     if record.base:
         await store.restore(box, record.base, op=f"{op}-restore", keep=[])
         crashpoint("sandbox.after_restore")
@@ -20,7 +28,7 @@ async def fill(record: SandboxRecord, box: Box, provider: Provider, store: Works
         await box.clear(f"{op}-clear")
     await apply_plan(
         box,
-        record.spec.plan,
+        checked,
         provider=provider,
         store=store,
         op=op,

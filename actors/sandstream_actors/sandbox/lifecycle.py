@@ -18,7 +18,9 @@ from weakref import WeakValueDictionary
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import BusError
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.logs.sandboxes import SandboxMovedOn, machine_of
+from sandstream_bus.nats.subscription import CoreMessage, Subscription
+from sandstream_bus.wire.sandboxes import (
     Checkpointed,
     MemoryMount,
     MemorySynced,
@@ -33,26 +35,25 @@ from sandstream_bus.sandbox_messages import (
     SandboxSpec,
     SandboxStopped,
 )
-from sandstream_bus.sandboxes import SandboxMovedOn, machine_of
-from sandstream_bus.subscription import CoreMessage, Subscription
 from sandstream_providers.interface import Box, BoxGone, Provider, ProviderError
 from sandstream_workspaces.store import WorkspaceStore
 
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, failure_of, unsaved
-from sandstream_actors.sandbox.filling import fill
+from sandstream_actors.sandbox.initial_files import fill
 from sandstream_actors.sandbox.live import Live, awake, restored_notice
-from sandstream_actors.sandbox.memory_sync import WorkspaceMemories
+from sandstream_actors.sandbox.memory.sync import WorkspaceMemories
 from sandstream_actors.sandbox.news import IDLE, read_news
-from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_actors.sandbox.removals import Removals
+from sandstream_actors.sandbox.sources import Sources
 from sandstream_actors.sandbox.specs import (
-    Policy,
     box_key,
     box_spec_of,
     check_spec,
     environment_of,
     rule_of,
 )
+from sandstream_actors.sandbox.stored_request import first_use
 
 logger = logging.getLogger(__name__)
 
@@ -70,14 +71,14 @@ class Lifecycle:
         *,
         node: str,
         owner: str,
-        policy: Policy | None = None,
+        sources: Sources | None = None,
     ) -> None:
         self._bus = bus
         self._provider = provider
         self._store = store
         self.node = node
         self.owner = owner
-        self._policy = policy or Policy()
+        self.sources = sources or Sources()
         self._live: OrderedDict[str, Live] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._removals = Removals(provider)
@@ -178,17 +179,20 @@ class Lifecycle:
         """Look again at the next operation."""
         self._live.pop(sandbox, None)
 
+    def forget_all(self) -> None:
+        self._live.clear()
+
     async def open(
         self, sandbox: str, spec: SandboxSpec | None, memory: MemoryMount | None = None
     ) -> Opened:
         """Make the sandbox unless it is there; ``memory``: it is to have this one from now on."""
         async with self._lock(sandbox):
             record = await self.record(sandbox)
-            created = record.state == "unknown"
+            created = record.is_to_be_made(spec)
             if created:
                 if spec is None:
                     raise Refused("workspace_start_error", f"there is no sandbox {sandbox}")
-                live = await self._make(record, spec, "")
+                live = await self._make(record, spec, record.renewed_notice)
             else:
                 live = await self._find(record)
             await self._memories.opened(live, self._append, memory)
@@ -244,7 +248,7 @@ class Lifecycle:
 
     def _is_neighbours(self, record: SandboxRecord) -> bool:
         """Has it a box that a process of this machine left, with all that runs in it?"""
-        return record.is_live and machine_of(record.node) == machine_of(self.node)
+        return record.may_have_box and machine_of(record.node) == machine_of(self.node)
 
     async def is_ours(self, record: SandboxRecord) -> bool:
         """Is it this process's, or one that its own process has left to its neighbours?"""
@@ -290,7 +294,7 @@ class Lifecycle:
         crash in between: the box is found by its key, and emptied first.
         """
         began = time.monotonic()
-        check_spec(spec, self._policy)
+        checked = await check_spec(spec, self.sources)
         env = environment_of(spec)
         if not (record.state == "intended" and record.node == self.node):
             generation = record.generation + 1
@@ -307,7 +311,9 @@ class Lifecycle:
         try:
             box = await self._provider.create(box_spec_of(record, self.owner))
             crashpoint("sandbox.after_create")
-            await fill(record, box, self._provider, self._store)
+            op, reused = await first_use(self._bus, record, box)
+            notice = notice or reused
+            await fill(record, box, checked, self._provider, self._store, op=op)
         except Exception as error:
             if not isinstance(error, BusError) or failure_of(error, "open") is not None:
                 await self._give_up(record, error)
@@ -335,14 +341,12 @@ class Lifecycle:
         await self._append(record, stopped)
 
     def _keep(self, record: SandboxRecord, box: Box, env: dict[str, str] | None = None) -> Live:
-        if env is None:
-            env = environment_of(record.spec)
         known = self._live.get(record.sandbox)
         live = Live(
             record=record,
             box=box,
             rule=rule_of(record, box.root),
-            env=env,
+            env=environment_of(record.spec) if env is None else env,
             epoch=self._bus.connection.reconnects,
         )
         if known is not None and known.record.key == record.key:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 
 import msgspec
-from sandstream_bus.sandbox_messages import Opened
+from sandstream_bus.wire.sandboxes import Opened
 from sandstream_providers.interface import Box, BoxGone, Provider, ResolveRule
 
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.run.sandbox_record import SandboxRecord
 
 
 class Live(msgspec.Struct):

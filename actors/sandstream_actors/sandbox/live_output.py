@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.sandbox_messages import LiveOutput
+from sandstream_bus.wire.sandboxes import LiveOutput
 from sandstream_providers.interface import OnOutput, Stream
 
 _encode = msgspec.json.Encoder().encode

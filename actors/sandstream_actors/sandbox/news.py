@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from sandstream_bus.logs.codec import NOT_JSON
 
 IDLE = "idle"
 """Why a sandbox was paused that nobody seemed to use."""
@@ -26,4 +27,12 @@ class News(msgspec.Struct):
         return self.type == "sandbox.paused" and self.reason == IDLE
 
 
-read_news = msgspec.json.Decoder(News).decode
+_news = msgspec.json.Decoder(News).decode
+
+
+def read_news(data: bytes) -> News:
+    """What the event says; one that cannot be read says nothing."""
+    try:
+        return _news(data)
+    except NOT_JSON:
+        return News()

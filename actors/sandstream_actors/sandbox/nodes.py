@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import BusError
+from sandstream_bus.logs.sandboxes import OWN_NODE
 from sandstream_bus.runtime import Worker
-from sandstream_bus.sandboxes import OWN_NODE
 
 if TYPE_CHECKING:
     from sandstream_actors.sandbox.actor import SandboxActor

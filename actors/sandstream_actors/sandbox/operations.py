@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.wire.sandboxes import (
     ApplyPatch,
     ApplyPlan,
     Checkpoint,
@@ -220,9 +220,10 @@ async def _run_tool(
 
 
 async def _apply_plan(tools: Tools, live: Live, op: str, action: ApplyPlan, _: Any) -> None:
+    checked = await tools.lifecycle.sources.check(action.plan)
     await apply_plan(
         live.box,
-        action.plan,
+        checked,
         provider=tools.provider,
         store=tools.store,
         op=op,

@@ -5,11 +5,20 @@ from __future__ import annotations
 import posixpath
 import uuid
 
-from sandstream_bus.sandbox_messages import PlanFile, PlanRepo, WorkspacePlan, real_path
-from sandstream_providers.interface import Box, FileWrite, NotFound, Provider, ResolveRule
+from sandstream_bus.wire.sandboxes import PlanFile, PlanRepo, real_path
+from sandstream_providers.git_urls import shown_url
+from sandstream_providers.interface import (
+    Box,
+    FileWrite,
+    GitFailed,
+    NotFound,
+    Provider,
+    ResolveRule,
+)
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream_actors.sandbox.failures import Refused
+from sandstream_actors.sandbox.sources import CheckedPlan, private_source
 
 _BATCH = 200
 _FETCHED = ".sandstream-fetch"
@@ -17,7 +26,7 @@ _FETCHED = ".sandstream-fetch"
 
 async def apply_plan(
     box: Box,
-    plan: WorkspacePlan,
+    checked: CheckedPlan,
     *,
     provider: Provider,
     store: WorkspaceStore,
@@ -25,7 +34,7 @@ async def apply_plan(
     only_ephemeral: bool = False,
 ) -> None:
     """Snapshots first, then repositories, then single files, which may lie inside the others."""
-    rule = ResolveRule(roots=[box.root])
+    plan, rule = checked.plan, ResolveRule(roots=[box.root])
     for number, tree in enumerate(plan.trees):
         if tree.ephemeral or not only_ephemeral:
             await store.restore(
@@ -33,7 +42,8 @@ async def apply_plan(
             )
     for number, repo in enumerate(plan.repos):
         if repo.ephemeral or not only_ephemeral:
-            await _fetch(box, repo, provider, rule, f"{op}-repo{number}")
+            fetch = _Fetch(box, repo, provider, public_only=checked.public_only)
+            await fetch.run(rule, f"{op}-repo{number}")
     files = [it for it in plan.files if it.ephemeral or not only_ephemeral]
     for start in range(0, len(files), _BATCH):
         changes = [_write(box, it) for it in files[start : start + _BATCH]]
@@ -50,26 +60,49 @@ def _write(box: Box, file: PlanFile) -> FileWrite:
     )
 
 
-async def _fetch(box: Box, repo: PlanRepo, provider: Provider, rule: ResolveRule, op: str) -> None:
-    target = posixpath.join(box.root, real_path(repo.path))
-    if not repo.subpath:
-        await provider.fetch_git(box, repo.url, repo.ref, target)
-        return
-    fetched = posixpath.join(box.root, _FETCHED)
-    # done again as a whole, also in a box that remembers the first time
-    attempt = uuid.uuid4().hex
-    await box.change(f"{op}-clean-{attempt}", [FileWrite(path=fetched, kind="remove")], rule)
-    await provider.fetch_git(box, repo.url, repo.ref, fetched)
-    try:
-        inner = await box.stat(posixpath.join(fetched, repo.subpath), ResolveRule(roots=[fetched]))
-    except NotFound:
-        raise Refused(
-            "git_subpath_error",
-            f"{repo.url} at {repo.ref} has no path {repo.subpath!r}",
-            repo=repo.url,
-            subpath=repo.subpath,
-        ) from None
-    parent = posixpath.dirname(target)
-    await box.make_dir(f"{op}-parent", parent, rule, parents=True)
-    await box.move(f"{op}-move", inner.path, target, rule)
-    await box.remove(f"{op}-rest-{attempt}", fetched, rule, recursive=True)
+class _Fetch:
+    """One repository on its way into the box."""
+
+    def __init__(self, box: Box, repo: PlanRepo, provider: Provider, *, public_only: bool) -> None:
+        self._box = box
+        self._repo = repo
+        self._provider = provider
+        self._public_only = public_only
+
+    async def run(self, rule: ResolveRule, op: str) -> None:
+        box, repo = self._box, self._repo
+        target = posixpath.join(box.root, real_path(repo.path))
+        if not repo.subpath:
+            await self._into(target)
+            return
+        fetched = posixpath.join(box.root, _FETCHED)
+        # done again as a whole, also in a box that remembers the first time
+        attempt = uuid.uuid4().hex
+        await box.change(f"{op}-clean-{attempt}", [FileWrite(path=fetched, kind="remove")], rule)
+        await self._into(fetched)
+        inside = ResolveRule(roots=[fetched])
+        try:
+            inner = await box.stat(posixpath.join(fetched, repo.subpath), inside)
+        except NotFound:
+            shown = shown_url(repo.url)
+            raise Refused(
+                "git_subpath_error",
+                f"{shown} at {repo.ref} has no path {repo.subpath!r}",
+                repo=shown,
+                subpath=repo.subpath,
+            ) from None
+        parent = posixpath.dirname(target)
+        await box.make_dir(f"{op}-parent", parent, rule, parents=True)
+        await box.move(f"{op}-move", inner.path, target, rule)
+        await box.remove(f"{op}-rest-{attempt}", fetched, rule, recursive=True)
+
+    async def _into(self, target: str) -> None:
+        repo, public_only = self._repo, self._public_only
+        try:
+            await self._provider.fetch_git(
+                self._box, repo.url, repo.ref, target, public_only=public_only
+            )
+        except GitFailed as error:
+            if error.data.get("reason") != "private":
+                raise
+            raise private_source(error) from error

@@ -1,8 +1,9 @@
 """No orphans: compares what the provider lists with what the log says, and lets go of the rest.
 
-A box is kept while the log says that it is its sandbox's current one. Superseded, closed and
-unknown ones are removed after a grace, which is longer than any creation takes. A run that ended
-without closing its sandbox has it closed here; one that has been idle is paused.
+A box is kept while the log says that it is its sandbox's current one and somebody can still need
+it (``owners``). Superseded, closed and unknown ones are removed after a grace, which is longer than
+any creation takes. A run that ended without closing its sandbox has it closed here, and so has a
+program that is gone; a sandbox that has been idle is paused.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Container
+from datetime import datetime
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.errors import BusError
-from sandstream_bus.log import Conflict
-from sandstream_bus.messages import CancelRequested
-from sandstream_bus.sandboxes import SandboxMovedOn
-from sandstream_bus.subjects import RunId
-from sandstream_providers.interface import BoxInfo, Provider, ProviderError
+from sandstream_bus.errors import BusError, MessageError
+from sandstream_bus.logs.runs import Conflict
+from sandstream_bus.logs.sandboxes import SandboxMovedOn
+from sandstream_bus.wire.messages import CancelRequested
+from sandstream_providers.interface import BoxInfo, Leasing, Provider, ProviderError
 
-from sandstream_actors.harness.ends import cancelled
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.ends import cancelled
+from sandstream_actors.run.sandbox_record import SandboxRecord
+from sandstream_actors.run.state import RunState
 from sandstream_actors.sandbox.failures import Elsewhere, Refused
 from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.news import IDLE
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.sandbox.owners import owner_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ class Reaper:
         self._provider = provider
         self._every_s = every_s
         self._grace_s = grace_s
+        self._told: set[str] = set()
 
     async def run(self) -> None:
         await asyncio.sleep(min(_FIRST_S, self._every_s))
@@ -60,10 +64,12 @@ class Reaper:
                 logger.warning("the reaper could not look around", extra={"why": str(error)})
             await asyncio.sleep(self._every_s)
 
-    async def sweep(self) -> list[str]:
-        """One look; the keys of the boxes that were removed."""
+    async def sweep(self, only: Container[str] | None = None) -> list[str]:
+        """One look; the keys of the boxes that were removed. ``only``: at the boxes of these."""
         removed = []
         for info in await self._provider.list_owned(self._lifecycle.owner):
+            if only is not None and info.labels.get("sandbox", "") not in only:
+                continue
             try:
                 if await self._is_orphan(info):
                     await self._provider.delete(info.key)
@@ -73,6 +79,9 @@ class Reaper:
                 logger.info("a box is left for later", extra={"key": info.key, "why": str(error)})
             except BusError:
                 raise
+            except MessageError as error:  # somebody has written what nobody can read
+                extra = {"key": info.key, "why": str(error)}
+                logger.warning("a box cannot be looked after", extra=extra)
             except Exception:  # one bad box must not keep the others
                 logger.exception("a box cannot be looked after", extra={"key": info.key})
         for sandbox in self._lifecycle.idle(time.monotonic()):
@@ -84,30 +93,50 @@ class Reaper:
 
     async def _is_orphan(self, info: BoxInfo) -> bool:
         record = await self._lifecycle.record(info.labels.get("sandbox", ""))
-        if record.key == info.key and (record.is_live or record.state == "intended"):
+        if record.key == info.key and record.may_have_box:
             if await self._lifecycle.is_ours(record):
-                await self._close_if_run_ended(record)
+                await self._look_after(record, info)
+            return False
+        if record.state == "unknown" and self._is_of_lost_log(info):
             return False
         return time.time() - info.created_at > self._grace_s
 
-    async def _close_if_run_ended(self, record: SandboxRecord) -> None:
-        if not record.spec.run:
-            return
-        run = RunId(record.spec.run)
-        events = await self._bus.log.read(run, skip_unknown=True)
-        state = RunState.of(run, events)
-        if state.done is not None or not events or await self._end_if_abandoned(state):
-            await self._lifecycle.close(
-                record.sandbox,
-                checkpoint=bool(events),
-                delete=False,
-                reason="its run has ended",
-            )
-
-    async def _end_if_abandoned(self, state: RunState) -> bool:
-        if not await is_abandoned(self._bus, state):
+    def _is_of_lost_log(self, info: BoxInfo) -> bool:
+        """Was it made before the log was set back? Then it may be the only trace of what was lost:
+        people decide.
+        """
+        change = self._bus.guard.change
+        if change is None or info.created_at > datetime.fromisoformat(change.at).timestamp():
             return False
-        state.cancel = CancelRequested(reason="its caller is gone")
+        if info.key not in self._told:
+            self._told.add(info.key)
+            logger.warning(
+                "box %s of sandbox %s belongs to a lost part of the log and is kept",
+                info.key,
+                info.labels.get("sandbox", ""),
+            )
+        return True
+
+    async def _look_after(self, record: SandboxRecord, info: BoxInfo) -> None:
+        """Close it if its owner is gone. Else hold it: it is not to end by itself while an actor
+        of its node lives.
+        """
+        owner = await owner_of(self._bus, record, is_running=info.state == "running")
+        if not owner.is_gone:
+            if record.node != self._lifecycle.node and info.state == "paused":
+                await self._provider.stop(info.key)  # it stands still, so it cannot end by itself
+            elif record.node == self._lifecycle.node and isinstance(self._provider, Leasing):
+                self._provider.hold(info.key)
+            return
+        if owner.abandoned is not None and not await self._end(owner.abandoned):
+            return
+        await self._lifecycle.close(
+            record.sandbox, checkpoint=owner.can_save, delete=False, reason=owner.why
+        )
+
+    async def _end(self, state: RunState) -> bool:
+        """End a run that nobody can continue, unless somebody has written to it meanwhile."""
+        state.cancel = state.cancel or CancelRequested(reason="its caller is gone")
         try:
             await self._bus.log.append(
                 state.run,
@@ -119,17 +148,3 @@ class Reaper:
         except Conflict:
             return False
         return True
-
-
-async def is_abandoned(bus: Bus, state: RunState) -> bool:
-    """Is it the run of a process that is gone, which nobody can continue?"""
-    if state.started is None or state.started.key is not None or state.pool != state.host:
-        return False
-    if not state.host.startswith("p-"):
-        return False  # a deployed agent's: its worker may come back
-    consumer = f"tools-{state.host}"
-    for _ in range(2):  # after a restart of the server its clients are away for a moment
-        if await bus.presence.is_served(consumer):
-            return False
-        await asyncio.sleep(1.0)
-    return True

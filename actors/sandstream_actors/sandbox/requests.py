@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.wire.sandboxes import (
     Close,
     Exec,
     Executed,

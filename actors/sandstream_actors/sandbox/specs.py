@@ -6,51 +6,29 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NoReturn
 
 import msgspec
-from sandstream_bus.sandbox_messages import SandboxSpec
+from sandstream_bus.environment import environment
+from sandstream_bus.wire.sandboxes import SandboxSpec
 from sandstream_providers.interface import BoxSpec, Grant, Limits, ResolveRule
 
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.failures import Refused
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.sandbox.policy import Policy, how_to_allow
+from sandstream_actors.sandbox.sources import CheckedPlan, Sources
 
 SECRET_PREFIX = "SANDSTREAM_SECRET_"
 """Only variables with this prefix can be asked for, so that no task can name the actor's own."""
-
 
 MOST_PORTS = 64
 MOST_GRANTS = 256
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever asks may have of the actor's machine. A caller's own process allows itself all
-    of it; an actor that serves others allows what its operator says.
-    """
-
-    grants: bool = True
-    """Paths of the host, and repositories that lie there."""
-    network: bool = True
-    """The host's network, with all that listens on it."""
-    unlimited: bool = True
-    """No limit of memory or processes."""
-
-    @classmethod
-    def of(cls, allowed: Iterable[str]) -> Policy:
-        """From names; raises ValueError for an unknown one."""
-        names = {name.strip() for name in allowed} - {""}
-        unknown = sorted(names - set(cls.__struct_fields__))
-        if unknown:
-            known = ", ".join(cls.__struct_fields__)
-            raise ValueError(f"{unknown[0]!r} cannot be allowed; choose from {known}")
-        return cls(**{name: name in names for name in cls.__struct_fields__})
-
-
-def check_spec(spec: SandboxSpec, policy: Policy) -> None:
+async def check_spec(spec: SandboxSpec, sources: Sources) -> CheckedPlan:
     """Refuse what cannot or must not be made, before anything is: whoever asks may be anybody."""
-    _check_policy(spec, policy)
+    _check_policy(spec, sources.policy)
     wrong = [port for port in spec.ports if not 1 <= port <= 65_535]
     if wrong:
         _refuse(f"port {wrong[0]} is none: ports are from 1 to 65535")
@@ -63,18 +41,14 @@ def check_spec(spec: SandboxSpec, policy: Policy) -> None:
     for name, value in msgspec.structs.asdict(spec.limits).items():
         if value is not msgspec.UNSET and value is not None and not value > 0:
             _refuse(f"the limit {name} must be greater than 0 (None: no limit), not {value}")
+    return await sources.check(spec.plan, spec.grants)
 
 
 def _check_policy(spec: SandboxSpec, policy: Policy) -> None:
-    how = "its operator can allow it with SANDSTREAM_SANDBOX_ALLOW"
-    on_host = [it.url for it in spec.plan.repos if not it.url.startswith(("https://", "http://"))]
-    if not policy.grants and (spec.grants or on_host):
-        path = spec.grants[0].path if spec.grants else on_host[0]
-        _refuse(f"this sandbox actor shows nothing of its host, so not {path}: {how}=grants")
     if not policy.network and spec.network != "none":
-        _refuse(f"this sandbox actor gives no network: {how}=network")
+        _refuse(f"this sandbox actor gives no network: {how_to_allow('network')}")
     if not policy.unlimited and None in (spec.limits.memory_mb, spec.limits.processes):
-        _refuse(f"this sandbox actor limits memory and processes: {how}=unlimited")
+        _refuse(f"this sandbox actor limits memory and processes: {how_to_allow('unlimited')}")
 
 
 def _refuse(message: str) -> NoReturn:
@@ -83,7 +57,7 @@ def _refuse(message: str) -> NoReturn:
 
 def environment_of(spec: SandboxSpec, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of the sandbox's commands."""
-    known = os.environ if environ is None else environ
+    known = environment(environ)
     values: dict[str, str] = {}
     for name, entry in spec.environment.items():
         if entry.secret is None:

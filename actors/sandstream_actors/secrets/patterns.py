@@ -1,10 +1,10 @@
-"""What looks like a secret, and text without it.
+"""Patterns of secrets, and how to mask them in text.
 
-Known forms of keys are masked wherever they stand; other values only where a name says what they
-are (``password=…``), or a place does (the user part of a URL). Everything else stays byte for byte.
-Each pattern either has no unbounded repetition before the point where it can fail, or keeps what it
-has read (possessive), so that the work grows with the length of the text and not faster: the text
-may be anybody's.
+Known forms of keys are masked everywhere; other values only where a name (``password=…``) or a
+place (the user part of a URL) marks them. Everything else stays byte for byte.
+
+The text is untrusted, so the work must grow only linearly with its length: each pattern either has
+no unbounded repetition before the point where it can fail, or uses possessive repetition.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 MASK = "[redacted]"
 
 _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
-"""Not inside of a word; an escaped line break before it is no part of a word."""
+"""Not inside a word; an escaped line break before it is not part of a word."""
 _END = r"(?![A-Za-z0-9_-])"
 
 STRONG_NAMES = (
@@ -29,7 +29,7 @@ STRONG_NAMES = (
     r"|credentials?"
 )
 WEAK_NAMES = r"token|secret|pwd|(?:x-amz-)?signature|sig"
-"""Names that have other meanings too: only long values are taken for secrets."""
+"""Ambiguous names: only long values are treated as secrets."""
 _SHORTEST_WEAK = 8
 _SECRET_NAME = re.compile(
     rf"(?:^|.*[^A-Za-z])(?:{STRONG_NAMES})(?:_[A-Z0-9]{{1,16}})?", re.I | re.S
@@ -43,26 +43,26 @@ _HARMLESS = r"(?:none|null|nil|true|false|undefined|str|string|bytes|int|optiona
 _NO_VALUE = rf"(?!{_HARMLESS}|\$[A-Z_a-z{{(]|<|{{|os\.|env\.|process\.|\*{{3}}|\[redacted|…)"
 _IS_VALUE = re.compile(_NO_VALUE, re.I)
 _ESCAPES = r"\\{0,63}"
-"""Before a quote, in JSON that is a text in JSON, and so on: six times."""
+"""Backslashes before a quote in nested JSON text, up to six levels."""
 _SEPARATOR = rf"{_ESCAPES}[\"']?\s{{0,8}}(?:=>|:=|[:=])\s{{0,8}}"
 _PLAIN = (
     r"(?:[^\s\"'`&<>\\,;(){}\[\]|]"
     r"|[,;(){}\[\]|](?![\s,;(){}\[\]|\"'`\\]|$|[\w.-]{1,40}[=:]))"
 )
-"""A character of a value without quotes. Punctuation is one if the value goes on behind it."""
+"""A character of an unquoted value. Punctuation counts if the value continues after it."""
 
 
 class _Pattern(NamedTuple):
     anchors: tuple[str, ...]
-    """One of them is in every match, in lower case: a quick look saves a slow one."""
+    """Every match contains one of these lower-case texts: a cheap test before the regex."""
     regex: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str] = MASK
     needs: str = ""
-    """Is in every match, too."""
+    """Every match also contains this text."""
 
 
 def _key(prefix: str, rest: str, *anchors: str) -> _Pattern:
-    """A key with a form of its own, which begins with ``prefix``."""
+    """A key of a recognisable form that begins with ``prefix``."""
     pattern = re.compile(f"{_START}(?:{prefix}){rest}{_END}")
     return _Pattern(anchors or (prefix.lower(),), pattern)
 
@@ -73,19 +73,19 @@ _IN_QUOTES = r"(?:(?!(?P=quote))[^\\\r\n]|(?!(?P=quote))\\.)*+"
 
 
 _SCHEMA_KEYS = r"type|\$ref|anyOf|oneOf|allOf|enum|const|format|title|description"
-"""What is under the name of a secret is no secret, but says what one looks like."""
+"""Keys of a schema: under the name of a secret, they describe one and hold none."""
 _TEXT = rf"(?P=inner){_IN_QUOTES.replace('quote', 'inner')}(?P=inner)"
 _CONTAINER = (
     rf"(?:\[|{{(?!\s{{0,64}}{_ESCAPES}[\"'](?-i:{_SCHEMA_KEYS}){_ESCAPES}[\"']))"
     rf"(?=\s{{0,64}}(?P<inner>{_ESCAPES}[\"'])(?!\[redacted))"
     rf"(?:(?:{_TEXT}|[^\[\]{{}}]|[\[{{](?:{_TEXT}|[^\[\]{{}}])*+[\]}}])*+(?P<end>[\]}}])|[^\r\n]++)"
 )
-"""A list or an object that begins with a text. One that is cut off goes to the end of its line."""
+"""A list or object that begins with a text. A truncated one extends to the end of its line."""
 _BLOCK = (
     r"(?P<block>[|>][+-]?[0-9]?[ \t]{0,8}\r?\n(?P<indent>[ \t]{1,64}))(?!\[redacted)[^\s][^\r\n]*+"
     r"(?:\r?\n(?P=indent)[^\r\n]*+)*+"
 )
-"""Lines of YAML that are indented like the first of them."""
+"""A YAML block: lines that are indented like the first one."""
 
 
 def _named(
@@ -97,8 +97,8 @@ def _named(
     talk: str = "",
     needs: str = "",
 ) -> _Pattern:
-    """A name and its value: in quotes, behind a quote that never ends, without quotes, or in
-    brackets. ``talk`` is no value without quotes.
+    """A name and its value: quoted, after an unclosed quote, unquoted, or in brackets. Text that
+    matches ``talk`` is not an unquoted value.
     """
     several = rf"|{_CONTAINER}|{_BLOCK}" if shortest == 1 else r"|(?!)(?P<inner>)(?P<block>)"
     regex = re.compile(
@@ -142,7 +142,7 @@ _TALK = (
     r"(?!(?-i:[A-Z_]+\b)|(?:option|flag|argument|parameter|switch|value|prompt|is|was|to|and|or|for|with"
     r"|if|in|on|from|as|has|must|should|can|may|not|the|a|an)\b)"
 )
-"""What follows an option in a help text or in a sentence."""
+"""Words that follow an option in a help text or a sentence."""
 _NO_ARGUMENT = rf"(?!-){_NO_VALUE}"
 _NO_FILE = r"(?![~./]|[^\s\"']{0,256}[/.])"
 _ARGUMENT = r"[^\s\"'`\\;|&<>()]"
@@ -167,8 +167,8 @@ _SEED_LENGTH = 58
 _SEED = re.compile(
     rf"S[UANOCX][A-Z2-7]{{56}}{_END}(?:(?<![A-Za-z0-9_-].{{58}})|(?<=\\[nrt].{{58}}))", re.S
 )
-"""The seed of a key of NATS. It has no part of its own to look for, so the pattern begins with a
-letter and looks back from its end, which is much faster.
+"""The seed of a NATS key. It has no distinctive prefix, so the pattern begins with a letter and
+looks back from its end, which is much faster.
 """
 _SHORTEST_KEY = 20
 _KEY_PATTERNS = (
@@ -202,7 +202,7 @@ _KEY_PATTERNS = (
     _key("dtn_|e2b_", r"[0-9a-f]{32,}+", "dtn_", "e2b_"),
     _key("eyJ", r"[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]*+"),
 )
-"""Keys that give themselves away."""
+"""Keys that are recognisable by their form."""
 _SHORT_PATTERNS = (
     _Pattern(
         ("authorization",),
@@ -251,12 +251,12 @@ _SHORT_PATTERNS = (
     _option(_OPTION_KEY_NAMES, 1, _NO_ARGUMENT + _NO_FILE),
     _option(_OPTION_WEAK_NAMES, _SHORTEST_WEAK),
 )
-"""Values that their place gives away, however short they are."""
+"""Values that are recognisable by their place, however short."""
 _LONG_PATTERNS = (*_KEY_PATTERNS, *_SHORT_PATTERNS)
 
 
 def scrub(text: str) -> str:
-    """The text with a mask for everything in it that looks like a secret."""
+    """The text with everything masked that looks like a secret."""
     if len(text) > _OFTEN_SEEN:
         return _scrubbed(text)
     return _scrubbed_before(text)
@@ -265,7 +265,7 @@ def scrub(text: str) -> str:
 def _scrubbed(text: str) -> str:
     lower = text.lower()
     for pattern in _LONG_PATTERNS if len(text) >= _SHORTEST_KEY else _SHORT_PATTERNS:
-        for anchor in pattern.anchors:  # plain loops: this is where the time goes
+        for anchor in pattern.anchors:  # plain loops: this is the hot path
             if anchor in lower:
                 if pattern.needs in lower:
                     text = pattern.regex.sub(pattern.replacement, text)
@@ -277,7 +277,7 @@ _ALL_ANCHORS = tuple({anchor for pattern in _LONG_PATTERNS for anchor in pattern
 
 
 def is_surely_clean(text: str) -> bool:
-    """A quick look for many texts at once, joined: can there be a secret in any of them?"""
+    """A quick check of many joined texts: true if none of them can contain a secret."""
     lower = text.lower()
     for anchor in _ALL_ANCHORS:
         if anchor in lower:
@@ -286,12 +286,12 @@ def is_surely_clean(text: str) -> bool:
 
 
 _OFTEN_SEEN = 200
-"""Names and values of attributes are short, and most are the same again and again."""
+"""Attribute names and values are short and mostly repeat, so results up to here are cached."""
 _scrubbed_before = functools.lru_cache(maxsize=8192)(_scrubbed)
 
 
 def names_a_secret(name: str, value: str) -> bool:
-    """Is this the value of a secret, going by its name?"""
+    """Whether the name marks this value as a secret."""
     if len(name) > _OFTEN_SEEN or not value:
         return False
     if _COOKIE_NAME.fullmatch(name):
@@ -301,7 +301,7 @@ def names_a_secret(name: str, value: str) -> bool:
 
 
 def hides_the_next(argument: str, value: str) -> bool:
-    """Is ``value`` a secret, because it follows this argument of a command?"""
+    """Whether ``value`` is a secret because it follows this command argument."""
     return argument.startswith("--") and scrub(f'{argument}", "{value[:_OFTEN_SEEN]}"').endswith(
         f'"{MASK}"'
     )
@@ -313,7 +313,7 @@ _HEADER_NAME = re.compile(r"(?:proxy-)?authorization", re.I)
 
 @functools.lru_cache(maxsize=8192)
 def shortest_secret(name: str) -> int:
-    """How long a value of this name must be for a secret; 0: it is none."""
+    """The minimum length of a secret with this name; 0 if the name marks no secret."""
     if len(name) > _OFTEN_SEEN:
         return 0
     for pattern in (_SECRET_NAME, _SECRET_CAMEL_NAME, _HEADER_NAME):

@@ -1,1 +1,1 @@
-"""The tracing actor: reads the log, makes traces of it, keeps and exports them."""
+"""The tracing actor: reads the log, makes traces from it, stores and exports them."""

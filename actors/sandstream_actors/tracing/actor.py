@@ -1,9 +1,9 @@
-"""The tracing actor: a reader of the log that makes traces of runs, keeps and exports them.
+"""The tracing actor: reads the log, makes traces of runs, stores and exports them.
 
-It never holds up anybody: runs do not know of it. A run's start makes a row in the store; when the
-run waits for people, and at its end, its whole log is read back and folded, and what has ended is
-stored. A message is acknowledged after that, so whatever kills this process, the message comes
-again, the fold gives the same spans, and the store knows which of them it has.
+It never delays a run: runs do not know about it. A run's start creates a row in the store. When the
+run waits for an approval, and at its end, its whole log is read and folded, and the ended spans are
+stored. Only then is the message acknowledged. If this process is killed, the message is
+redelivered, the fold gives the same spans, and the store knows which of them it already has.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import logging
 from typing import Final
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.consumer import Delivery
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import (
+    Drop,
     InvalidSubject,
     MessageError,
-    ObjectMissing,
     UndecodableMessage,
 )
-from sandstream_bus.headers import TRACEPARENT
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import RunReopened, RunWaiting
-from sandstream_bus.runtime import Worker
-from sandstream_bus.subjects import RunId, check_token
-from sandstream_bus.topology import ConsumerSpec
-from sandstream_bus.trace_context import TraceContext
-from sandstream_bus.trace_messages import SpansReported
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.nats.topology import ConsumerSpec
+from sandstream_bus.wire.headers import EXPECTED_SEQUENCE, TRACEPARENT
+from sandstream_bus.wire.messages import RunReopened, RunWaiting
+from sandstream_bus.wire.subjects import RunId, check_token
+from sandstream_bus.wire.trace_context import TraceContext
+from sandstream_bus.wire.traces import SpansReported
 
+from sandstream_actors.base import Actor
+from sandstream_actors.run.reading import read_run
 from sandstream_actors.tracing.export.loop import ExportLoop
 from sandstream_actors.tracing.export.sampling import Sampler
 from sandstream_actors.tracing.exported import exported_through, tell_exported
@@ -38,21 +39,13 @@ from sandstream_actors.tracing.keeper import TraceKeeper
 from sandstream_actors.tracing.metrics.instruments import Metrics
 from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.reported import operation_span, reported_spans
-from sandstream_actors.tracing.run_reading import delivered, folded, read_run
+from sandstream_actors.tracing.run_reader import delivered, folded
 from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_actors.tracing.sweep import Sweep
 
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT: Final = 64
-_FILTERS: Final = (
-    "run.*.start.*",
-    "run.*.waiting",
-    "run.*.approval.decided",
-    "run.*.done",
-    "trace.*.spans",
-    "sandbox.*.reply.*",
-)
 
 
 def consumer_name(group: str) -> str:
@@ -60,11 +53,11 @@ def consumer_name(group: str) -> str:
     return f"tracing-{check_token(group, 'the group')}"
 
 
-class TracingActor:
+class TracingActor(Actor):
     """One replica. Store, exporter and metrics belong to whoever made them.
 
-    Replicas of a ``group`` share the work; another group makes all traces once more. ``only_new``
-    lets a group that is new begin with what comes, not with all that the log holds.
+    Replicas of a ``group`` share the work; another group makes all traces again. With ``only_new``,
+    a new group starts with new messages instead of the whole log.
     """
 
     def __init__(
@@ -81,45 +74,31 @@ class TracingActor:
         only_new: bool = False,
         sweep_s: float = 30.0,
     ) -> None:
-        self._bus = bus
+        super().__init__("tracing", bus=bus, max_in_flight=MAX_IN_FLIGHT)
         self._group = group
         self._contents = contents
         self._keeper = TraceKeeper(
             store, export=export, metrics=metrics, sampler=sampler, redact=redact
         )
-        prefix = bus.subjects.prefix
-        spec = ConsumerSpec(
-            name=consumer_name(group),
-            filters=[f"{prefix}.{it}" for it in _FILTERS],
-            only_new=only_new,
-        )
-        self._worker = Worker(bus, spec, self._on_delivery, max_in_flight=MAX_IN_FLIGHT)
+        filters = bus.subjects.traced()
+        self.reads(ConsumerSpec(name=consumer_name(group), filters=filters, only_new=only_new))
         self._sweep = Sweep(
             bus, self._keeper, group, metrics=metrics, contents=contents, interval_s=sweep_s
         )
+        self.works_on(self._sweep.run)
         self._sweep_s = sweep_s
 
-    async def start(self) -> None:
-        await self._worker.start()
-        self._sweep.start()
-
-    async def stop(self, grace_s: float = 5.0) -> None:
-        """What is not finished comes again, here or at another replica."""
-        await self._sweep.stop()
-        await self._worker.stop(grace_s)
-
-    async def _on_delivery(self, delivery: Delivery) -> None:
+    async def handle(self, delivery: Delivery) -> None:
         crashpoint("tracing.received")
-        rest = delivery.subject.removeprefix(self._bus.subjects.prefix + ".")
-        family, _, rest = rest.partition(".")
-        owner, _, kind = rest.partition(".")
+        family, owner, kind = self._bus.subjects.split(delivery.subject)
+        if family == "run":  # "*" as an id would mean all runs
+            check_token(owner, "the run id")
         match family, kind.partition(".")[0]:
             case "run", "start":
                 await self._on_start(RunId(owner), delivery)
-            case "run", "approval" | "waiting":
-                await self._look_at(RunId(owner))
-            case "run", "done":
-                await self._look_at(RunId(owner), is_end=True)
+            case "run", ("approval" | "waiting" | "done") as what:
+                await self._check_begun(RunId(owner), delivery)
+                await self._look_at(RunId(owner), is_end=what == "done")
             case "trace", _:
                 await self._on_reported(owner, delivery)
             case "sandbox", _:
@@ -132,22 +111,30 @@ class TracingActor:
     async def _on_start(self, run: RunId, delivery: Delivery) -> None:
         try:
             event = await self._bus.codec.run_event(delivery.data)
-        except (MessageError, ObjectMissing):  # the harness's to park; later events may tell more
+        except MessageError:  # the harness parks it; later events may say more
             await self._skip(run, 1)
             return
-        facts = RunTrace.of(run, [delivered(delivery, event)]).facts()
+        facts = RunTrace.of(run, [delivered(delivery, event)], quotes=False).facts()
         if facts.traced:
             await self._keeper.begin(facts)
 
+    async def _check_begun(self, run: RunId, delivery: Delivery) -> None:
+        """Check this before reading the run: outside users can send messages to a run that never
+        existed. A refused task has only an end, whose header says that nothing precedes it.
+        """
+        is_first = delivery.headers.get(EXPECTED_SEQUENCE) == "0"
+        if not is_first and not await self._bus.log.has_begun(run, delivery.headers):
+            raise Drop(f"the run {run} has not begun")
+
     async def _look_at(self, run: RunId, *, is_end: bool = False) -> None:
-        """Read a run's log, and keep what has ended of it."""
+        """Read a run's log and store the spans that have ended."""
         events, skipped = await read_run(self._bus, run)
         trace = await folded(run, events, contents=self._contents)
         facts = trace.facts()
         if not trace.spans() or not facts.traced:
-            return  # outsiders may have spoken to a run that there never was
+            return  # an outside user may have sent a message to a run that never existed
         if facts.is_over and not is_end:
-            return  # the end is a message of its own
+            return  # the end has its own message
         await self._skip(run, skipped)
         exports = self._keeper.exports
         through = 0
@@ -158,7 +145,7 @@ class TracingActor:
             await tell_exported(self._bus, run, self._group, facts.last_seq)
 
     def _may_be_exported(self, facts: RunFacts, events: list[LogEvent]) -> bool:
-        """Only a run that has waited or lasted can have been exported in part before its end."""
+        """Only a run that waited or took long can have been partly exported before its end."""
         if not facts.is_over or facts.ended_ns - facts.started_ns >= self._sweep_s * 1e9:
             return True
         return any(isinstance(it.event, RunWaiting | RunReopened) for it in events)
@@ -171,13 +158,10 @@ class TracingActor:
                 extra={"run_id": run, "events": events},
             )
 
-    # --- what no run's log tells ---------------------------------------------------------------
+    # --- spans from outside a run's log --------------------------------------------------------
 
     async def _on_reported(self, trace_id: str, delivery: Delivery) -> None:
-        try:
-            message = await self._bus.codec.trace_event(delivery.data)
-        except ObjectMissing as error:
-            raise UndecodableMessage(str(error)) from error
+        message = await self._bus.codec.trace_event(delivery.data)
         if not isinstance(message, SpansReported):
             kind = message.__struct_config__.tag
             raise UndecodableMessage(f"{kind} is out of place on {delivery.subject}")
@@ -187,15 +171,16 @@ class TracingActor:
         await self._keeper.keep(None, spans)
 
     async def _on_reply(self, sandbox: str, delivery: Delivery) -> None:
-        """The reply is for somebody else; if it cannot be read, that one will say so."""
+        """Trace a sandbox operation. An unreadable reply is logged; its addressee handles it."""
         asked = TraceContext.parse(delivery.headers.get(TRACEPARENT))
         if asked is None:
             return
         try:
             reply = await self._bus.codec.sandbox_reply(delivery.data)
-        except (MessageError, ObjectMissing) as error:
+        except MessageError as error:
             logger.warning(
                 "a reply cannot be read", extra={"subject": delivery.subject, "why": str(error)}
             )
             return
-        await self._keeper.keep(None, [operation_span(sandbox, reply, asked, delivery)])
+        span = operation_span(sandbox, reply, asked, delivery, contents=self._contents)
+        await self._keeper.keep(None, [span])

@@ -1,27 +1,30 @@
-"""Fills the store from the log, without a consumer: for a new store, and for who has no actor.
+"""Fill the store from the log without a consumer: for a new store, or without a tracing actor.
 
-The log is read in windows. A window's runs are committed before the position moves behind it, so
-whatever ends this process, the next one begins where something may be missing.
+The log is read in windows. The runs of a window are committed before the position moves past it,
+so after a crash the next process starts where something may be missing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import Stored, direct_get_many
 from sandstream_bus.errors import MessageError, ObjectMissing, UndecodableMessage
-from sandstream_bus.trace_messages import SpansReported
+from sandstream_bus.nats.direct import Stored
+from sandstream_bus.nats.fresh import fresh_many
+from sandstream_bus.wire.subjects import ANY, is_token
+from sandstream_bus.wire.traces import SpansReported
 
+from sandstream_actors.run.reading import has_news, read_run
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.reported import reported_spans
-from sandstream_actors.tracing.run_reading import folded, has_news, read_run
+from sandstream_actors.tracing.run_reader import folded
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.trace_store import TraceStore
 
@@ -31,19 +34,19 @@ _UNDER_WAY_READ: Final = 256
 EVENTS_SKIPPED: Final = "events_skipped"
 
 Progress = Callable[[int, int], None]
-"""Gets the sequence of the log that was reached, and the last one."""
+"""Called with the sequence of the log that was reached, and the last one."""
 
 
 class CaughtUp(msgspec.Struct, kw_only=True):
-    """What was done."""
+    """Statistics of a catch-up."""
 
     position: int = 0
     recorded: int = 0
     """Runs that were read and folded."""
     begun: int = 0
-    """Runs under way that were only noted."""
+    """Open runs of which only the start was recorded."""
     skipped: int = 0
-    """Events that cannot be read here."""
+    """Events that could not be read."""
 
 
 async def catch_up(
@@ -53,7 +56,7 @@ async def catch_up(
     progress: Progress | None = None,
     redactor: Redactor | None = None,
 ) -> CaughtUp:
-    """Bring the store up to the end of the log. Nothing of it is exported."""
+    """Bring the store up to the end of the log. Nothing is exported."""
     state = await bus.topology.stream_state(bus.connection, bus.topology.log)
     last: int = state["last_seq"]
     position = await store.position()
@@ -72,7 +75,7 @@ async def catch_up(
 
 
 class _Reader:
-    """Reads the log into the store, and counts."""
+    """Reads the log into the store and counts."""
 
     def __init__(self, bus: Bus, store: TraceStore, redactor: Redactor) -> None:
         self.done = CaughtUp()
@@ -82,13 +85,14 @@ class _Reader:
 
     async def window(self, after: int, last: int) -> int:
         """Record the runs that began or ended after a sequence; up to where all are recorded."""
-        prefix = self._bus.subjects.prefix
-        starts, starts_end = await self._some(f"{prefix}.run.*.start.*", after, last)
-        ends, ends_end = await self._some(f"{prefix}.run.*.done", after, last)
-        reports, reports_end = await self._some(f"{prefix}.trace.*.spans", after, last)
+        subjects = self._bus.subjects
+        [spans] = subjects.matching("trace.*.spans")
+        starts, starts_end = await self._some(subjects.start(ANY, ANY), after, last)
+        ends, ends_end = await self._some(subjects.done(ANY), after, last)
+        reports, reports_end = await self._some(spans, after, last)
         reached = min(starts_end, ends_end, reports_end)
-        ended = {self._run(it): it.sequence for it in ends if it.sequence <= reached}
-        begun = {self._run(it): it for it in starts if it.sequence <= reached}
+        ended = {run: it.sequence for run, it in self._runs(ends) if it.sequence <= reached}
+        begun = {run: it for run, it in self._runs(starts) if it.sequence <= reached}
         known = await self._store.last_seqs(ended)
         news = [run for run, end in ended.items() if known.get(run, 0) < end]
         await _together(self._record(run) for run in news)
@@ -99,36 +103,42 @@ class _Reader:
         return reached
 
     async def _some(self, subject: str, after: int, last: int) -> tuple[list[Stored], int]:
-        """The next messages of a subject, and up to which sequence these are all there are."""
-        found = await direct_get_many(
+        """The next messages of a subject, and the sequence up to which they are complete."""
+        found = await fresh_many(
             self._bus.connection, self._bus.topology.log, subject, after=after, limit=WINDOW
         )
         return found, found[-1].sequence if len(found) == WINDOW else last
 
-    def _run(self, stored: Stored) -> str:
-        return self._bus.subjects.parse_run(stored.subject).run
+    def _runs(self, found: list[Stored]) -> Iterator[tuple[str, Stored]]:
+        """The runs of these messages. A server also stores subjects that contain wildcards, and
+        ``*`` as an id would match all runs.
+        """
+        for stored in found:
+            run = self._bus.subjects.parse_run(stored.subject).run
+            if is_token(run):
+                yield run, stored
 
     async def _record(self, run: str) -> None:
         reading = await read_run(self._bus, run)
         self.done.skipped += reading.skipped
         trace = await folded(run, reading.events)
-        if trace.spans():  # else the log has forgotten it meanwhile, or nothing can be read
+        if trace.spans():  # otherwise the log has expired meanwhile, or is unreadable
             await self._keep(trace.facts(), trace.spans())
             self.done.recorded += 1
 
     async def _note_start(self, run: str, start: Stored) -> None:
-        """A run that has not ended in this window: perhaps in the next one, perhaps never."""
+        """Record a run that does not end in this window; it may end in the next one, or never."""
         try:
             event = await self._bus.log.decoded(start)
         except (MessageError, ObjectMissing):
             self.done.skipped += 1
             return
-        trace = RunTrace.of(run, [event])
+        trace = RunTrace.of(run, [event], quotes=False)
         await self._keep(trace.facts(), trace.spans())
         self.done.begun += 1
 
     async def _record_reported(self, stored: Stored) -> None:
-        """What a program has reported of its own."""
+        """Record spans that a program has reported."""
         trace_id = stored.subject.split(".")[-2]
         try:
             message = await self._bus.codec.trace_event(stored.data)
@@ -146,7 +156,7 @@ class _Reader:
         await self._store.record(clean, ended, is_backfill=True)
 
     async def those_under_way(self) -> None:
-        """What runs under way have come to: that they wait for people, what they have used."""
+        """Update open runs: whether they wait for approvals, and their usage."""
         found = await self._store.unfinished(_UNDER_WAY_READ, time.time_ns() + 1)
         await _together(self._look_again(facts) for facts in found)
 
@@ -154,11 +164,11 @@ class _Reader:
         if await has_news(self._bus, known.run, known.last_seq):
             await self._record(known.run)
         else:
-            await self._store.begin(known)  # the next time, others come first
+            await self._store.begin(known)  # marks it as looked at: others come first next time
 
 
 async def _together(work: Iterable[Awaitable[None]]) -> None:
-    """Several at once: the store commits them together."""
+    """Run several at once, so that the store commits them together."""
     todo = iter(work)
 
     async def some() -> None:
@@ -169,5 +179,5 @@ async def _together(work: Iterable[Awaitable[None]]) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_ONCE):
                 group.create_task(some())
-    except ExceptionGroup as failed:  # of one bus or one store: they all failed for the same reason
+    except ExceptionGroup as failed:  # one bus and one store: all failed for the same reason
         raise failed.exceptions[0] from None

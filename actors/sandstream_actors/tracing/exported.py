@@ -1,8 +1,8 @@
-"""How far a run under way was exported, told to replicas that do not share a store.
+"""Marks in the log how far an open run was exported, for replicas that do not share a store.
 
-Whoever exports spans before a run's end says so on a subject of the run and its group, after they
-are safe in its store; whoever gets the end leaves these out. A kill between the two lets spans go
-out twice, with the same ids and contents, but never not at all.
+A replica that exports spans before a run's end publishes a mark on a subject of the run and its
+group, after the spans are in its store. The replica that gets the end skips these spans. A kill
+between the two steps exports spans twice, with the same ids and contents, but never loses them.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import logging
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.direct import direct_get_last
 from sandstream_bus.errors import BusError, MessageError, ObjectMissing
-from sandstream_bus.trace_messages import SpansExported
+from sandstream_bus.nats.fresh import fresh_last
+from sandstream_bus.wire.traces import SpansExported
 
 logger = logging.getLogger(__name__)
 
 
 async def exported_through(bus: Bus, run: str, group: str) -> int:
-    """The event up to which the group has exported the run's ended spans; 0: nothing."""
+    """The sequence up to which the group has exported the run's ended spans; 0 if none."""
     subject = bus.subjects.trace_exported(run, group)
-    stored = await direct_get_last(bus.connection, bus.topology.log, subject)
+    stored = await fresh_last(bus.connection, bus.topology.log, subject)
     if stored is None:
         return 0
     try:
@@ -33,7 +33,7 @@ async def exported_through(bus: Bus, run: str, group: str) -> int:
 
 
 async def tell_exported(bus: Bus, run: str, group: str, through: int) -> None:
-    """Say it. Without the bus nobody hears it, and spans go out twice: no reason to wait."""
+    """Publish the mark. If the bus is down, spans are exported twice; that is not worth waiting."""
     crashpoint("tracing.before_mark")
     data = await bus.codec.encode(SpansExported(through=through))
     try:

@@ -1,7 +1,7 @@
-"""Puts traces into the store, and from there on their way out; waits for a store in trouble.
+"""Stores traces and hands them to the exporter; waits while the store is unavailable.
 
-The log has everything that waits here, so waiting costs nothing but time. It is done in the
-message's own place in the actor: a full disk must not let messages pile up in memory.
+The log holds everything that waits here, so waiting only costs time. A message waits in its own
+slot of the actor, so a full disk does not pile up messages in memory.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
 CALM_S: Final = 10.0
-"""Trouble is over after so long without: on a disk that is almost full, some writes succeed."""
+"""Trouble ends after this long without a failure: on an almost full disk, some writes succeed."""
 T = TypeVar("T")
 
 
 class TraceKeeper:
-    """What the actor and its sweep share. It owns neither the store nor the exporter."""
+    """Shared by the actor and its sweep. It owns neither the store nor the exporter."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class TraceKeeper:
         return self._export is not None
 
     async def begin(self, facts: RunFacts) -> None:
-        """A run is under way."""
+        """Record that a run has started."""
         await self._patiently(lambda: self.store.begin(self._redactor.redact_facts(facts)))
 
     async def keep(
         self, facts: RunFacts | None, spans: Sequence[Span], *, exported_through: int = 0
     ) -> list[Span]:
-        """What has ended of a run, or of no run; those that were not known before."""
+        """Store ended spans, of a run or of none; return those that were new."""
         ended = self._ended(facts, spans)
         clean = None if facts is None else self._redactor.redact_facts(facts)
         crashpoint("tracing.before_record")
@@ -81,17 +81,17 @@ class TraceKeeper:
         return new
 
     async def fill_in(self, facts: RunFacts, spans: Sequence[Span]) -> None:
-        """What another replica exports, or will: kept here so that this store is whole."""
+        """Store what another replica exports, so that this store is complete."""
         ended = self._ended(facts, spans)
         clean = self._redactor.redact_facts(facts)
         await self._patiently(lambda: self.store.record(clean, ended, is_backfill=True))
 
     async def rebuild(self, bus: Bus) -> CaughtUp:
-        """Fill a store that was begun anew with all that the log has."""
+        """Fill a newly created store with everything in the log."""
         return await catch_up(bus, self.store, redactor=self._redactor)
 
     async def count_skipped(self, events: int) -> None:
-        """Events that cannot be read here. Counted with each reading, so it is an upper bound."""
+        """Count unreadable events. Each reading counts them again, so this is an upper bound."""
         await self._patiently(lambda: self.store.count(EVENTS_SKIPPED, events))
 
     def _ended(self, facts: RunFacts | None, spans: Sequence[Span]) -> list[Span]:
@@ -104,7 +104,7 @@ class TraceKeeper:
         return self._redactor.redact_spans(ended)
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do it until the store can; said once, and when it is over."""
+        """Retry until the store succeeds; log the first failure and the recovery."""
         while True:
             try:
                 result = await work()

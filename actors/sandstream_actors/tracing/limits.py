@@ -1,17 +1,17 @@
-"""How much a span may carry: pure functions that cut what is too long or too much.
+"""Limits for spans: pure functions that cut what is too long or too much.
 
-Models, tools and people put anything into attributes. The limits are OpenTelemetry's, with its
-variables; where it sets none, ours keep one span from filling a store or a backend.
+Models, tools and people put anything into attributes. The limits and their variables are
+OpenTelemetry's; where it has no limit, ours keeps one span from filling a store or a backend.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
+from sandstream_bus.environment import environment
 
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink, Value
@@ -30,7 +30,7 @@ class SpanLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     value_length: int = VALUE_LENGTH
     content_length: int = CONTENT_LENGTH
-    """Of what was said, which is there only on request."""
+    """The limit of a content attribute; contents exist only on request."""
     attributes: int = 64
     events: int = 128
     links: int = 128
@@ -40,7 +40,7 @@ class SpanLimits(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> SpanLimits:
         """With what OpenTelemetry's variables say; those for spans go before the general ones."""
-        env = os.environ if environ is None else environ
+        env = environment(environ)
         default = cls()
         length = _first(
             env, "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"
@@ -59,8 +59,8 @@ class SpanLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _first(env: Mapping[str, str], *names: str) -> int | None:
-    """The first of these variables that is set to a number. As OpenTelemetry wants it, one that
-    makes no sense is told and ignored.
+    """The first of these variables that is a number. As OpenTelemetry requires, an invalid value is
+    logged and ignored.
     """
     for name in names:
         text = env.get(name, "").strip()
@@ -76,7 +76,7 @@ def _or(number: int | None, default: int) -> int:
 
 
 def limited(span: Span, limits: SpanLimits) -> Span:
-    """The span within the limits; the same object if it is."""
+    """The span within the limits; the same object if nothing was cut."""
     if _surely_fits(span, limits):
         return span
     attributes = limited_attributes(span.attributes, limits.attributes, limits.value_length)
@@ -110,7 +110,7 @@ def limited(span: Span, limits: SpanLimits) -> Span:
 
 
 def _surely_fits(span: Span, limits: SpanLimits) -> bool:
-    """Nearly all spans do, are small, and are plain ASCII: one quick look tells so."""
+    """A quick check: nearly all spans are small and plain ASCII."""
     room = min(limits.value_length, limits.content_length)
     return (
         max(len(span.attributes), len(span.contents)) <= limits.attributes
@@ -127,7 +127,7 @@ def _surely_fits(span: Span, limits: SpanLimits) -> bool:
 
 
 def _are_small(attributes: Attributes, room: int) -> bool:
-    """A number may be too big for protocols although it is short, a list too long."""
+    """Also checks the range of numbers and the length of lists."""
     for name, value in attributes.items():
         if name not in semconv.NAMES and not _are_plain((name,), room):
             return False
@@ -143,12 +143,12 @@ def _are_small(attributes: Attributes, room: int) -> bool:
 
 
 def _are_plain(texts: Iterable[str], room: int) -> bool:
-    """Bytes are counted, and half a surrogate pair cannot be sent: ASCII has neither trouble."""
+    """Non-ASCII text needs a closer look: bytes count, and lone surrogates cannot be sent."""
     return all(len(text) <= room and text.isascii() for text in texts)
 
 
 def _same(before: list[T], after: list[T]) -> list[T]:
-    """The list as it was, if nothing in it has changed."""
+    """The original list if no element has changed."""
     is_same = len(before) == len(after) and all(map(_is, before, after))
     return before if is_same else after
 
@@ -172,7 +172,7 @@ def _limited_link(link: SpanLink, limits: SpanLimits) -> SpanLink:
 
 
 def limited_attributes(attributes: Attributes, count: int, length: int) -> Attributes:
-    """The first ``count`` attributes, each value within ``length``; the same object if they are."""
+    """The first ``count`` attributes with limited values; the same object if nothing was cut."""
     kept = {
         shortened(key, length): limited_value(value, length)
         for key, value in list(attributes.items())[:count]
@@ -184,7 +184,7 @@ def limited_attributes(attributes: Attributes, count: int, length: int) -> Attri
 
 
 def limited_value(value: Value, length: int) -> Value:
-    """The value, short enough, and such that every store and protocol can carry it."""
+    """The value, short enough, and in a range that every store and protocol can carry."""
     if isinstance(value, str):
         return shortened(value, length)
     if isinstance(value, bool | float):
@@ -195,12 +195,12 @@ def limited_value(value: Value, length: int) -> Value:
 
 
 def _digits(number: int) -> str:
-    """A huge number roughly: writing out all its digits can take for ever."""
+    """The magnitude of a huge number: writing out all digits can take very long."""
     return f"{'-' if number < 0 else ''}2^{number.bit_length()}"
 
 
 def shortened(text: str, length: int) -> str:
-    """The text, cut to ``length`` characters and marked if it is longer, and always valid UTF-8."""
+    """The text, cut to ``length`` characters with a note if longer, and always valid UTF-8."""
     if len(text) > length:
         mark = f"… (shortened from {len(text)} characters)"
         room = length - len(mark)
@@ -209,6 +209,6 @@ def shortened(text: str, length: int) -> str:
         return text
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a pair, as broken JSON has it
+    except UnicodeEncodeError:  # a lone surrogate from broken JSON
         return text.encode("utf-8", "replace").decode()
     return text

@@ -1,8 +1,8 @@
-"""Spans as they may be kept and exported: without secrets, and as the user's own hook wants them.
+"""Redact spans before they are stored and exported: mask secrets, then apply the user's hook.
 
-What looks like a secret is always masked, in every text of a span and of a run. A hook of the
-user's sees each text and each attribute after that and may change or drop it. If it fails, that is
-dropped: a broken hook loses telemetry, it neither leaks anything nor stops the actor.
+Anything that looks like a secret is always masked, in every text of a span and of a run. Then the
+user's hook sees each text and attribute and may change or drop it. If the hook fails, the value is
+dropped: a broken hook loses telemetry, but neither leaks anything nor stops the actor.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from typing import Any, cast
 
 import msgspec
 from sandstream_bus.errors import SandstreamError
-from sandstream_bus.trace_context import run_span_id
+from sandstream_bus.wire.error_text import error_text, named_error
+from sandstream_bus.wire.trace_context import run_span_id
 
-from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.facts import RunFacts
-from sandstream_actors.tracing.secret_patterns import (
+from sandstream_actors.secrets.patterns import (
     MASK,
     hides_the_next,
     is_surely_clean,
     names_a_secret,
     shortest_secret,
 )
-from sandstream_actors.tracing.secret_patterns import scrub as scrub
+from sandstream_actors.secrets.patterns import scrub as scrub
+from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink, Value
 
 logger = logging.getLogger(__name__)
 
 Hook = Callable[[str, Value, Span], "Value | None"]
-"""Called with an attribute's name and value and the span; None drops the attribute."""
+"""Called with an attribute's name and value and the span; ``None`` drops the attribute."""
 
 ERROR_MESSAGE = "error.message"
 """The name under which the hook sees ``Span.error_message``."""
@@ -50,20 +51,20 @@ _OF_RUN = {
 }
 """The texts of a run that its caller chose, and the names under which the hook sees them."""
 _OTHER = "_OTHER"
-"""OpenTelemetry's word for a kind of failure that is not told."""
+"""OpenTelemetry's name for an unspecified kind of failure."""
 _MAX_DEPTH = 32
 _SCHEMA_KEYS = frozenset(("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"))
 
 
 class InvalidRedactor(SandstreamError):
-    """What should be a hook cannot be used as one."""
+    """The configured redaction hook cannot be used."""
 
     code = "tracing.redactor"
 
 
 class Redactor:
-    """Takes out of spans what must not leave. ``dropped`` counts attributes that were lost because
-    the hook failed.
+    """Redacts spans and facts. ``dropped`` counts the attributes that were lost because the hook
+    failed.
     """
 
     def __init__(self, hook: Hook | None = None) -> None:
@@ -71,13 +72,13 @@ class Redactor:
         self.dropped = 0
 
     def redact_spans(self, spans: Sequence[Span]) -> list[Span]:
-        """All of them. Nearly always there is nothing to take out, and one look tells so."""
+        """Redact all spans. Nearly always one quick check shows that there is nothing to mask."""
         if self.hook is None and is_surely_clean("\n".join(_texts(spans))):
             return list(spans)
         return [self.redact_span(span) for span in spans]
 
     def redact_span(self, span: Span) -> Span:
-        """A copy that may be kept and exported. Ids, times and structure stay."""
+        """A copy that may be stored and exported. Ids, times and structure stay."""
         return msgspec.structs.replace(
             span,
             name=self._text(SPAN_NAME, span.name, span) or span.operation,
@@ -91,7 +92,7 @@ class Redactor:
         )
 
     def redact_facts(self, facts: RunFacts) -> RunFacts:
-        """The same for what is listed of a run. The hook gets a span that stands for the run."""
+        """The same for the facts of a run. The hook gets a span that represents the run."""
         span = Span(
             trace_id=facts.trace_id,
             span_id=run_span_id(facts.run),
@@ -110,7 +111,7 @@ class Redactor:
         return msgspec.structs.replace(facts, error=error, **kept)
 
     def _text(self, name: str, text: str, span: Span) -> str:
-        """A text that is no attribute; empty if the hook drops it."""
+        """Redact a text that is not an attribute; empty if the hook drops it."""
         if not text:
             return ""
         kept = self._asked(name, scrub(text), span)
@@ -141,7 +142,7 @@ class Redactor:
                 return answer
             problem = f"it returned a {type(answer).__name__}"
         except Exception as error:  # noqa: BLE001  of the user's code
-            # its text may hold the value that it was to redact
+            # the message may contain the value that was to be redacted
             problem = f"it raised {type(error).__name__}"
         if self.dropped == 0:
             logger.warning(
@@ -157,7 +158,7 @@ class Redactor:
 
 
 def _texts(spans: Sequence[Span]) -> list[str]:
-    """Everything in which a secret could be. The names that are ours hold none."""
+    """All texts that could contain a secret. Our own attribute names cannot."""
     found: list[str] = []
     for span in spans:
         found += (span.name, span.agent, span.error, span.error_message)
@@ -183,15 +184,15 @@ def _add_texts(found: list[str], attributes: Attributes) -> None:
 
 
 def scrub_value(name: str, value: Value) -> Value:
-    """An attribute's value without secrets. Of JSON, each text is looked at by itself and under its
-    own name, so that JSON stays JSON.
+    """An attribute's value without secrets. In JSON, each text is checked by itself and under its
+    own name, so that the result is still JSON.
     """
     found = _scrubbed(name.rpartition(".")[2], value, 0)
     return found if _is_value(found) else MASK
 
 
 def load_redactor(spec: str | None) -> Redactor:
-    """The redactor with the hook that ``spec`` names as ``module:function``; empty: no hook."""
+    """A redactor with the hook ``module:function`` named by ``spec``; no hook if empty."""
     if not spec:
         return Redactor()
     module_name, _, path = spec.partition(":")
@@ -205,7 +206,7 @@ def load_redactor(spec: str | None) -> Redactor:
     except Exception as error:
         raise InvalidRedactor(
             f"the module {module_name!r} of the redaction hook cannot be imported "
-            f"({type(error).__name__}: {error}); is it on the Python path of this process?"
+            f"({named_error(error)}); is it on the Python path of this process?"
         ) from error
     for name in path.split("."):
         try:
@@ -231,10 +232,10 @@ def _checked(spec: str, hook: Any) -> Hook:
         inspect.signature(hook).bind("name", "value", None)
     except TypeError as error:
         raise InvalidRedactor(
-            f"the redaction hook {spec!r} must take (name, value, span): {error}"
+            f"the redaction hook {spec!r} must take (name, value, span): {error_text(error)}"
         ) from error
     except ValueError:
-        pass  # a builtin without a signature: the first call shows
+        pass  # a builtin without a signature: the first call will tell
     return cast(Hook, hook)
 
 
@@ -245,7 +246,7 @@ def _is_value(value: Any) -> bool:
 
 
 def _scrubbed(name: str, value: Any, depth: int) -> Any:
-    """A JSON value without secrets; the very same object if it has none."""
+    """A JSON value without secrets; the same object if it contains none."""
     match value:
         case str() if names_a_secret(name, value):
             return MASK
@@ -257,7 +258,7 @@ def _scrubbed(name: str, value: Any, depth: int) -> Any:
         case int() | float():
             return MASK if names_a_secret(name, str(value)) else value
         case list() | dict() if depth >= _MAX_DEPTH:
-            return MASK  # nobody has looked at it
+            return MASK  # too deep to check
         case list() | dict() if shortest_secret(name) == 1 and _is_held(value):
             return MASK
         case list():
@@ -277,15 +278,15 @@ def _scrubbed(name: str, value: Any, depth: int) -> Any:
 
 
 def _is_held(value: list[Any] | dict[str, Any]) -> bool:
-    """Does it hold something? A schema only says what that would look like."""
+    """Whether it contains a value; a schema only describes one."""
     if isinstance(value, dict):
         return bool(value) and _SCHEMA_KEYS.isdisjoint(value)
     return any(it is not None and not isinstance(it, bool) and it not in ("", MASK) for it in value)
 
 
 def _members(name: str, value: dict[str, Any], depth: int) -> dict[str, Any]:
-    """Each under its own name, else under that of all of them; ``{"name": …, "value": …}`` is one
-    of the name that it tells.
+    """Check each member under its own name, otherwise under the name of the object. In ``{"name":
+    …, "value": …}``, the name applies to the value.
     """
     is_schema = not _SCHEMA_KEYS.isdisjoint(value)
     above = name if shortest_secret(name) and not is_schema else ""
@@ -301,7 +302,7 @@ def _members(name: str, value: dict[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _hidden(items: list[Any]) -> list[int]:
-    """Where the values of options are that hide something, as in ``["--password", …]``."""
+    """The positions of values after secret options, as in ``["--password", …]``."""
     return [
         place
         for place, (option, value) in enumerate(itertools.pairwise(items), start=1)

@@ -1,8 +1,8 @@
-"""Spans of what no run's log tells: those that programs report, and operations on sandboxes.
+"""Spans from outside a run's log: those that programs report, and operations on sandboxes.
 
-Anybody may report spans, so nothing in them is taken as it is: what is not an attribute's value
-becomes its JSON, and an operation that only a run can have becomes ``custom``. The limits of all
-spans (limits.py) hold for them as well.
+Any client may report spans, so they are not trusted: values that an attribute cannot hold become
+JSON text, and operations that only a run can have become ``custom``. The limits for all spans
+(limits.py) apply as well.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from sandstream_bus.consumer import Delivery
 from sandstream_bus.errors import UndecodableMessage
-from sandstream_bus.headers import ACTION
-from sandstream_bus.sandbox_messages import SandboxReply
-from sandstream_bus.trace_context import TraceContext, span_id_of
-from sandstream_bus.trace_messages import ReportedSpan, SpansReported
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.wire.headers import ACTION
+from sandstream_bus.wire.sandboxes import SandboxReply
+from sandstream_bus.wire.trace_context import TraceContext, span_id_of
+from sandstream_bus.wire.traces import ReportedSpan, SpansReported
 
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.limits import shortened
 from sandstream_actors.tracing.span import Attributes, Operation, Span, Value
 
 MAX_SPANS: Final = 10_000
-"""In one message; a program reports in batches that are far smaller."""
+"""The limit for one message; programs report in far smaller batches."""
 _MAX_NAME: Final = 256
+ERROR_DATA: Final = "sandstream.error.data"
 
 _REPORTABLE: dict[str, Operation] = {
     "agent": "agent",
@@ -40,7 +41,7 @@ _REPORTABLE: dict[str, Operation] = {
 def reported_spans(
     message: SpansReported, subject_trace: str, *, sequence: int, contents: bool = False
 ) -> list[Span]:
-    """The spans of a message that came on the subject of ``subject_trace``."""
+    """The spans of a message that arrived on the subject of ``subject_trace``."""
     if message.trace_id != subject_trace:
         raise UndecodableMessage(
             f"spans of the trace {message.trace_id} are out of place on the subject of "
@@ -56,6 +57,9 @@ def reported_spans(
 def _span(message: SpansReported, reported: ReportedSpan, sequence: int, *, contents: bool) -> Span:
     operation = _REPORTABLE.get(reported.operation, "custom")
     attributes = attributes_of(reported.attributes)
+    said = attributes_of(reported.contents)
+    if ERROR_DATA in attributes:  # older programs send it as attribute, but it quotes errors
+        said[ERROR_DATA] = attributes.pop(ERROR_DATA)
     if operation == "workflow" and message.workflow_name:
         attributes[semconv.WORKFLOW_NAME] = shortened(message.workflow_name, _MAX_NAME)
     if message.group_id:
@@ -72,7 +76,7 @@ def _span(message: SpansReported, reported: ReportedSpan, sequence: int, *, cont
         end_ns=max(reported.end_ns, reported.start_ns, 1),
         error=shortened(reported.error, _MAX_NAME),
         attributes=attributes,
-        contents=attributes_of(reported.contents) if contents else {},
+        contents=said if contents else {},
         first_seq=sequence,
         last_seq=sequence,
         sampled=message.sampled,
@@ -80,7 +84,7 @@ def _span(message: SpansReported, reported: ReportedSpan, sequence: int, *, cont
 
 
 def attributes_of(values: dict[str, Any]) -> Attributes:
-    """Any JSON object as attributes: what is no attribute's value becomes its JSON."""
+    """Any JSON object as attributes; values that an attribute cannot hold become JSON text."""
     return {name: _value(value) for name, value in values.items() if value is not None}
 
 
@@ -95,9 +99,16 @@ def _value(value: Any) -> Value:
 
 
 def operation_span(
-    sandbox: str, reply: SandboxReply, asked: TraceContext, delivery: Delivery
+    sandbox: str,
+    reply: SandboxReply,
+    asked: TraceContext,
+    delivery: Delivery,
+    *,
+    contents: bool = False,
 ) -> Span:
-    """An operation on a sandbox that was asked for within the span ``asked``."""
+    """The span of a sandbox operation that was requested within the span ``asked``. The error
+    message counts as contents: it quotes paths, commands and their output.
+    """
     action = delivery.headers.get(ACTION, "")[:64] or "operation"
     error = reply.error.code if reply.error is not None else ""
     attributes: Attributes = {semconv.SANDBOX_ID: sandbox}
@@ -113,7 +124,7 @@ def operation_span(
         start_ns=max(delivery.time_ns - max(reply.duration_ms, 0) * 1_000_000, 0),
         end_ns=max(delivery.time_ns, 1),
         error=shortened(error, _MAX_NAME),
-        error_message=reply.error.message if reply.error is not None else "",
+        error_message=reply.error.message if reply.error is not None and contents else "",
         attributes=attributes,
         first_seq=delivery.sequence,
         last_seq=delivery.sequence,

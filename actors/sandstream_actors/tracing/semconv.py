@@ -1,5 +1,5 @@
-"""Every name of telemetry that we emit. OpenTelemetry's semantic conventions, pinned; ours are
-``sandstream.*``.
+"""All telemetry names that we emit: OpenTelemetry's semantic conventions (pinned), and our own
+under ``sandstream.*``.
 """
 
 from __future__ import annotations
@@ -78,17 +78,31 @@ RUN_STATUS: Final = "sandstream.run.status"
 RUN_ROOT: Final = "sandstream.run.root"
 RUN_TURNS: Final = "sandstream.run.turns"
 RUN_TRUNCATED: Final = "sandstream.run.truncated"
-"""The log has lost the beginning of the run."""
+"""Whether the log has lost the beginning of the run."""
 GROUP_ID: Final = "sandstream.group.id"
 METADATA: Final = "sandstream.metadata"
-"""The prefix of what the caller has noted about the run."""
+"""The prefix of the caller's metadata about the run."""
 TURN: Final = "sandstream.turn"
 CALL: Final = "sandstream.call"
 CALL_KIND: Final = "sandstream.call.kind"
 QUEUED: Final = "sandstream.queue.duration"
-"""Seconds that passed before somebody began with it."""
+"""Seconds of waiting before the work began."""
 SEQUENCE: Final = "sandstream.log.sequence"
 DELIVERIES: Final = "sandstream.deliveries"
+ATTEMPTS: Final = "sandstream.attempts"
+"""How many attempts a step took, if more than one (see sandstream_bus/wire/attempts.py)."""
+TAKEOVERS: Final = "sandstream.takeovers"
+"""How many attempts began because the previous process was lost. Also a counter."""
+RETRIES: Final = "sandstream.retries"
+"""How many requests were repeated by their sender. Also a counter."""
+LOST: Final = "sandstream.lost.duration"
+"""Seconds that lost processes held a step, up to the takeover. Also a histogram."""
+WORKER: Final = "sandstream.worker.id"
+"""The process that did the work: ``host:pid:instance``."""
+TAKEN_FROM: Final = "sandstream.worker.lost"
+"""The process that was lost before a takeover, if the log names it."""
+TAKEOVER: Final = "sandstream.takeover"
+"""The span event at which another process continues."""
 LINK: Final = "sandstream.link"
 """Why a span is linked: ``message``, ``fan_in``, ``redelivery``, ``reopened``."""
 HANDOFF_FROM: Final = "sandstream.handoff.from"
@@ -106,7 +120,7 @@ RETRY_DELAY: Final = "sandstream.retry.delay"
 SESSION_ID: Final = "sandstream.session.id"
 
 OPERATION: Final = "sandstream.operation"
-"""What a span is about (``Span.operation``), in metrics."""
+"""The kind of a span (``Span.operation``), in metrics."""
 QUEUE_DEPTH: Final = "sandstream.queue.depth"
 ACTIVE_RUNS: Final = "sandstream.runs.active"
 RUNS_ENDED: Final = "sandstream.runs.ended"
@@ -119,4 +133,4 @@ CONSUMER: Final = "sandstream.consumer"
 NAMES: Final = frozenset(
     value for value in dict(globals()).values() if isinstance(value, str) and "." in value
 )
-"""All of them."""
+"""All of these names."""

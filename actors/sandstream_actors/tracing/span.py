@@ -1,4 +1,4 @@
-"""A span as it is folded, kept and drawn. Exporters translate it, nobody else needs to."""
+"""A span as it is folded, stored and displayed. Only exporters translate it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Operation = Literal[
     "workflow",
     "custom",
 ]
-"""What a span is about: an agent's work, a model call, a tool call, a handoff, a guardrail, a
-person's answer that is waited for, a rate limit that is waited for, something done in a sandbox,
-reading or writing a conversation, other code of the user's, the publishing of a message, the work
-that a message leads to; and what programs report by themselves: a whole trace, anything else.
+"""What a span represents: an agent's work, a model call, a tool call, a handoff, a guardrail,
+waiting for an approval, waiting for a rate limit, an operation in a sandbox, reading or writing a
+conversation, other user code, publishing a message, processing a message; and, reported by
+programs: a whole trace (``workflow``), or anything else (``custom``).
 """
 Kind = Literal["internal", "client", "producer", "consumer"]
 
@@ -42,7 +42,7 @@ class SpanEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class SpanLink(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Another span that this one follows from without being inside of it."""
+    """Another span that this one follows from without being its child."""
 
     trace_id: str
     span_id: str
@@ -62,20 +62,20 @@ class Span(msgspec.Struct, kw_only=True, omit_defaults=True):
     agent: str = ""
     start_ns: int
     end_ns: int = 0
-    """0 while it lasts."""
+    """0 while the span is open."""
     queued_ns: int = 0
-    """How long it had waited for somebody to begin with it, before ``start_ns``."""
+    """How long the work had been waiting before ``start_ns``."""
     error: str = ""
-    """What kind of failure it ended with; empty: none."""
+    """The kind of failure; empty if there was none."""
     error_message: str = ""
     attributes: Attributes = {}
     contents: Attributes = {}
-    """What people, models and tools have said; there only on request."""
+    """What people, models and tools said; only on request."""
     events: list[SpanEvent] = []
     links: list[SpanLink] = []
     first_seq: int = 0
     last_seq: int = 0
-    """The event that ended it; 0 while it lasts. It tells what was exported up to an event."""
+    """The event that ended the span; 0 while open. Compared with the mark of exports."""
     sampled: bool = True
 
     @property
@@ -84,5 +84,5 @@ class Span(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def is_message(self) -> bool:
-        """Is it about a message on its way, and not about the work?"""
+        """Whether it is about the transport of a message rather than work."""
         return self.operation in ("send", "process")

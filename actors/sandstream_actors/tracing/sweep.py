@@ -1,7 +1,7 @@
-"""Looks after runs that nothing is heard of, and keeps the store tidy.
+"""Looks after quiet runs, and keeps the store tidy.
 
-A run that goes on for long has spans that ended long ago; they are stored and exported before its
-end. A run that another replica has finished, in a store of its own, is noticed here.
+A long run has spans that ended long ago; they are stored and exported before its end. The sweep
+also notices runs that another replica with its own store has finished.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from typing import Final
 import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import SandstreamError
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 
+from sandstream_actors.run.reading import has_news, read_run
 from sandstream_actors.tracing.exported import exported_through, tell_exported
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.keeper import TraceKeeper
 from sandstream_actors.tracing.metrics.gauges import read_gauges
 from sandstream_actors.tracing.metrics.instruments import Metrics
-from sandstream_actors.tracing.run_reading import folded, has_news, read_run
+from sandstream_actors.tracing.run_reader import folded
 
 logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 8
 _MOST: Final = 500
-"""Runs looked at in one round, those first that were not for the longest time."""
+"""The limit of runs per round; the least recently checked come first."""
 _GAUGES_S: Final = 5.0
 _REBUILD_S: Final = 2.0
 _RETAIN_S: Final = 600.0
 LOST: Final = "lost"
-"""The status of a run that never ended as far as is known, and that the log has no more."""
+"""The status of a run without a known end that has expired from the log."""
 
 
 class Sweep:
-    """Works from ``start`` to ``stop``."""
+    """Looks after the traces of runs that have not ended, and after the store."""
 
     def __init__(
         self,
@@ -56,27 +57,22 @@ class Sweep:
         self._metrics = metrics
         self._contents = contents
         self._interval_s = interval_s
-        self._tasks: list[asyncio.Task[None]] = []
         self._rebuilt: Path | None = None
 
-    def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._forever(self.round, self._interval_s), name="trace sweep"),
-            asyncio.create_task(self._forever(self._rebuild, _REBUILD_S), name="trace rebuild"),
-            asyncio.create_task(self._forever(self._retain, _RETAIN_S), name="trace retention"),
+    async def run(self) -> None:
+        """Work until cancelled."""
+        work = [
+            self._forever(self.round, self._interval_s),
+            self._forever(self._rebuild, _REBUILD_S),
+            self._forever(self._retain, _RETAIN_S),
         ]
         if self._metrics is not None:
-            gauges = self._forever(self._refresh, min(_GAUGES_S, self._interval_s))
-            self._tasks.append(asyncio.create_task(gauges, name="trace gauges"))
-
-    async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            work.append(self._forever(self._refresh, min(_GAUGES_S, self._interval_s)))
+        await asyncio.gather(*work)
 
     async def _forever(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
-        """Failures are of the bus or of the store: the next time will do. Any other is a fault of
-        ours, which must not end this work for good and in silence.
+        """Repeat the work. Failures of the bus or the store are retried in the next round. Any
+        other exception is our bug; it is logged and must not end this work.
         """
         while True:
             try:
@@ -88,7 +84,7 @@ class Sweep:
             await asyncio.sleep(every_s)
 
     async def round(self) -> None:
-        """Look once at every run that nobody has looked at for a while."""
+        """Check every open run that was not checked within the last interval."""
         before = time.time_ns() - int(self._interval_s * 1e9)
         found = await self._keeper.store.unfinished(_MOST, before)
         for index in range(0, len(found), _AT_ONCE):
@@ -102,7 +98,7 @@ class Sweep:
         events, _ = await read_run(self._bus, run)
         trace = await folded(run, events, contents=self._contents)
         facts = trace.facts()
-        if facts.is_over:  # another replica has its end, or will: that one exports it
+        if facts.is_over:  # another replica has the end, or will get it, and exports it
             await self._keeper.fill_in(facts, trace.spans())
             return
         exports = self._keeper.exports
@@ -112,13 +108,13 @@ class Sweep:
             await tell_exported(self._bus, run, self._group, facts.last_seq)
 
     async def _note_quiet(self, known: RunFacts) -> None:
-        """Nothing has happened: look at others first. Or is there nothing left of it?"""
+        """Nothing new: mark the run as checked, or as lost if the log no longer has it."""
         is_there = await has_news(self._bus, known.run, 0)
         facts = known if is_there else msgspec.structs.replace(known, status=LOST)
         await self._keeper.fill_in(facts, [])
 
     async def _rebuild(self) -> None:
-        """A damaged store was put aside and begun anew: the log has what is missing in it."""
+        """If a damaged store was replaced by a new one, fill it from the log."""
         damaged = self._keeper.store.replaced
         if damaged is not None and damaged != self._rebuilt:
             done = await self._keeper.rebuild(self._bus)

@@ -1,13 +1,13 @@
-"""What the tracing actor is asked to do, by flags and environment; checked before it starts."""
+"""Settings of the tracing actor from flags and environment; checked before it starts."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from sandstream_bus.subjects import check_token
+from sandstream_bus.environment import environment
+from sandstream_bus.wire.subjects import check_token
 
 from sandstream_actors.tracing.export.settings import ExportSettings, TelemetryError
 from sandstream_actors.tracing.redaction import Redactor, load_redactor
@@ -19,11 +19,11 @@ _OFF: Final = ("", "false", "no_content", "event_only")
 
 
 class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica's."""
+    """The settings of one replica."""
 
     group: str = "main"
     contents: bool = False
-    """Whether what people, models and tools say is exported."""
+    """Whether to export what people, models and tools say."""
     redactor: Redactor
     hook: str = ""
     """The name of the user's redaction hook."""
@@ -39,7 +39,7 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
         redact: str | None = None,
     ) -> TracingSettings:
         """What is given goes before what the environment says. Raises for what makes no sense."""
-        env = os.environ if environ is None else environ
+        env = environment(environ)
         hook = redact or env.get(REDACT, "").strip()
         return cls(
             group=check_token(group or "main", "the group"),
@@ -51,7 +51,7 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _contents(env: Mapping[str, str]) -> bool:
-    """Some instrumentations tell spans from events here; there are only spans."""
+    """Some instrumentations distinguish spans and events here; we have only spans."""
     text = env.get(CONTENTS, "").strip().lower()
     if text not in (*_ON, *_OFF):
         raise TelemetryError(f"{CONTENTS}={env[CONTENTS]!r}: allowed is true or false")

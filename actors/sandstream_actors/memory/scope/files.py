@@ -1,7 +1,7 @@
-"""The files of a scope: read, written, kept in its history, and removed when nothing names them.
+"""The files of a scope: load, store and revise them, and remove objects that nothing names.
 
-The trees of the history hold what can be edited, nothing else: transcripts and what was extracted
-from them are replaced and removed with their rollouts, and no undo brings them back.
+The trees in the history hold only editable files. Transcripts and raw memories are replaced and
+removed with their rollouts, and an undo does not bring them back.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import ObjectMissing
-from sandstream_bus.memories import Decide, is_blank
-from sandstream_bus.memory_messages import MemoryState, Revision, RevisionKind, Rollout, Tree
+from sandstream_bus.logs.memories import Decide, is_blank
+from sandstream_bus.wire.memories import MemoryState, Revision, RevisionKind, Rollout, Tree
 from sandstream_memory.layout import Files, is_editable
 from sandstream_memory.size_bound import to_drop
 
-from sandstream_actors.memory.standing import is_pending
+from sandstream_actors.memory.scope.standing import is_pending
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def now() -> str:
 
 
 async def load(bus: Bus, scope: str, tree: Tree, paths: Iterable[str] | None = None) -> Files:
-    """Files of the tree; one whose object is gone is left out, as if it had been deleted."""
+    """Load files of the tree. A file whose object is gone is left out, as if deleted."""
     wanted = [path for path in (tree if paths is None else paths) if path in tree]
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -56,12 +56,12 @@ async def load(bus: Bus, scope: str, tree: Tree, paths: Iterable[str] | None = N
 
 
 async def load_one(bus: Bus, scope: str, tree: Tree, path: str) -> bytes:
-    """One file; empty if there is none."""
+    """Load one file; empty if it does not exist."""
     return (await load(bus, scope, tree, [path])).get(path, b"")
 
 
 async def with_files(bus: Bus, scope: str, tree: Tree, changes: Mapping[str, bytes | None]) -> Tree:
-    """The tree with these files stored (None: removed)."""
+    """Store these files and return the new tree. ``None`` removes a file."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def put(path: str, data: bytes) -> None:
@@ -78,8 +78,8 @@ def editable(tree: Tree) -> Tree:
 
 
 def within_bounds(state: MemoryState, tree: Tree) -> Tree:
-    """The tree with the least important files left out, if all are too big together. Recordings
-    that are still to be extracted stay: until they are, a memory can be bigger.
+    """The tree without its least important files, if the whole exceeds ``max_bytes``. Transcripts
+    that are not yet extracted stay, so until then a memory can be bigger.
     """
     dropped = to_drop(
         {path: ref.size for path, ref in tree.items()},
@@ -108,7 +108,7 @@ async def revised(
     note: str = "",
     remarks: Sequence[str] = (),
 ) -> MemoryState:
-    """The state with this tree, and with the change in its history."""
+    """The state with this tree and the change added to its history."""
     revision = Revision(
         number=state.revision + 1,
         kind=kind,
@@ -131,7 +131,7 @@ async def revised(
 
 
 def _merged_by(revision: Revision, rollouts: dict[str, Rollout]) -> dict[str, Rollout]:
-    """Those that became part of the handbook now know it, if they were not."""
+    """Record the first revision that contains each rollout, unless it is already known."""
     runs = set(revision.runs)
     return {
         id: replaced(it, first_merged=min(it.first_merged or revision.number, revision.number))
@@ -142,7 +142,7 @@ def _merged_by(revision: Revision, rollouts: dict[str, Rollout]) -> dict[str, Ro
 
 
 async def tree_at(bus: Bus, state: MemoryState, revision: int) -> Tree:
-    """What could be edited in that revision; the oldest one that is known, if it is too old."""
+    """The editable files at that revision, or at the oldest known one if that is newer."""
     later = [it for it in state.history if it.number > revision]
     if not later:
         return editable(state.tree)
@@ -153,11 +153,12 @@ async def tree_at(bus: Bus, state: MemoryState, revision: int) -> Tree:
 
 
 async def change(bus: Bus, scope: str, decide: Decide) -> MemoryState:
-    """Replace the scope's state; objects that nothing names any more are removed afterwards.
+    """Replace the scope's state, then remove objects that no state names any more.
 
-    Which ones is part of the new state, so that it is known if we die before it is done: whoever
-    changes the memory next removes them first. What he needs of them he then stores anew, and what
-    was stored anew is not removed. So nobody loses an object that he has just named.
+    The new state lists these objects, so that they are known if this process dies before it
+    removes them: the next change to the memory removes them first. If that change needs one of
+    them, it stores the object anew, and the re-stored object is not removed. An object that a
+    state has just named is therefore never lost.
     """
     tries: list[MemoryState] = []
 
@@ -183,10 +184,10 @@ async def change(bus: Bus, scope: str, decide: Decide) -> MemoryState:
 
 
 async def _dropped(bus: Bus, old: Sequence[MemoryState], new: MemoryState) -> set[str]:
-    """What only states name that are history then, or never came to be.
+    """The objects that are named only by old states or by states that were never committed.
 
-    Most changes replace a file that is made by the pipeline, which no tree of the history holds:
-    those need not be read then.
+    Most changes replace only generated files. No tree of the history holds those, so these trees
+    need not be read then.
     """
     refs = [it for state in old for it in state.tree.items()]
     named = {ref.digest for ref in new.tree.values()}
@@ -202,14 +203,14 @@ async def _dropped(bus: Bus, old: Sequence[MemoryState], new: MemoryState) -> se
 
 
 async def named_objects(bus: Bus, state: MemoryState) -> set[str]:
-    """The digests of all that a state names."""
+    """The digests of all objects that a state names."""
     trees = _trees(state)
     files = {ref.digest for ref in state.tree.values()}
     return files | trees | await _inside(bus, state.scope, trees)
 
 
 def _whole_trees(state: MemoryState) -> set[str]:
-    """Those that hold what the pipeline made, too."""
+    """The trees that also hold generated files."""
     found = {state.merging.base} if state.merging is not None else set()
     return (found | ({state.parent.tree} if state.parent is not None else set())) - {""}
 
@@ -226,7 +227,7 @@ async def _inside(bus: Bus, scope: str, trees: Iterable[str]) -> set[str]:
         async with gate:
             try:
                 return await bus.memories.get_tree(scope, digest)
-            except ObjectMissing:  # removed by somebody who died before all of it was
+            except ObjectMissing:  # a process died while it removed objects
                 return {}
 
     found = await asyncio.gather(*map(read, trees))

@@ -1,26 +1,26 @@
-"""What a scope's state says about what is under way and what is wanted. Pure."""
+"""What a scope's state implies: which work is running, pending or wanted. Pure."""
 
 from __future__ import annotations
 
-from sandstream_bus.memory_messages import MemoryState, Merge, Rollout
+from sandstream_bus.wire.memories import MemoryState, Merge, Rollout
 from sandstream_memory.layout import raw_path
 from sandstream_memory.selection import Selection, select
 
 CANCELLED = "cancelled"
-"""How the problem of a phase begins that somebody stopped: the next trigger starts it again."""
+"""Prefix of the problem of a cancelled phase. The next trigger starts the phase again."""
 AGAIN = "again"
-"""The reason of a consolidation that somebody wants although nothing is new."""
+"""The reason of a consolidation that was requested although nothing is new."""
 ENOUGH = 8
-"""So many rollouts that were extracted do not wait for others."""
+"""With this many unmerged rollouts, a consolidation does not wait for further extractions."""
 
 
 def has_given_up(rollout: Rollout) -> bool:
-    """Its extraction failed for good, until somebody asks again."""
+    """Whether its extraction has failed and will not be retried by itself."""
     return bool(rollout.problem) and rollout.attempt == 0 and not rollout.extracting
 
 
 def is_pending(rollout: Rollout) -> bool:
-    """An extraction of it is under way, or comes by itself."""
+    """Whether an extraction of it is running or will start by itself."""
     return rollout.extracted < len(rollout.runs) and not has_given_up(rollout)
 
 
@@ -29,8 +29,8 @@ def is_extracting(state: MemoryState) -> bool:
 
 
 def is_held_up(state: MemoryState) -> bool:
-    """Is a consolidation worth waiting for, as more comes at once? Not for what failed and comes
-    again after a pause, nor for what takes long; and nothing holds up many others.
+    """Whether a consolidation should wait for extractions that will finish soon. It does not wait
+    for retries after a pause or for slow extractions, nor if ``ENOUGH`` rollouts are unmerged.
     """
     pending = [it for it in state.rollouts.values() if is_pending(it)]
     comes_at_once = [it for it in pending if not it.is_slow and (it.extracting or not it.attempt)]
@@ -38,7 +38,7 @@ def is_held_up(state: MemoryState) -> bool:
 
 
 def selection_of(state: MemoryState) -> Selection:
-    """Of which rollouts the next consolidation is made."""
+    """The rollouts of the next consolidation."""
     known = {id: it for id, it in state.rollouts.items() if raw_path(it.name) in state.tree}
     return select(known, state.selected, state.use.max_raw_memories)
 
@@ -60,19 +60,19 @@ def _is_merged(state: MemoryState, id: str) -> bool:
 
 
 def unmerged(state: MemoryState, selection: Selection) -> list[Rollout]:
-    """Those with news for a consolidation."""
+    """The selected rollouts that are not yet merged."""
     chosen = [state.rollouts[id] for id in selection.selected]
     return [it for it in chosen if not it.is_merged]
 
 
 def has_news(state: MemoryState) -> bool:
-    """Is there anything to consolidate?"""
+    """Whether there is anything to consolidate."""
     selection = selection_of(state)
     return bool(selection.removed or unmerged(state, selection))
 
 
 def why_now(state: MemoryState) -> str:
-    """Why a consolidation must begin; empty: it need not, now."""
+    """Why a consolidation must begin now; empty if none is due."""
     is_wanted = state.wanted == AGAIN or has_news(state)
     if state.merging is not None or state.merge_attempt or not is_wanted:
         return ""

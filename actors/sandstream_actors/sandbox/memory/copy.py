@@ -18,9 +18,9 @@ import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import ObjectMissing, UndecodableMessage
-from sandstream_bus.memory_messages import EditRequested, FileEdit, FileRef, MemoryState, Tree
-from sandstream_bus.memory_specs import is_workspace_scope
-from sandstream_bus.sandbox_messages import MemoryMount, MemorySynced
+from sandstream_bus.wire.memories import EditRequested, FileEdit, FileRef, MemoryState, Tree
+from sandstream_bus.wire.memory_specs import is_workspace_scope
+from sandstream_bus.wire.sandboxes import MemoryMount, MemorySynced
 from sandstream_memory.layout import (
     KNOWN_FOLDERS,
     MARKER_FILE,
@@ -32,10 +32,11 @@ from sandstream_memory.layout import (
     is_editable,
     is_valid_path,
 )
-from sandstream_memory.merging import merge_files
+from sandstream_memory.three_way_merge import merge_files
 from sandstream_providers.interface import Box, NoSpace
 
-from sandstream_actors.sandbox.memory_decisions import (
+from sandstream_actors.run.sandbox_record import SandboxRecord
+from sandstream_actors.sandbox.memory.decisions import (
     ABSENT,
     ALWAYS_THERE,
     Decision,
@@ -44,12 +45,11 @@ from sandstream_actors.sandbox.memory_decisions import (
     digest_of,
     in_place_of_folders,
 )
-from sandstream_actors.sandbox.memory_files import Folder, Found, MemoryTrouble, said_of
-from sandstream_actors.sandbox.memory_forks import is_parent, pull
-from sandstream_actors.sandbox.memory_marker import Laid
-from sandstream_actors.sandbox.memory_taken import NOTHING_TAKEN, Taken, taken_over
-from sandstream_actors.sandbox.memory_trees import batches, editable, with_versions
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.sandbox.memory.files import Folder, Found, MemoryTrouble, said_of
+from sandstream_actors.sandbox.memory.forks import is_parent, pull
+from sandstream_actors.sandbox.memory.marker import Laid
+from sandstream_actors.sandbox.memory.taken import NOTHING_TAKEN, Taken, taken_over
+from sandstream_actors.sandbox.memory.trees import batches, editable, with_versions
 
 MOST_SANDBOXES = 100
 """So many workspaces a memory knows that have it."""

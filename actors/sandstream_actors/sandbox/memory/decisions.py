@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from sandstream_bus.memory_messages import Tree
+from sandstream_bus.wire.memories import Tree
 from sandstream_memory.layout import MEMORY_FILE, SUMMARY_FILE, is_editable
 
 ALWAYS_THERE = (MEMORY_FILE, SUMMARY_FILE)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 import msgspec
-from sandstream_bus.sandbox_messages import MemoryMount
+from sandstream_bus.wire.sandboxes import MemoryMount
 from sandstream_memory.layout import (
     MARKER_FILE,
     MEMORIES,
@@ -34,8 +34,8 @@ from sandstream_providers.interface import (
     WrongKind,
 )
 
-from sandstream_actors.sandbox.memory_decisions import ALWAYS_THERE
-from sandstream_actors.sandbox.memory_marker import Laid, parse_marker
+from sandstream_actors.sandbox.memory.decisions import ALWAYS_THERE
+from sandstream_actors.sandbox.memory.marker import Laid, parse_marker
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_TEXT_BYTES = 8 * 1024 * 1024

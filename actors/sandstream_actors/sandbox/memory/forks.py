@@ -12,24 +12,24 @@ import contextlib
 import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import InvalidSubject, ObjectMissing
-from sandstream_bus.memories import Memories
-from sandstream_bus.memory_messages import (
+from sandstream_bus.logs.memories import Memories
+from sandstream_bus.logs.sandboxes import Sandboxes
+from sandstream_bus.wire.memories import (
     FileRef,
     MemoryParent,
     MemoryState,
     Rollout,
     Tree,
 )
-from sandstream_bus.memory_specs import is_workspace_scope
-from sandstream_bus.sandbox_messages import SandboxCheckpointed
-from sandstream_bus.sandboxes import Sandboxes
-from sandstream_bus.subjects import check_token
+from sandstream_bus.wire.memory_specs import is_workspace_scope
+from sandstream_bus.wire.sandboxes import SandboxCheckpointed
+from sandstream_bus.wire.subjects import check_token
 from sandstream_memory.layout import MEMORIES, Files, is_editable, raw_path, rollout_path
-from sandstream_memory.merging import merge_files
+from sandstream_memory.three_way_merge import merge_files
 
-from sandstream_actors.memory.files import change, revised
-from sandstream_actors.memory.standing import has_news, is_extracting
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.memory.scope.files import change, revised
+from sandstream_actors.memory.scope.standing import has_news, is_extracting
+from sandstream_actors.run.sandbox_record import SandboxRecord
 
 _COPIES_AT_ONCE = 16
 

@@ -7,7 +7,7 @@ concerns that workspace.
 from __future__ import annotations
 
 import msgspec
-from sandstream_bus.memory_messages import Tree
+from sandstream_bus.wire.memories import Tree
 
 
 class Laid(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

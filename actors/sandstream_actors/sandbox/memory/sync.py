@@ -17,15 +17,15 @@ from typing import TypeVar
 import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import SandstreamError
-from sandstream_bus.memory_specs import MemoryUse, is_workspace_scope, scope_of
-from sandstream_bus.sandbox_messages import MemoryMount, MemorySynced, SandboxEvent, SandboxMounted
-from sandstream_bus.specs import AgentSpec, GraphSpec
+from sandstream_bus.wire.memory_specs import MemoryUse, is_workspace_scope, scope_of
+from sandstream_bus.wire.sandboxes import MemoryMount, MemorySynced, SandboxEvent, SandboxMounted
+from sandstream_bus.wire.specs import AgentSpec, GraphSpec
 from sandstream_providers.interface import Box, Provider, ProviderError
 
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.live import Live, awake
-from sandstream_actors.sandbox.memory_copy import MemoryCopy, Purpose
-from sandstream_actors.sandbox.memory_files import MemoryTrouble
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.sandbox.memory.copy import MemoryCopy, Purpose
+from sandstream_actors.sandbox.memory.files import MemoryTrouble
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from sandstream_bus.errors import ObjectMissing, UndecodableMessage
-from sandstream_bus.memories import Memories
-from sandstream_bus.memory_messages import FileRef, MemoryState, Revision
+from sandstream_bus.logs.memories import Memories
+from sandstream_bus.wire.memories import FileRef, MemoryState, Revision
 
-from sandstream_actors.memory.files import KEPT_REVISIONS
-from sandstream_actors.sandbox.memory_marker import Laid
+from sandstream_actors.memory.scope.files import KEPT_REVISIONS
+from sandstream_actors.sandbox.memory.marker import Laid
 
 
 class Taken(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sandstream_bus.memory_messages import FileRef, Tree
+from sandstream_bus.wire.memories import FileRef, Tree
 from sandstream_memory.layout import is_editable
 
 _BATCH_BYTES = 8 * 1024 * 1024

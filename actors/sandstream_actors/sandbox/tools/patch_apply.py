@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
-from sandstream_bus.sandbox_messages import PatchOperation
+from sandstream_bus.wire.sandboxes import PatchOperation
 from sandstream_providers.interface import (
     Box,
     BoxGone,

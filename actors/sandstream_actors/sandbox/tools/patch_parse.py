@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from sandstream_bus.sandbox_messages import PatchOperation
+from sandstream_bus.wire.sandboxes import PatchOperation
 
 from sandstream_actors.sandbox.tools.patch_errors import PatchDiffError, PatchPathError
 

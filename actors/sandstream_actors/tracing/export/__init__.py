@@ -1,1 +1,1 @@
-"""Spans on their way to a backend, by OpenTelemetry's exporters."""
+"""Export spans to a backend with OpenTelemetry's exporters."""

@@ -1,20 +1,22 @@
-"""Sends spans away by OpenTelemetry's exporters, without ever holding up the event loop.
+"""Export spans with OpenTelemetry's exporters without blocking the event loop.
 
-Those exporters block: on a dead endpoint for as long as OTEL_EXPORTER_OTLP_TIMEOUT allows, and for
-longer on a name that nobody resolves. Each export is a thread of its own, which nothing waits for
-when the process ends.
+Those exporters block: on a dead endpoint for OTEL_EXPORTER_OTLP_TIMEOUT, and longer if a name
+cannot be resolved. Each export runs in its own daemon thread, which does not delay the end of the
+process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-import os
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from sandstream_bus.environment import set_variable, variable
+from sandstream_bus.wire.error_text import error_text, named_error
 
 from sandstream_actors.tracing.export.otel_failures import Failure, caught_logs, failure_of
 from sandstream_actors.tracing.export.otel_spans import make_resource, readable_span
@@ -34,23 +36,23 @@ T = TypeVar("T")
 
 
 class Exporter:
-    """One place that spans go to. Whoever made it closes it."""
+    """One destination of spans. Its creator closes it."""
 
     def __init__(self, name: str, sdk: SpanExporter, answers: Answers | None = None) -> None:
         self.name = name
         self.failure: Failure | None = None
-        """Why the last export failed; None if it did not."""
+        """Why the last export failed; ``None`` if it succeeded."""
         self._sdk = sdk
         self._answers = answers
         self._resource = make_resource()
 
     async def export(self, spans: list[Span]) -> bool:
-        """Have they arrived? If not, ``failure`` says why; they may have arrived in part."""
+        """Whether all spans arrived. If not, ``failure`` says why; some may have arrived."""
         self.failure = await in_daemon_thread(lambda: self._export(spans))
         return self.failure is None
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Abandon exports in progress."""
         await in_daemon_thread(self._sdk.shutdown)
         if self._answers is not None:
             self._answers.close()
@@ -62,9 +64,9 @@ class Exporter:
             try:
                 result = self._sdk.export([readable_span(span, self._resource) for span in spans])
             except NotTaken as error:
-                return Failure(reason=str(error))
+                return Failure(reason=error_text(error))
             except Exception as error:  # noqa: BLE001  whatever an exporter raises is its failure
-                return Failure(reason=f"{type(error).__name__}: {error}", is_for_good=True)
+                return Failure(reason=named_error(error), is_for_good=True)
         if result is not SpanExportResult.SUCCESS:
             return failure_of(records)
         rejected, why = self._answers.take_rejected() if self._answers is not None else (0, "")
@@ -72,7 +74,7 @@ class Exporter:
 
 
 def span_exporters(settings: ExportSettings, out: TextIO | None = None) -> list[Exporter]:
-    """Everything that the settings ask for; ``TelemetryError`` if a package is missing."""
+    """All exporters that the settings ask for; ``TelemetryError`` if a package is missing."""
     exporters = []
     if "console" in settings.traces:
         exporters.append(Exporter("console", _console(out or sys.stdout)))
@@ -90,7 +92,7 @@ def span_exporters(settings: ExportSettings, out: TextIO | None = None) -> list[
 def otlp_module(protocol: OtlpProtocol, module: str) -> Any:
     """A part of OpenTelemetry's exporter for a protocol; these are packages of their own."""
     if protocol == "grpc":  # or its core writes to stderr whenever an endpoint goes away
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+        set_variable("GRPC_VERBOSITY", variable("GRPC_VERBOSITY", "ERROR"))
     name = f"opentelemetry.exporter.otlp.proto.{_OTLP_PACKAGES[protocol]}.{module}"
     return optional_module(name, "otlp", f"Export by OTLP ({protocol})")
 
@@ -106,10 +108,10 @@ def optional_module(name: str, extra: str, what: str) -> Any:
 
 
 def configured(make: Callable[[], T]) -> T:
-    """An exporter, made from the variables that it reads by itself."""
+    """Create an exporter, which reads its variables by itself."""
     try:
         return make()
-    except Exception as error:  # they have no common kind of error for it
+    except Exception as error:  # they have no common error class for it
         raise TelemetryError(
             f"The OTLP exporter refuses its OTEL_EXPORTER_OTLP_* variables: {error}"
         ) from error
@@ -122,14 +124,14 @@ def _console(out: TextIO) -> SpanExporter:
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """What blocks, beside the event loop. If nobody waits any more, it goes on alone."""
+    """Run blocking work beside the event loop. If the caller is cancelled, it continues alone."""
     outcome: Future[T] = Future()
-    outcome.set_running_or_notify_cancel()  # from here on it cannot be cancelled, only left alone
+    outcome.set_running_or_notify_cancel()  # from here on it cannot be cancelled, only abandoned
 
     def run() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+        except BaseException as error:  # noqa: BLE001  raised in the caller
             outcome.set_exception(error)
 
     threading.Thread(target=run, name="sandstream-export", daemon=True).start()

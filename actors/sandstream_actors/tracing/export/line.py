@@ -1,8 +1,8 @@
-"""One exporter's way out: patient with an endpoint that is down, and stopped by no refused batch.
+"""Delivers spans to one exporter: waits for a dead endpoint, and isolates refused spans.
 
-An endpoint that is down costs nothing but time: the batch waits, and the outbox behind it is
-bounded. One that refuses a batch for good gets it a few times, then in parts; what is still refused
-is dropped, counted and told.
+A dead endpoint only costs time: the batch waits, and the outbox behind it is bounded. A batch that
+the endpoint refuses permanently is sent a few times, then in parts. Spans that are still refused
+are dropped, counted and logged.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sandstream_actors.tracing.span import Span
 logger = logging.getLogger(__name__)
 
 TRIES: Final = 3
-"""How often a refused batch is sent as it is."""
+"""How often a refused batch is sent unchanged."""
 _PARTS: Final = 8
 WAITING: Final = "outbox"
 DROPPED: Final = "spans_dropped"
 
 
 class SpanTarget(Protocol):
-    """What ``Exporter`` is to a line."""
+    """The part of ``Exporter`` that a line needs."""
 
     name: str
     failure: Failure | None
@@ -35,17 +35,17 @@ class SpanTarget(Protocol):
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How long is waited, in seconds."""
+    """Waiting times, in seconds."""
 
     first_s: float = 1.0
-    """After the first failure; twice as long after each further one."""
+    """After the first failure; doubled after each further one."""
     longest_s: float = 60.0
     poll_s: float = 1.0
-    """Between two looks into an empty outbox that nobody has told about."""
+    """Between two checks of an empty outbox without a wake-up."""
 
 
 class Counters(Protocol):
-    """What the store counts; ``Outbox`` says what it is."""
+    """The counters of the store; see ``Outbox``."""
 
     async def counters(self) -> dict[str, int]: ...
 
@@ -53,11 +53,11 @@ class Counters(Protocol):
 
 
 class Stopped(Exception):
-    """There is no time to try again."""
+    """The loop is stopping, so there is no retry."""
 
 
 class Line:
-    """``stopping`` ends all waiting."""
+    """The delivery to one exporter. ``stopping`` ends all waiting."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Line:
         self._delay_s = pace.first_s
 
     async def deliver(self, spans: list[Span]) -> None:
-        """Return when they have arrived or are given up; ``Stopped`` if neither could be done."""
+        """Return when the spans have arrived or were dropped; else raise ``Stopped``."""
         refusals = 0
         while (failure := await self._sent(spans)) is not None:
             if failure.is_for_good:
@@ -97,8 +97,8 @@ class Line:
         return None
 
     async def _salvage(self, spans: list[Span], failure: Failure) -> None:
-        """Send a refused batch in parts: all but the cause gets through. If none does, it is not
-        one of the spans.
+        """Send a refused batch in parts, so that all spans except the cause get through. If every
+        part is refused, no single span is the cause, and all are dropped.
         """
         size = -(-len(spans) // _PARTS)
         parts = [spans[at : at + size] for at in range(0, len(spans), size)]
@@ -122,7 +122,7 @@ class Line:
             await self._salvage(part, failure)
 
     async def _drop(self, spans: list[Span], failure: Failure, count: int) -> None:
-        """So many of the spans are lost."""
+        """Count and log ``count`` lost spans."""
         if not count:
             return
         await self._counters.count(DROPPED, count)
@@ -152,7 +152,7 @@ class Line:
         logger.warning(what, extra={"exporter": self._target.name, **details})
 
     async def _pause(self) -> None:
-        """Wait, longer each time. Raises ``Stopped`` if there is to be no next time."""
+        """Wait, longer each time. Raises ``Stopped`` if the loop is stopping."""
         if await happened(self._stopping, self._delay_s):
             raise Stopped
         self._delay_s = min(self._delay_s * 2, self._pace.longest_s)

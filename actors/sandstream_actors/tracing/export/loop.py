@@ -1,4 +1,4 @@
-"""Empties the store's outbox into the exporters, batch by batch, in the background."""
+"""Moves spans from the store's outbox to the exporters, in batches, in the background."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ logger = logging.getLogger(__name__)
 
 BATCH_SPANS: Final = 512
 BATCH_BYTES: Final = 2 * 1024 * 1024
-"""Collectors take 4 MiB by gRPC, unless they are told otherwise."""
+"""By default, collectors accept 4 MiB by gRPC."""
 GRACE_S: Final = 5.0
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Outbox(Protocol):
-    """The part of the store that this is about: spans, with numbers, that wait to be exported."""
+    """The part of the store with numbered spans that wait to be exported."""
 
     async def outbox(self, limit: int) -> list[tuple[int, Span]]:
-        """The oldest of them."""
+        """The oldest spans, with their numbers."""
         ...
 
     async def outbox_done(self, numbers: Iterable[int]) -> None: ...
@@ -49,9 +49,9 @@ class Outbox(Protocol):
 
 
 class ExportLoop:
-    """From ``start`` to ``stop``. The exporters belong to whoever made them.
+    """Runs from ``start`` to ``stop``. The caller owns the exporters.
 
-    ``lock`` is a file that tells processes with the same store apart: one of them exports.
+    ``lock`` is a file by which processes that share a store agree on the one that exports.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class ExportLoop:
         self._task = asyncio.create_task(self._run(), name="export-loop")
 
     def wake(self) -> None:
-        """There is something in the outbox."""
+        """Tell the loop that there is something in the outbox."""
         self._wake.set()
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """Export what waits, if that can be done at once, and end. The rest stays in the outbox."""
+        """Export what waits, within ``grace_s``, and end. The rest stays in the outbox."""
         if self._task is None:
             return
         self._stopping.set()
@@ -108,7 +108,7 @@ class ExportLoop:
                 self._wake.clear()
 
     async def _step(self) -> bool:
-        """Export a batch. False if there is none, or no way to."""
+        """Export a batch. ``False`` if there is none or it could not be exported."""
         try:
             batch = _batch(await self._outbox.outbox(BATCH_SPANS))
             if not batch:
@@ -127,7 +127,7 @@ class ExportLoop:
         return True
 
     async def _deliver(self, spans: list[Span]) -> None:
-        """To all exporters, side by side; none is left alone when another one has to stop."""
+        """Deliver to all exporters in parallel; a stopped one does not interrupt the others."""
         deliveries = (line.deliver(spans) for line in self._lines)
         for outcome in await asyncio.gather(*deliveries, return_exceptions=True):
             if outcome is not None:
@@ -140,7 +140,7 @@ class ExportLoop:
 
 
 def _batch(rows: list[tuple[int, Span]]) -> list[tuple[int, Span]]:
-    """As many as fit into one request, and one in any case."""
+    """As many as fit into one request, but at least one."""
     size = 0
     for count, (_, span) in enumerate(rows):
         size += len(_encode(span))

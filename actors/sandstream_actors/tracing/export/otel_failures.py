@@ -1,7 +1,7 @@
-"""Why an export failed. OpenTelemetry's exporters only tell their log, and tell it every time.
+"""Why an export failed. OpenTelemetry's exporters only log it, and they do so every time.
 
-While one of ours exports, what they log is caught: it becomes the reason that is told once, and it
-says whether trying again can help.
+While one of ours exports, the log records are caught. They give the reason, which is logged once,
+and show whether a retry can help.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sandstream_actors.tracing.export.otlp_answers import short
 
 _LOGGERS: Final = "opentelemetry."
 _PASSING: Final = frozenset({401, 403, 404, 405, 407, 408, 429})
-"""Refusals by HTTP that are about the moment, or about a setting that somebody will mend: a key, an
-address. What was asked is not to blame, so it waits.
+"""HTTP refusals that are temporary, or due to a setting that an operator will fix (a key, an
+address). The request is not at fault, so it waits.
 """
 _FOR_GOOD: Final = frozenset(
     {
@@ -29,18 +29,18 @@ _FOR_GOOD: Final = frozenset(
         "RESOURCE_EXHAUSTED",
     }
 )
-"""Refusals by gRPC that will come again. RESOURCE_EXHAUSTED is a request that is too big; the
-exporter itself waits and repeats where it means that there were too many."""
+"""gRPC refusals that a retry cannot change. RESOURCE_EXHAUSTED means a request that is too big; if
+it means too many requests, the exporter itself waits and repeats."""
 _NOT_SENT: Final = ("Failed to encode", "Dropping")
-"""How the log of an exporter begins that has not even tried."""
+"""How the log record of an exporter begins that did not even try to send."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     is_for_good: bool = False
-    """The same request will be refused again."""
+    """The same request would be refused again."""
     rejected: int = 0
-    """It was accepted but for so many spans, which are not wanted again."""
+    """The request was accepted except for this many spans, which must not be sent again."""
 
 
 _caught: ContextVar[list[logging.LogRecord] | None] = ContextVar("caught_otel_logs", default=None)
@@ -60,7 +60,7 @@ _catch = _Catch()
 
 @contextlib.contextmanager
 def caught_logs() -> Iterator[list[logging.LogRecord]]:
-    """What OpenTelemetry logs in this context while this lasts, instead of in the log."""
+    """Collect what OpenTelemetry logs in this context, instead of logging it."""
     for name in list(logging.root.manager.loggerDict):
         if name.startswith(_LOGGERS):
             _listen_first(logging.getLogger(name))
@@ -73,13 +73,13 @@ def caught_logs() -> Iterator[list[logging.LogRecord]]:
 
 
 def _listen_first(logger: logging.Logger) -> None:
-    """Some of these loggers have a filter that hides what was said before; ours has to hear it."""
+    """Insert our filter first: some of these loggers have a filter that hides repeated records."""
     if _catch not in logger.filters:
         logger.filters.insert(0, _catch)
 
 
 def failure_of(records: list[logging.LogRecord]) -> Failure:
-    """What an exporter that has failed had to say."""
+    """The failure that an exporter logged."""
     if not records:
         return Failure(reason="the exporter does not say why")
     return Failure(
@@ -89,7 +89,7 @@ def failure_of(records: list[logging.LogRecord]) -> Failure:
 
 
 def _reason(records: list[logging.LogRecord]) -> str:
-    """The last word; with the one before, if it only says that there was no time left."""
+    """The last message; with the one before it, if the last only reports a timeout."""
     texts = list(dict.fromkeys(short(record.getMessage()) for record in records))
     return texts[-1] if "code" in texts[-1] else " ".join(texts[-2:])
 
@@ -102,7 +102,7 @@ def _is_for_good(record: logging.LogRecord) -> bool:
 
 
 def _is_refusal(argument: object) -> bool:
-    """Is it a status, of HTTP (a number) or of gRPC (a member of an enum), that will not change?"""
+    """Whether it is a permanent refusal: an HTTP status (number) or a gRPC status (enum member)."""
     if isinstance(argument, int):
         return 400 <= argument < 500 and argument not in _PASSING
     return type(argument).__name__ == "StatusCode" and getattr(argument, "name", "") in _FOR_GOOD

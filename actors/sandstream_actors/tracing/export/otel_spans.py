@@ -1,6 +1,6 @@
-"""Our spans as OpenTelemetry's, for its exporters. Ids, times and parents stay what they are.
+"""Convert our spans to OpenTelemetry's, for its exporters. Ids, times and parents are kept.
 
-OpenTelemetry is imported on first use: most processes never export anything.
+OpenTelemetry is imported on first use, because most processes never export anything.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _NS: Final = 1_000_000_000
 _UNNAMED: Final = "unknown_service"
-"""What OpenTelemetry's service names begin with that nobody has chosen."""
+"""The prefix of OpenTelemetry's default service name."""
 
 
 def readable_span(span: Span, resource: Resource) -> ReadableSpan:
-    """A span that has ended, as exporters take it."""
+    """An ended span in the form that exporters take."""
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
@@ -54,7 +54,7 @@ def readable_span(span: Span, resource: Resource) -> ReadableSpan:
 
 
 def span_attributes(span: Span) -> Attributes:
-    """What a span carries, and what backends look for among its attributes."""
+    """The span's attributes, with those that backends expect."""
     attributes = span.attributes | span.contents
     if span.error:
         attributes[semconv.ERROR_TYPE] = span.error
@@ -66,7 +66,7 @@ def span_attributes(span: Span) -> Attributes:
 
 
 def make_resource() -> Resource:
-    """Who exports: as OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say."""
+    """The exporting service, as OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES define it."""
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
     found = Resource.create()
@@ -86,7 +86,7 @@ def instrumentation_scope() -> InstrumentationScope:
 def sandstream_version() -> str:
     try:
         return version("sandstream")
-    except PackageNotFoundError:  # a checkout that nobody has installed
+    except PackageNotFoundError:  # a checkout that is not installed
         return "0"
 
 

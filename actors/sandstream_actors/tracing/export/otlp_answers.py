@@ -1,15 +1,17 @@
-"""What an endpoint really says to spans by HTTP. OpenTelemetry's exporter takes every status below
-400 for success: behind a redirect or a login page spans would be lost without a word, and it does
-not read which of them were rejected.
+"""Check how an endpoint really answers to spans by HTTP.
+
+OpenTelemetry's exporter treats every status below 400 as success: behind a redirect or a login page
+spans would be lost silently. It also ignores which spans were rejected.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any, Final
 
-from sandstream_actors.tracing.secret_patterns import scrub
+from sandstream_bus.environment import variable
+
+from sandstream_actors.secrets.patterns import scrub
 
 _CREDENTIALS: Final = (
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
@@ -19,11 +21,11 @@ _LONGEST: Final = 500
 
 
 class NotTaken(Exception):
-    """Whoever has answered takes no spans. Its text says who, and what to do."""
+    """The endpoint does not accept spans. The message says what answered, and what to do."""
 
 
 class Answers:
-    """Listens to the answers to one exporter's requests."""
+    """Checks the responses to one exporter's requests."""
 
     def __init__(self) -> None:
         self._rejected = 0
@@ -32,7 +34,7 @@ class Answers:
 
     def session(self) -> Any:
         """For the exporter to send with; None if the user's own credential provider makes it."""
-        if any(os.environ.get(name) for name in _CREDENTIALS):
+        if any(map(variable, _CREDENTIALS)):
             return None
         self._session = importlib.import_module("requests").Session()
         self._session.hooks["response"].append(self._check)
@@ -43,7 +45,7 @@ class Answers:
             self._session.close()
 
     def take_rejected(self) -> tuple[int, str]:
-        """How many spans were rejected since the last question, and why."""
+        """How many spans were rejected since the last call, and why."""
         found = self._rejected, self._why
         self._rejected, self._why = 0, ""
         return found
@@ -75,11 +77,11 @@ class Answers:
         try:
             partly = ExportTraceServiceResponse.FromString(body).partial_success
         except DecodeError:
-            return  # it was accepted, as the status says
+            return  # accepted, according to the status
         self._rejected += max(partly.rejected_spans, 0)
         self._why = short(partly.error_message)
 
 
 def short(text: str) -> str:
-    """Foreign text for the log."""
+    """Shorten and scrub foreign text for the log."""
     return scrub(text[:_LONGEST])

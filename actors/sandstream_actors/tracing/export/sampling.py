@@ -1,8 +1,8 @@
 """Which traces are exported: OpenTelemetry's samplers, decided from ids and flags alone.
 
-Nobody throws dice: a trace's id follows from its run, and a caller's decision comes with the run.
-So every replica, at every time, comes to the same decision for every span of a trace. What is not
-sampled is still kept in the store.
+Nothing is random: a trace's id is derived from its run, and a caller's decision comes with the run.
+So every replica always makes the same decision for all spans of a trace. Traces that are not
+sampled are still stored.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, Literal, get_args
 
 import msgspec
-from sandstream_bus.trace_context import trace_id_of
+from sandstream_bus.wire.trace_context import trace_id_of
 
 SamplerName = Literal[
     "always_on",
@@ -33,10 +33,10 @@ class Sampler(msgspec.Struct, frozen=True):
     ratio: float = 1.0
 
     def keeps(self, trace_id: str, *, sampled: bool, root: str = "") -> bool:
-        """Is this trace exported?
+        """Whether to export this trace.
 
-        ``sampled`` is what the caller's ``traceparent`` says, and ``root`` the run at the top. A
-        trace whose id follows from that run has no caller, so nobody has decided before.
+        ``sampled`` is the flag of the caller's ``traceparent``, ``root`` the run at the top. A
+        trace whose id is derived from that run has no caller, so no decision was made before.
         """
         name: str = self.name
         if name.startswith(_PARENT_BASED):
@@ -48,6 +48,6 @@ class Sampler(msgspec.Struct, frozen=True):
         return name == "always_on" or (name == "traceidratio" and self._is_below(trace_id))
 
     def _is_below(self, trace_id: str) -> bool:
-        """As OpenTelemetry's SDK for Python does it: callers and we pick the same traces."""
+        """Same algorithm as OpenTelemetry's Python SDK, so callers and we pick the same traces."""
         low = int(trace_id, 16) & ((1 << _LOW_BITS) - 1)
         return low < round(self.ratio * (1 << _LOW_BITS))

@@ -1,19 +1,19 @@
-"""What is exported, and where to: from OpenTelemetry's own variables, read once.
+"""What to export and where: read once from OpenTelemetry's own variables.
 
-Nothing is exported unless one of them asks for it. Those about endpoints are only checked here; the
-exporters read them by themselves.
+Nothing is exported unless one of them asks for it. Variables about endpoints are only checked here;
+the exporters read them by themselves.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import msgspec
+from sandstream_bus.environment import environment
 from sandstream_bus.errors import SandstreamError
 
 from sandstream_actors.tracing.export.sampling import SAMPLERS, Sampler, SamplerName
@@ -32,14 +32,14 @@ _COMPRESSIONS: Final[dict[OtlpProtocol, tuple[str, ...]]] = {
     "grpc": ("gzip",),
     "http/protobuf": ("none", "gzip", "deflate"),
 }
-"""What the exporters know; not to compress by gRPC is to leave the variable out."""
+"""What the exporters support; for gRPC without compression, leave the variable unset."""
 _DAY_S: Final = 86_400
 _DAY_MS: Final = _DAY_S * 1000
 T = TypeVar("T")
 
 
 class TelemetryError(SandstreamError):
-    """Telemetry cannot be exported as the environment asks for it."""
+    """Telemetry cannot be exported as the environment requests."""
 
     code = "telemetry"
 
@@ -53,14 +53,14 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_protocol: OtlpProtocol = "http/protobuf"
     prometheus_host: str = "127.0.0.1"
     prometheus_port: int = 9464
-    """0: any that is free."""
+    """0: any free port."""
     metric_interval_ms: float = 60_000
     sampler: Sampler = Sampler()
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> ExportSettings:
         """Raises ``TelemetryError`` for values that make no sense."""
-        env = _Env(os.environ if environ is None else environ)
+        env = _Env(environment(environ))
         if env.flag("OTEL_SDK_DISABLED"):
             return cls()
         traces: list[TracesTarget] = _targets(env, "TRACES", _TRACES)
@@ -78,7 +78,7 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Env:
-    """An empty variable is one that is not set, as OpenTelemetry wants it."""
+    """Environment variables. As OpenTelemetry requires, an empty variable counts as unset."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -122,7 +122,7 @@ class _Env:
 
 
 def _targets(env: _Env, signal: str, allowed: tuple[T, ...]) -> list[T]:
-    """Where a signal goes: a list, or by OTLP if only an endpoint is given."""
+    """The targets of a signal: a list, or OTLP if only an endpoint is given."""
     name = f"OTEL_{signal}_EXPORTER"
     asked = [each.strip().lower() for each in env.get(name).split(",") if each.strip()]
     if not asked:
@@ -137,12 +137,12 @@ def _targets(env: _Env, signal: str, allowed: tuple[T, ...]) -> list[T]:
 
 
 def _variants(what: str, signal: str) -> tuple[str, str]:
-    """The variable of a signal, which goes before the one of all signals."""
+    """The variable of a signal, which takes precedence, and that of all signals."""
     return f"{_OTLP}_{signal}_{what}", f"{_OTLP}_{what}"
 
 
 def _otlp(env: _Env, signal: str) -> OtlpProtocol:
-    """The protocol of a signal that goes by OTLP; everything else about it is checked."""
+    """The protocol of a signal that uses OTLP; also checks its other variables."""
     for name in _variants("TIMEOUT", signal):
         env.number(name, 10, 0.001, _DAY_S)
     for what in _FILES:

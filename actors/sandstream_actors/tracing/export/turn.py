@@ -1,6 +1,6 @@
-"""Who exports: one of the processes that share a store, or each span would go out several times.
+"""Choose the process that exports, of those that share a store; otherwise spans are sent twice.
 
-The turn is a lock on a file beside the store. It is free again when its holder has died.
+The turn is a lock on a file beside the store. It is released when its holder dies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class ExportTurn:
-    """``path`` None: nobody else has this store, so it is always our turn."""
+    """If ``path`` is ``None``, no other process has this store, so it is always our turn."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -24,12 +24,12 @@ class ExportTurn:
         self._is_out_of_reach = False
 
     def take(self) -> bool:
-        """Is it our turn, from now until ``give_up``? Not if the file cannot be made."""
+        """Whether it is our turn, from now until ``give_up``. Not if the file cannot be created."""
         if self._path is None:
             return True
         if self._fd is not None and self._is_in_place(self._fd):
             return True
-        self.give_up()  # somebody took the file away: whoever makes the next one goes by that
+        self.give_up()  # the file was removed; other processes lock its successor
         try:
             return self._locked(self._path)
         except OSError as error:

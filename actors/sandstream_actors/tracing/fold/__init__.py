@@ -1,1 +1,1 @@
-"""A run's events as spans: pure functions of the log."""
+"""Fold a run's events into spans: pure functions of the log."""

@@ -1,10 +1,10 @@
-"""The agents of a run as spans: the run's own span is its first agent's, later agents are below."""
+"""Spans of a run's agents: the run's span is that of its first agent; later agents are below it."""
 
 from __future__ import annotations
 
-from sandstream_bus.messages import RunDone
-from sandstream_bus.specs import AgentSpec
-from sandstream_bus.trace_context import run_span_id, span_id_of
+from sandstream_bus.wire.messages import RunDone
+from sandstream_bus.wire.specs import AgentSpec
+from sandstream_bus.wire.trace_context import run_span_id, span_id_of
 
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.fold.model_spans import model_of, provider_of, usage_attributes
@@ -13,7 +13,7 @@ from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink
 
 
 class AgentSpans:
-    """Who is at work."""
+    """Tracks the agents of a run and which one is active."""
 
     def __init__(self, spans: SpanList) -> None:
         self._spans = spans
@@ -26,7 +26,7 @@ class AgentSpans:
 
     @property
     def current(self) -> str:
-        """The span of the agent that is at work."""
+        """The id of the active agent's span."""
         return self._current.span_id if self._current is not None else ""
 
     def begin(
@@ -44,7 +44,7 @@ class AgentSpans:
     def reopen(
         self, reopens: int, agent: str, spec: AgentSpec | None, now: int, attributes: Attributes
     ) -> None:
-        """A run that had ended goes on: a new span that follows from the old one."""
+        """Continue a run that had ended: open a new span that links to the old one."""
         before = self._run
         assert before is not None
         self.begin(agent, spec, before.parent_id, now, attributes, reopens)
@@ -65,7 +65,7 @@ class AgentSpans:
         self._current = self._open(span_id, agent, spec, self._run.span_id, now, {})
 
     def remark(self, event: SpanEvent) -> None:
-        """Something happened to the run."""
+        """Add an event to the run's span."""
         assert self._run is not None
         self._run.events.append(event)
 

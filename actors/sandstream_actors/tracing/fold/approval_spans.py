@@ -1,9 +1,9 @@
-"""Waiting for people as spans: from the question to the first answer."""
+"""Spans of waiting for approvals: from the request to the first decision."""
 
 from __future__ import annotations
 
-from sandstream_bus.messages import ApprovalDecided, ApprovalRequested
-from sandstream_bus.trace_context import span_id_of
+from sandstream_bus.wire.messages import ApprovalDecided, ApprovalRequested
+from sandstream_bus.wire.trace_context import span_id_of
 
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.fold.span_list import SpanList
@@ -11,12 +11,12 @@ from sandstream_actors.tracing.span import Span
 
 
 class ApprovalSpans:
-    """The questions of one run."""
+    """The approval requests of one run."""
 
     def __init__(self, spans: SpanList) -> None:
         self._spans = spans
         self._open: dict[str, Span] = {}
-        """By the call's id in the log and by the model's: answers may name either."""
+        """By the call's id in the log and by the model's call id: decisions may use either."""
 
     def ask(self, asked: ApprovalRequested, parent: str, again: str, now: int) -> None:
         span = self._spans.open(
@@ -38,7 +38,7 @@ class ApprovalSpans:
     def decide(self, decided: ApprovalDecided, now: int) -> None:
         span = None if decided.run else self._open.get(decided.call)
         if span is None or not span.is_open:
-            return  # for a child run, or not the first answer
+            return  # for a child run, or not the first decision
         decision = "approved" if decided.approve else "rejected"
         span.attributes[semconv.APPROVAL_DECISION] = "expired" if decided.expired else decision
         if decided.by:
@@ -46,5 +46,5 @@ class ApprovalSpans:
         self._spans.close(span, now)
 
     def clear(self) -> None:
-        """Nobody is asked any more."""
+        """Forget all open requests."""
         self._open.clear()

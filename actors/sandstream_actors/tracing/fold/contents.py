@@ -1,7 +1,7 @@
-"""What was said, as attributes of spans: messages, instructions, arguments, results.
+"""Contents as span attributes: messages, instructions, arguments, results.
 
-Only on request, and after redaction (redaction.py), does any of it leave the log. Each attribute is
-bounded; what is left out is counted where it is missing, and what is left is still JSON.
+They leave the log only on request and after redaction (redaction.py). Each attribute has a size
+limit; omissions are counted in place, and the result is still valid JSON.
 """
 
 from __future__ import annotations
@@ -12,9 +12,16 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.messages import CallFinished, CallRequested, ModelAnswered, RunDone, RunStarted
+from sandstream_bus.wire.messages import (
+    CallFinished,
+    CallRequested,
+    ModelAnswered,
+    RunDone,
+    RunStarted,
+)
 
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
+from sandstream_actors.secrets.patterns import scrub
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.fold.message_parts import (
     Message,
@@ -26,34 +33,33 @@ from sandstream_actors.tracing.fold.message_parts import (
     without_bytes,
 )
 from sandstream_actors.tracing.fold.model_spans import finish_reason
-from sandstream_actors.tracing.secret_patterns import scrub
 from sandstream_actors.tracing.span import Attributes
 
 MAX_BYTES = 64 * 1024
-"""Of one attribute."""
+"""The limit of one attribute."""
 MANY_BYTES = 32 * 1024 * 1024
-"""Of all that the model calls of one run have read. Each of them reads again what was said before:
-those behind this many show only the newest of it (``FEW_BYTES``).
+"""The limit of all input of a run's model calls. Each call repeats the earlier conversation; calls
+beyond this limit show only the newest part of it (``FEW_BYTES``).
 """
 FEW_BYTES = 4 * 1024
 MAX_TEXT = 16 * 1024
-"""Characters of one text in it: a long one leaves room for others."""
+"""The limit of one text, in characters, so that a long one leaves room for others."""
 _MARK = 256
-"""Room for saying what was left out."""
+"""Room for the note about omissions."""
 
 _REMEMBERED = 8 * 1024
-"""Bytes of an item that is worth remembering."""
+"""The biggest item that is cached, in bytes."""
 
 _encode = msgspec.json.encode
 
 
 def chat_contents(state: RunState, answered: ModelAnswered, most: int = MAX_BYTES) -> Attributes:
-    """Of a model call: what it read, and what it answered. ``state`` is that before the answer;
-    ``most`` bounds the bytes of what it read.
+    """The input and output of a model call. ``state`` is the state before the answer; ``most``
+    limits the bytes of the input.
     """
     found: Attributes = {semconv.OUTPUT_MESSAGES: _one(_answer(answered))}
     if state.started is None:
-        return found  # the log has lost the beginning: what the model read is not known
+        return found  # the log has lost the beginning: the input is unknown
     found[semconv.INPUT_MESSAGES] = _messages(_request_items(state, answered), most)
     agent = state.agents.get(state.agent_name)
     instructions = agent.instructions if agent else None
@@ -65,7 +71,7 @@ def chat_contents(state: RunState, answered: ModelAnswered, most: int = MAX_BYTE
 
 
 def tool_contents(call: CallRequested, finished: CallFinished | None) -> Attributes:
-    """Of a tool call: what it was asked, and what it said."""
+    """The arguments and the result of a tool call."""
     found: Attributes = {}
     if call.arguments:
         found[semconv.TOOL_ARGUMENTS] = _value(arguments_of(call.arguments))
@@ -75,7 +81,7 @@ def tool_contents(call: CallRequested, finished: CallFinished | None) -> Attribu
 
 
 def run_contents(started: RunStarted | None, done: RunDone | None) -> Attributes:
-    """Of a run: what it was asked, and its final output."""
+    """The input and the final output of a run."""
     found: Attributes = {}
     if started is not None:
         found[semconv.INPUT_MESSAGES] = _messages(started.input)
@@ -89,7 +95,7 @@ def run_contents(started: RunStarted | None, done: RunDone | None) -> Attributes
 
 
 def _request_items(state: RunState, answered: ModelAnswered) -> Sequence[Raw]:
-    """The items that the model has read: not what came while it was at work."""
+    """The items that the model has read, without input that arrived during the call."""
     if state.prepared is not None and state.prepared.input is not None:
         return state.prepared.input
     items = state.conversation()
@@ -100,8 +106,8 @@ def _request_items(state: RunState, answered: ModelAnswered) -> Sequence[Raw]:
 
 
 def _answer(answered: ModelAnswered) -> Message:
-    """All items of an answer are parts of one message: the conventions know several only for
-    several candidates.
+    """Combine all items of an answer into one message: in the conventions, several messages would
+    mean several candidates.
     """
     parts = [part for raw in answered.output for part in message_of(raw)["parts"]]
     return _output_message(parts, finish_reason(answered))
@@ -119,9 +125,9 @@ def _instructions(text: str) -> str:
 
 
 def shortened(text: str, limit: int = MAX_TEXT) -> str:
-    """The beginning and the end of a text that is too long, and how much is missing between.
+    """The beginning and the end of a text that is too long, with the number of omitted characters.
 
-    Secrets go first: half a secret is not recognised any more.
+    Secrets are removed first, because half a secret would not be recognised any more.
     """
     if len(text) * 4 <= limit:
         return text
@@ -139,8 +145,8 @@ def shortened(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def _messages(items: Sequence[Raw], most: int = MAX_BYTES) -> str:
-    """The newest messages that fit. Those before are not even looked at: a conversation may be
-    long, and each of its turns shows it again.
+    """The newest messages that fit. Earlier ones are not even decoded: a conversation may be long,
+    and each of its turns repeats it.
     """
     kept: list[bytes] = []
     room = most - _MARK
@@ -158,7 +164,7 @@ def _messages(items: Sequence[Raw], most: int = MAX_BYTES) -> str:
 
 
 def _encoded(raw: Raw) -> bytes:
-    """One item as a message. Each turn shows the items of all turns before: most are known."""
+    """One item as a message. Each turn repeats earlier items, so most are in the cache."""
     if memoryview(raw).nbytes > _REMEMBERED:
         return _encode(_short_strings(message_of(raw)))
     return _encoded_before(bytes(raw))
@@ -178,7 +184,7 @@ def _joined(encoded: Iterator[bytes]) -> str:
 
 
 def _with_parts_that_fit(message: Message, room: int) -> Message:
-    """The first parts of a message that fit, and how many are missing."""
+    """The first parts of a message that fit, and the number of omitted parts."""
     if len(_encode(message)) <= room:
         return message
     short: Message = _short_strings(message)
@@ -209,7 +215,7 @@ def _short_strings(value: Any) -> Any:
 
 
 def _value(value: Any) -> str:
-    """A value as the text of an attribute: a string as it is, all else as JSON."""
+    """A value as text: a string as it is, everything else as JSON."""
     if isinstance(value, str):
         return shortened(value, MAX_BYTES)
     encoded = _encode(value)

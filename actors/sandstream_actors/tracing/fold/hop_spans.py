@@ -2,68 +2,92 @@
 
 from __future__ import annotations
 
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallFinished, ModelAnswered
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import CallFinished, ModelAnswered
 
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.fold.hops import (
     Hop,
-    cause_of,
     hop_of,
     link_to,
     process_span_id,
     send_span_id,
 )
 from sandstream_actors.tracing.fold.span_list import SpanList
+from sandstream_actors.tracing.fold.tries import Lost, Tried, Tries
 from sandstream_actors.tracing.span import Span
 
 
 class HopSpans:
-    """Follows the messages of one run. The harness works on one of them at a time; hosts of code
-    and sandboxes on many.
+    """Follows the messages of one run. The harness processes one at a time; tool hosts and sandbox
+    actors process many.
     """
 
     def __init__(self, spans: SpanList) -> None:
         self._spans = spans
         self._hops: dict[int, Hop] = {}
+        self._tries: dict[int, Tries] = {}
         self._processes: dict[int, Span] = {}
         self._harness: Span | None = None
         self._harness_end = 0
         self._waiting: list[int] = []
-        """Results that came and that no decision has taken into account."""
+        """Results that no decision has taken into account yet."""
         self.working = ""
-        """The span of the work that the current event came of."""
+        """The id of the span in which the current event was produced."""
 
     def note(
-        self, event: LogEvent, now: int, agent_span: str, duration_ns: int, deliveries: int
+        self, event: LogEvent, now: int, agent_span: str, duration_ns: int, tried: Tried
     ) -> None:
-        """Take in the next event: what it came of, and whether it is a message itself."""
-        cause = self._hops.get(cause_of(event))
+        """Process the next event: attribute it to its cause; it may be a message itself."""
+        cause = self._hops.get(tried.attempt.cause)
         self.working = ""
         if cause is not None:
-            self.working = self._work_on(
-                cause, event, now, agent_span, duration_ns, deliveries
-            ).span_id
+            self.working = self._work_on(cause, event, now, agent_span, duration_ns, tried).span_id
         hop = hop_of(event, now)
         if hop is not None:
             self._send(hop, now, self.working or agent_span, agent_span)
 
+    def mark(self, span: Span, sequence: int) -> None:
+        """Record on a span which process did the work for the message, and in how many attempts."""
+        tries = self._tries.get(sequence)
+        if tries is not None:
+            tries.mark(span, span.start_ns)
+
+    def lose(self, sequence: int, until_ns: int, by: str) -> Lost | None:
+        """Another process repeats the step: drop the open span, return the lost time."""
+        tries = self._tries.get(sequence)
+        span = self._processes.pop(sequence, None)
+        if tries is None or span is None or not span.is_open:
+            return None
+        self._spans.drop(span)
+        since_ns, worker = tries.sign
+        return Lost(since_ns, max(since_ns, until_ns), 1, worker, by, is_told=True)
+
+    def inherit(self, sequence: int, lost: Lost) -> None:
+        """Attribute lost time to the message that repeats the step."""
+        tries, span = self._tries.get(sequence), self._processes.get(sequence)
+        if tries is not None:
+            tries.lost.append(lost)
+        if span is not None:
+            span.events.append(lost.event)
+
     def process_of(self, sequence: int) -> str:
-        """The span of what somebody does about a call; empty for what the harness does itself."""
+        """The id of the span that processes a call; empty if the harness does so itself."""
         hop = self._hops.get(sequence)
         return "" if hop is None or hop.by_harness else process_span_id(self._spans.run, sequence)
 
     def queued_before(self, sequence: int) -> int:
-        """How long the message had waited for the work that its process span shows."""
+        """How long the message had waited before the start of its process span."""
         process, hop = self._processes.get(sequence), self._hops.get(sequence)
         return process.start_ns - hop.time_ns if process is not None and hop is not None else 0
 
     def finish(self) -> None:
-        """The run has ended or waits for people, and with it what the harness did last."""
+        """End the last work of the harness: the run has ended or waits for an approval."""
         self._end_harness()
 
     def _send(self, hop: Hop, now: int, parent: str, agent_span: str) -> None:
         self._hops[hop.sequence] = hop
+        self._tries[hop.sequence] = Tries(hop.time_ns)
         span = self._spans.open(
             send_span_id(self._spans.run, hop.sequence),
             f"{semconv.SEND} {hop.template}",
@@ -90,8 +114,9 @@ class HopSpans:
         now: int,
         agent_span: str,
         duration_ns: int,
-        deliveries: int,
+        tried: Tried,
     ) -> Span:
+        attempt = tried.attempt
         began = min(max(now - duration_ns, cause.time_ns), now)
         span = self._processes.get(cause.sequence)
         if cause.by_harness and (span is None or span is not self._harness):
@@ -101,16 +126,22 @@ class HopSpans:
             if cause.by_harness:
                 self._harness = span
         elif not span.is_open:
-            return span  # what has ended stays as it is, even if more comes of the message
-        if deliveries > 1:
-            span.attributes[semconv.DELIVERIES] = deliveries
-            span.links[0].attributes[semconv.DELIVERIES] = deliveries
+            return span  # an ended span stays unchanged, even if the message causes more events
+        tries = self._tries[cause.sequence]
+        lost = tries.note(attempt, tried.takeovers, began, now)
+        if lost is not None:
+            span.events.append(lost.event)
+            span.start_ns = min(span.start_ns, tries.first_ns)
+        tries.mark(span, now)
+        if attempt.number > 1:
+            span.attributes[semconv.DELIVERIES] = attempt.number
+            span.links[0].attributes[semconv.DELIVERIES] = attempt.number
             span.links[0].attributes[semconv.LINK] = "redelivery"
         if cause.by_harness:
             span.start_ns = min(span.start_ns, began)
             self._harness_end = now
         elif isinstance(event.event, CallFinished | ModelAnswered):
-            span.start_ns = began
+            span.start_ns = tries.first_ns if tries.lost else began
             self._spans.close(span, now)
         span.queued_ns = span.start_ns - cause.time_ns
         return span
@@ -141,7 +172,7 @@ class HopSpans:
         return span
 
     def _end_harness(self) -> None:
-        """What the harness did last is over as soon as it does something else."""
+        """The previous work of the harness ends when the harness does something else."""
         if self._harness is not None and self._harness.is_open:
             self._spans.close(self._harness, self._harness_end)
         self._harness = None

@@ -1,17 +1,17 @@
-"""Messages on their way: who sent what, who worked on it, and how long it had waited.
+"""Messages between actors: who sent them, who processed them, and how long they waited.
 
-An event that wakes an actor is a message: it gets a ``send`` span, without length. What an actor
-did about it is a ``process`` span that links back. Both are found by the header that says which
-event another one follows from.
+An event that wakes an actor is a message: it gets a ``send`` span of zero length. The actor's work
+on it is a ``process`` span that links back. Both are found by the header that names the cause of an
+event.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from sandstream_bus.headers import CAUSE, DELIVERIES
-from sandstream_bus.log import LogEvent
-from sandstream_bus.trace_context import span_id_of
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.attempts import attempt_of
+from sandstream_bus.wire.trace_context import span_id_of
 
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.span import Attributes, SpanLink
@@ -21,25 +21,25 @@ _POOLS = {"start": "harness", "turn": "harness", "result": "harness", "call": "t
 
 
 class Hop(NamedTuple):
-    """A message of a run: one stored event that somebody is woken by."""
+    """A message of a run: a stored event that wakes an actor."""
 
     sequence: int
     time_ns: int
     kind: str
-    """The part of its subject that says what it is."""
+    """The token of its subject that names its kind."""
     template: str
     group: str
-    """The consumer that gets it."""
+    """The consumer that receives it."""
     attributes: Attributes
 
     @property
     def by_harness(self) -> bool:
-        """Does the harness work on it, and not a host of code or sandboxes?"""
+        """Whether the harness processes it, rather than a tool host or sandbox actor."""
         return self.kind not in ("call", "sandbox")
 
 
 def hop_of(event: LogEvent, time_ns: int) -> Hop | None:
-    """The message that an event is; None if it wakes nobody."""
+    """The event as a message; ``None`` if it wakes no actor."""
     head, _, tail = event.subject.partition(".run.")
     _, _, rest = tail.partition(".")
     kind, _, detail = rest.partition(".")
@@ -66,18 +66,8 @@ def hop_of(event: LogEvent, time_ns: int) -> Hop | None:
 
 
 def cause_of(event: LogEvent) -> int:
-    """The sequence of the event that this one follows from; 0 if it does not say."""
-    return _number(event.stored.headers.get(CAUSE))
-
-
-def deliveries_of(event: LogEvent) -> int:
-    """How often its cause was delivered before."""
-    return max(1, _number(event.stored.headers.get(DELIVERIES)))
-
-
-def _number(text: str | None) -> int:
-    """Headers come from anybody."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else 0
+    """The sequence of the event that caused this one; 0 if unknown."""
+    return attempt_of(event.stored.headers).cause
 
 
 def send_span_id(run: str, sequence: int) -> str:

@@ -1,9 +1,8 @@
-"""Items of the Responses API as messages of OpenTelemetry's GenAI conventions: role and parts.
+"""Convert items of the Responses API to messages of OpenTelemetry's GenAI conventions.
 
-Items come from models, tools and callers, in any shape. What is not understood is named by its kind
-and nothing of it is told; nothing here raises. Bytes (images, files, sound) are never repeated:
-their type and size stand for them, and what only the vendor can read (encrypted reasoning) is left
-out.
+Items come from models, tools and callers, in any shape. Of an unknown item only the kind is shown;
+nothing here raises. Binary data (images, files, sound) is never repeated, only its type and size.
+Data that only the vendor can read (encrypted reasoning) is omitted.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _CALLS = {
     "local_shell_call": (None, "action"),
     "apply_patch_call": (None, "operation"),
 }
-"""Calls that a process of the caller's answers: where their name and arguments are."""
+"""Calls that the caller's process answers: the fields of their name and arguments."""
 _HOSTED_CALLS = {
     "code_interpreter_call": (("code", "container_id"), ("outputs",)),
     "file_search_call": (("queries",), ("results",)),
@@ -40,11 +39,11 @@ _HOSTED_CALLS = {
     "mcp_call": (("server_label", "arguments"), ("output", "error")),
     "web_search_call": (("action",), ()),
 }
-"""Calls that the vendor answers by itself: what was asked, what came back."""
+"""Calls that the vendor answers: the fields of the request and of the result."""
 
 
 def decoded(raw: Raw | bytes | str) -> Any:
-    """The JSON value; None for what is none."""
+    """The JSON value; ``None`` if it is not valid JSON."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -60,7 +59,7 @@ def message_of(raw: Raw) -> Message:
 
 
 def parts_of(item: Item) -> list[Part]:
-    """What an item says."""
+    """The parts of an item."""
     kind = _text(item.get("type")) or "message"
     if kind == "message":
         return content_parts(item.get("content"))
@@ -82,7 +81,7 @@ def parts_of(item: Item) -> list[Part]:
 
 
 def response_of(output: Any) -> Any:
-    """What a tool has answered: a text, content parts, or something else in JSON."""
+    """The output of a tool: a text, content parts, or other JSON."""
     if isinstance(output, list):
         return content_parts(output)
     if isinstance(output, dict) and output.get("type") == "computer_screenshot":
@@ -91,7 +90,7 @@ def response_of(output: Any) -> Any:
 
 
 def content_parts(content: Any) -> list[Part]:
-    """The content of a message, or of a tool's output."""
+    """The content of a message or of a tool's output, as parts."""
     if isinstance(content, list):
         return [_content_part(part) for part in content]
     if content is None:
@@ -100,7 +99,7 @@ def content_parts(content: Any) -> list[Part]:
 
 
 def arguments_of(arguments: Any) -> Any:
-    """Arguments as the object that their JSON stands for; as they are, if they are none."""
+    """Arguments decoded from JSON; unchanged if they are not JSON."""
     if isinstance(arguments, str) and arguments.lstrip()[:1] in ("{", "["):
         value = decoded(arguments)
         return without_bytes(arguments if value is None else value)
@@ -108,7 +107,7 @@ def arguments_of(arguments: Any) -> Any:
 
 
 def without_bytes(value: Any, depth: int = 0) -> Any:
-    """The value, with the size of each data URL in place of its bytes."""
+    """The value, with each data URL's bytes replaced by their size."""
     if depth > _MAX_DEPTH:
         return "[nested too deep]"
     match value:
@@ -258,7 +257,7 @@ def _media(modality: str, url: Any, file_id: Any) -> Part:
 
 
 def _blob(modality: str, data: Any, mime_type: str) -> Part:
-    """Bytes that are in the message itself: base64, or a data URL."""
+    """Inline binary data: base64 or a data URL."""
     text = _text(data)
     if text.startswith("data:"):
         head, _, text = text.partition(",")
@@ -278,7 +277,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Text; other values as JSON."""
+    """Text as it is; other values as JSON."""
     if value is None:
         return ""
     bare = without_bytes(value)

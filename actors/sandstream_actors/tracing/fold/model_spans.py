@@ -1,14 +1,15 @@
-"""What the span of a model call carries."""
+"""Attributes of model call spans."""
 
 from __future__ import annotations
 
 import msgspec
-from sandstream_bus.codec import NOT_JSON
-from sandstream_bus.messages import ErrorInfo, ModelAnswered, TokenUsage
-from sandstream_bus.specs import AgentSpec
+from sandstream_bus.logs.codec import NOT_JSON
+from sandstream_bus.wire.messages import ErrorInfo, ModelAnswered, TokenUsage
+from sandstream_bus.wire.specs import AgentSpec
 
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.span import Attributes
+from sandstream_actors.tracing.fold.times import MS
+from sandstream_actors.tracing.span import Attributes, Span, SpanEvent
 
 _SETTINGS = {
     "temperature": semconv.REQUEST_TEMPERATURE,
@@ -24,7 +25,7 @@ class _Part(msgspec.Struct):
 
 
 class _Item(msgspec.Struct):
-    """As much of an item as tells why the model stopped."""
+    """The fields of an item that show why the model stopped."""
 
     type: str = ""
     status: str = ""
@@ -43,7 +44,7 @@ def chat_name(model: str) -> str:
 
 
 def request_attributes(agent: AgentSpec | None, *, stream: bool) -> Attributes:
-    """What is known of a model call before it is answered."""
+    """The attributes that are known before the answer."""
     attributes: Attributes = {
         semconv.OPERATION_NAME: semconv.CHAT,
         semconv.PROVIDER_NAME: provider_of(agent),
@@ -62,8 +63,8 @@ def request_attributes(agent: AgentSpec | None, *, stream: bool) -> Attributes:
 
 
 def provider_of(agent: AgentSpec | None) -> str:
-    """Who answers. ``vendor/model`` names a vendor; a model object of the user's is anybody's;
-    all else speaks OpenAI's protocol.
+    """The provider name. ``vendor/model`` names the vendor; a model object of the user is
+    ``custom``; everything else uses OpenAI's protocol.
     """
     vendor, slash, _ = model_of(agent).partition("/")
     if slash and vendor:
@@ -95,8 +96,19 @@ def usage_attributes(usage: TokenUsage) -> Attributes:
     return attributes
 
 
+def note_retries(span: Span, answered: ModelAnswered) -> int:
+    """Count the requests that were repeated before the answer came. Those that the harness repeated
+    become events of the span; those that the model client repeated are counted in its usage.
+    """
+    for retry in answered.retries:
+        at_ns = min(span.start_ns + max(retry.after_ms, 0) * MS, span.end_ns)
+        noted: Attributes = {semconv.ERROR_TYPE: retry.code, semconv.RETRY_DELAY: retry.delay_s}
+        span.events.append(SpanEvent(name="retry", time_ns=at_ns, attributes=noted))
+    return len(answered.retries) + max(answered.usage.requests - 1, 0)
+
+
 def finish_reason(answered: ModelAnswered) -> str:
-    """Why the model stopped, in the conventions' words."""
+    """Why the model stopped, in terms of the conventions."""
     items = [_read(raw) for raw in answered.output]
     if any(item.type.endswith("_call") for item in items):
         return "tool_call"
@@ -110,16 +122,16 @@ def finish_reason(answered: ModelAnswered) -> str:
 def _read(raw: msgspec.Raw) -> _Item:
     try:
         return _item(raw)
-    except NOT_JSON:  # an item of another shape says nothing about it
+    except NOT_JSON:  # an item of another shape
         return _Item()
 
 
 def failed_in_model(error: ErrorInfo | None) -> bool:
-    """Did the model call itself fail, and not what came of its answer?"""
+    """Whether the model call itself failed, rather than the handling of its answer."""
     return error is not None and error.code.startswith("model_") and "kind" in error.data
 
 
 def error_type(error: ErrorInfo) -> str:
-    """A short, stable name: the HTTP status where there is one."""
+    """A short, stable name: the HTTP status if there is one."""
     status = error.data.get("status")
     return str(status) if isinstance(status, int) else error.code

@@ -1,23 +1,27 @@
-"""One run's events as spans: a pure fold. The same events give the same spans, ids included.
+"""Fold one run's events into spans. Pure: the same events give the same spans, including ids.
 
-What comes after a run's end (late results, sandboxes that are closed) is not part of its trace: who
-folds at the end and who folds a week later must see the same.
+Events after a run's end (late results, sandboxes that close) are not part of its trace: a fold at
+the end and a fold a week later must give the same result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
-from sandstream_bus.codec import NOT_JSON
-from sandstream_bus.headers import TRACEPARENT
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.errors import MessageError
+from sandstream_bus.logs.codec import NOT_JSON
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.attempts import WORKER_LENGTH, attempt_of
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
     CallRequested,
     CallStarted,
     CancelRequested,
+    ChildWaiting,
     ConversationOpened,
     ErrorInfo,
     InputStaged,
@@ -32,11 +36,12 @@ from sandstream_bus.messages import (
     RunWaiting,
     TurnRequested,
 )
-from sandstream_bus.specs import AgentSpec, RunOptions
-from sandstream_bus.subjects import RunId
-from sandstream_bus.trace_context import TraceContext, call_span_id, span_id_of, trace_id_of
+from sandstream_bus.wire.specs import AgentSpec, RunOptions
+from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.trace_context import TraceContext, call_span_id, span_id_of, trace_id_of
 
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.takeovers import REMARKS
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.fold.agent_spans import AgentSpans
@@ -55,31 +60,36 @@ from sandstream_actors.tracing.fold.contents import (
     tool_contents,
 )
 from sandstream_actors.tracing.fold.hop_spans import HopSpans
-from sandstream_actors.tracing.fold.hops import cause_of, deliveries_of
+from sandstream_actors.tracing.fold.hops import cause_of
 from sandstream_actors.tracing.fold.model_spans import (
     answer_attributes,
     chat_name,
     error_type,
     failed_in_model,
     model_of,
+    note_retries,
     request_attributes,
 )
 from sandstream_actors.tracing.fold.run_start import metadata_attributes, start_of
 from sandstream_actors.tracing.fold.span_list import SpanList
+from sandstream_actors.tracing.fold.takeovers import RunTakeovers
 from sandstream_actors.tracing.fold.times import MS, began_ns, nanoseconds
+from sandstream_actors.tracing.fold.tries import Tried
 from sandstream_actors.tracing.fold.withheld import without_words
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent
 
-_REMARKS = (ApprovalDecided, CancelRequested, InputStaged)
+_SAID_MEANWHILE = (InputStaged, CancelRequested)
+"""Events that a waiting run can receive without continuing."""
 
 
 class RunTrace:
-    """Everything that one run's log says about its trace.
+    """The trace of one run, from its log.
 
-    ``contents`` also collects what was said (``Span.contents``), unless the run forbids it.
+    ``contents`` also collects contents (``Span.contents``). ``quotes`` includes error messages,
+    which can quote contents. A run can forbid both.
     """
 
-    def __init__(self, run: str, *, contents: bool = False) -> None:
+    def __init__(self, run: str, *, contents: bool = False, quotes: bool = True) -> None:
         self.run = run
         self._facts = RunFacts(run=run, trace_id=trace_id_of(run), root=run)
         self._list = SpanList(run)
@@ -87,7 +97,10 @@ class RunTrace:
         self._agents = AgentSpans(self._list)
         self._options = RunOptions()
         self._specs: dict[str, AgentSpec] = {}
-        self._calls: dict[str, tuple[CallRequested, Span]] = {}
+        self._calls: dict[str, tuple[CallRequested, Span, int]] = {}
+        """The open calls: the request, its span, its sequence in the log."""
+        self._takeovers = RunTakeovers(self._list, self._hops)
+        self._is_deferred = False
         self._approvals = ApprovalSpans(self._list)
         self._wait: Span | None = None
         self._again = ""
@@ -96,13 +109,14 @@ class RunTrace:
         self._answered_after = 0
         self._handed_by_call = False
         self._read_bytes = 0
-        self._may_quote = True
-        """Whether the words of failures are told: they quote what was said."""
+        self._may_quote = quotes
         self._state = RunState(RunId(run)) if contents else None
 
     @classmethod
-    def of(cls, run: str, events: Iterable[LogEvent], *, contents: bool = False) -> RunTrace:
-        trace = cls(run, contents=contents)
+    def of(
+        cls, run: str, events: Iterable[LogEvent], *, contents: bool = False, quotes: bool = True
+    ) -> RunTrace:
+        trace = cls(run, contents=contents, quotes=quotes)
         trace.fold(events)
         return trace
 
@@ -111,7 +125,7 @@ class RunTrace:
             self.apply(event)
 
     def spans(self) -> list[Span]:
-        """All spans so far, parents before children; those that last have no end."""
+        """All spans so far, parents before children; open spans have no end."""
         return self._list.in_order()
 
     def facts(self) -> RunFacts:
@@ -124,34 +138,38 @@ class RunTrace:
             return
         if self._facts.is_over and not isinstance(event.event, RunReopened):
             return
-        is_remark = isinstance(event.event, _REMARKS)
+        is_remark = isinstance(event.event, REMARKS)
         if is_remark and not self._agents.begun:
-            return  # anybody may have said it, before the run has begun
+            return  # any outside user may have sent it, before the run began
         now = self._list.tick(event.sequence, nanoseconds(event.stored.time))
         if not self._agents.begun:
             self._begin(event, now)
         if self._facts.truncated and not is_remark and TRACEPARENT in event.stored.headers:
             self._facts.traced = True
         self._facts.last_seq = event.sequence
-        if self._facts.status == "waiting":
+        if self._facts.status == "waiting" and not isinstance(event.event, _SAID_MEANWHILE):
             self._facts.status = "running"
         if isinstance(event.event, RunReopened):
             self._reopen(now)
-        deliveries = deliveries_of(event)
-        self._facts.retries += deliveries - 1
-        self._hops.note(event, now, self._agents.current, _duration_ns(event.event), deliveries)
+        attempt = attempt_of(event.stored.headers)
+        new, lost = self._takeovers.note(event.event, attempt, now)
+        if lost is not None:
+            self._agents.remark(lost.event)
+        self._facts.takeovers = self._takeovers.count
+        tried = Tried(attempt, new)
+        self._hops.note(event, now, self._agents.current, _duration_ns(event.event), tried)
         message = event.event if self._may_quote else without_words(event.event)
         self._take(event, message, now)
         if self._state is not None:
             try:
                 self._state.fold([event])
-            except NOT_JSON:  # what was said cannot be told from here on; all else can
-                self._state = None
+            except (*NOT_JSON, MessageError):
+                self._state = None  # contents cannot be shown from here on; the rest can
 
     def _take(self, event: LogEvent, message: RunEvent, now: int) -> None:
         match message:
             case RunStarted():
-                pass  # the beginning of everything
+                pass  # handled by _begin
             case TurnRequested():
                 self._on_turn(message, now)
             case ModelAnswered():
@@ -185,8 +203,10 @@ class RunTrace:
                 self._remark("run.moved", now, {"sandstream.pool": message.pool})
             case RunDone():
                 self._on_done(event, message, now)
-            case _:
+            case RunRestored() | RunReopened() | ChildWaiting():
                 pass
+            case _:
+                assert_never(message)
 
     # --- beginning and end ---------------------------------------------------------------------
 
@@ -198,14 +218,14 @@ class RunTrace:
             facts.root = started.parent.root if started.parent else self.run
             facts.parent = started.parent.run if started.parent else ""
             self._take_start(started)
-        # a task that was refused has nothing but its end
+        # a task that was refused has only its end
         facts.truncated = not isinstance(event.event, RunStarted | RunRestored | RunDone)
-        if facts.truncated:  # what it allows was said in the part that is lost
+        if facts.truncated:  # the lost part said what may be traced, so assume nothing may
             facts.traced = self._may_quote = False
             self._state = None
         facts.trace_id = given.trace_id if given else trace_id_of(facts.root)
         facts.started_ns = now
-        # only the first event names a span of the caller's; later ones name the run's own
+        # only the first event names a span of the caller; later ones name the run's own
         parent = given.span_id if given and not facts.truncated else ""
         self._list.trace_id = facts.trace_id
         self._list.sampled = given.sampled if given else True
@@ -255,7 +275,8 @@ class RunTrace:
         if failed_in_model(done.error) and self._answered_after < cause_of(event):
             assert done.error is not None
             began = max(now - _duration_ns(done), facts.started_ns)
-            self._chat(event, began, now, f"t{done.turns + 1}:failed", error=done.error)
+            span = self._chat(event, began, now, f"t{done.turns + 1}:failed", error=done.error)
+            self._count_retries(span, 0)
         facts.status, facts.ended_ns, facts.error = done.status, now, done.error
         facts.agent, facts.turns, facts.usage = done.agent, done.turns, done.usage
         contents = run_contents(self._state.started, done) if self._state is not None else {}
@@ -263,7 +284,7 @@ class RunTrace:
         self._calls.clear()
         self._approvals.clear()
         self._agents.end(done, now, contents)
-        if done.status == "completed":  # a stream that nobody watched to its end, and the like
+        if done.status == "completed":  # for example a stream that was not read to its end
             self._list.close_all(now, "", "")
         else:
             self._list.close_all(now, "unfinished", f"the run has ended: {done.status}")
@@ -299,40 +320,34 @@ class RunTrace:
         facts.usage = facts.usage.plus(answered.usage)
         self._answered_after = max(self._answered_after, cause_of(event))
         asked = self._calls.pop(f"t{answered.turn}-model", None)
-        if asked is not None:  # a model object of the user's: its call has a span already
+        if asked is not None:  # a model object of the user: its call already has a span
             span = asked[1]
-            self._close_call(span, now, answered.duration_ms)
+            self._close_call(span, now, answered.duration_ms, asked[2])
         else:
             began = began_ns(now, answered.duration_ms, facts.started_ns)
             span = self._chat(event, began, now, f"t{answered.turn}:model")
         span.attributes |= answer_attributes(answered)
-        self._note_retries(span, answered)
+        self._count_retries(span, note_retries(span, answered))
         if self._state is not None:
             most = MAX_BYTES if self._read_bytes < MANY_BYTES else FEW_BYTES
             span.contents = chat_contents(self._state, answered, most)
             self._read_bytes += len(str(span.contents.get(semconv.INPUT_MESSAGES, "")))
 
-    def _note_retries(self, span: Span, answered: ModelAnswered) -> None:
-        """The seam counts what it repeats as requests, the harness writes down each."""
-        count = len(answered.retries) + max(answered.usage.requests - 1, 0)
-        if not count:
-            return
-        self._facts.retries += count
-        span.attributes[semconv.RETRY_ATTEMPT] = count
-        for retry in answered.retries:
-            at_ns = min(span.start_ns + max(retry.after_ms, 0) * MS, span.end_ns)
-            noted: Attributes = {
-                semconv.ERROR_TYPE: retry.code,
-                semconv.RETRY_DELAY: retry.delay_s,
-            }
-            span.events.append(SpanEvent(name="retry", time_ns=at_ns, attributes=noted))
+    def _count_retries(self, span: Span, count: int) -> None:
+        """Add one if the request had been deferred."""
+        count += self._is_deferred
+        self._is_deferred = False
+        if count:
+            self._facts.retries += count
+            span.attributes[semconv.RETRIES] = count
 
     def _on_deferred(self, event: LogEvent, deferred: ModelDeferred, now: int) -> None:
         self._end_wait(now)
-        self._facts.retries += 1
         began = began_ns(now, deferred.duration_ms, self._facts.started_ns)
         what = f"t{deferred.turn}:try{deferred.attempt}"
         span = self._chat(event, began, now, what, error=deferred.error)
+        self._count_retries(span, 0)
+        self._is_deferred = True
         span.attributes |= {
             semconv.RETRY_ATTEMPT: deferred.attempt,
             semconv.RETRY_DELAY: deferred.delay_s,
@@ -361,7 +376,9 @@ class RunTrace:
             agent=self._facts.agent,
             attributes=request_attributes(spec, stream=self._options.stream),
         )
-        span.queued_ns = self._hops.queued_before(cause_of(event))
+        cause = cause_of(event)
+        span.queued_ns = self._hops.queued_before(cause)
+        self._takeovers.mark_turn(span, cause)
         if error is not None:
             span.error, span.error_message = error_type(error), error.message
         self._list.close(span, now)
@@ -377,7 +394,8 @@ class RunTrace:
     def _on_call(self, event: LogEvent, call: CallRequested, now: int) -> None:
         spec = self._specs.get(call.agent)
         shape = shape_of(call, spec)
-        is_model = call.kind == "model"
+        traits = call.traits
+        is_model = traits.is_model
         span = self._list.open(
             call_span_id(self.run, call.call, self._again),
             chat_name(model_of(spec)) if is_model else shape.name,
@@ -390,36 +408,41 @@ class RunTrace:
         )
         if is_model:
             span.attributes |= request_attributes(spec, stream=self._options.stream)
-        if call.kind in ("tool", "child"):
+        if traits.is_tool:
             self._facts.tool_calls += 1
-            self._facts.children += call.kind == "child"
-        if self._state is not None and call.kind in ("tool", "child"):
-            span.contents = tool_contents(call, None)
-        self._calls[call.call] = (call, span)
+            self._facts.children += traits.is_child_run
+            if self._state is not None:
+                span.contents = tool_contents(call, None)
+        before = self._calls.get(call.call)
+        if before is not None and self._moves:
+            is_same = self._takeovers.is_asked_again(before[1:], event.sequence, now)
+            self._facts.tool_calls -= is_same and traits.is_tool
+        self._calls[call.call] = (call, span, event.sequence)
 
     def _on_call_started(self, started: CallStarted, now: int) -> None:
         asked = self._calls.get(started.call)
         if asked is not None:
             asked[1].events.append(SpanEvent(name="call.started", time_ns=now))
+            asked[1].attributes[semconv.WORKER] = started.host[:WORKER_LENGTH]
 
     def _on_result(self, finished: CallFinished, now: int) -> None:
         asked = self._calls.pop(finished.call, None)
         if asked is None:
-            return  # asked for before the log begins, or answered before
-        call, span = asked
+            return  # requested before the log begins, or already answered
+        call, span, sequence = asked
         if finished.error is not None:
             span.error, span.error_message = finished.error.code, finished.error.message
-        if call.kind == "handoff" and (target := handoff_target(finished)):
+        if call.traits.is_handoff and (target := handoff_target(finished)):
             span.name = f"handoff {call.agent} to {target}"
             span.attributes[semconv.HANDOFF_TO] = target
             self._handed_by_call = True
-        if call.kind == "child":
+        if call.traits.is_child_run:
             self._facts.usage = self._facts.usage.plus(finished.usage)
             self._facts.tool_calls += finished.tool_calls
             self._list.close(span, now)
         else:
-            self._close_call(span, now, finished.duration_ms)
-        if self._state is not None and call.kind in ("tool", "child"):
+            self._close_call(span, now, finished.duration_ms, sequence)
+        if self._state is not None and call.traits.is_tool:
             span.contents = tool_contents(call, finished)
         for index, record in enumerate(finished.guardrails):
             guard = self._list.open(
@@ -433,11 +456,16 @@ class RunTrace:
             )
             self._list.close(guard, now)
 
-    def _close_call(self, span: Span, now: int, duration_ms: int) -> None:
-        """The work began when it did, not when it was asked for; the rest was waiting."""
+    def _close_call(self, span: Span, now: int, duration_ms: int, sequence: int) -> None:
+        """Set the start to when the work began, not to the request; before, the call was queued or
+        with a process that was lost.
+        """
         asked_ns = span.start_ns
         span.start_ns = began_ns(now, duration_ms, asked_ns)
-        span.queued_ns = span.start_ns - asked_ns
+        self._hops.mark(span, sequence)
+        is_lost = semconv.LOST in span.attributes
+        queued_ns = self._hops.queued_before(sequence) if is_lost else span.start_ns - asked_ns
+        span.queued_ns = queued_ns
         self._list.close(span, now)
 
     # --- conversations -------------------------------------------------------------------------
@@ -454,7 +482,7 @@ class RunTrace:
         )
         self._list.close(span, now)
 
-    # --- small things --------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------
 
     def _spec(self) -> AgentSpec | None:
         return self._specs.get(self._facts.agent)
@@ -466,7 +494,7 @@ class RunTrace:
 def _duration_ns(event: RunEvent) -> int:
     if isinstance(event, ModelAnswered | ModelDeferred | CallFinished):
         return max(event.duration_ms, 0) * MS
-    if isinstance(event, RunDone) and event.error is not None:  # of the model call that failed
+    if isinstance(event, RunDone) and event.error is not None:  # of the failed model call
         took_ms = event.error.data.get("duration_ms")
         return max(took_ms, 0) * MS if isinstance(took_ms, int) else 0
     return 0

@@ -1,28 +1,28 @@
-"""The spans of one run while they are being folded: opened and closed at events of the log."""
+"""The spans of one run during the fold: events of the log open and close them."""
 
 from __future__ import annotations
 
-from sandstream_bus.trace_context import span_id_of
+from sandstream_bus.wire.trace_context import span_id_of
 
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.span import Attributes, Kind, Operation, Span
 
 
 class SpanList:
-    """In the order in which they were opened, so that parents come before their children."""
+    """Spans in the order in which they were opened, so parents come before their children."""
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.trace_id = ""
         self.sampled = True
         self.sequence = 0
-        """The event that is being folded."""
+        """The sequence of the event that is being folded."""
         self._now = 0
         self._spans: dict[str, Span] = {}
 
     def tick(self, sequence: int, time_ns: int) -> int:
-        """The next event. Time never runs backwards, whatever the server's clock did, and is
-        never 0, which would mean that a span lasts.
+        """Advance to the next event. Time never runs backwards, whatever the server's clock did,
+        and is never 0, which would mean an open span.
         """
         self.sequence = sequence
         self._now = max(self._now, time_ns, 1)
@@ -40,7 +40,7 @@ class SpanList:
         kind: Kind = "internal",
         attributes: Attributes | None = None,
     ) -> Span:
-        if span_id in self._spans:  # the same thing twice in one log: each has its own span
+        if span_id in self._spans:  # a repeated id in one log: each gets its own span
             span_id = span_id_of(self.run, f"{span_id}:{self.sequence}")
         span = Span(
             trace_id=self.trace_id,
@@ -63,8 +63,12 @@ class SpanList:
         span.end_ns = max(end_ns, span.start_ns)
         span.last_seq = self.sequence
 
+    def drop(self, span: Span) -> None:
+        """Forget an open span, because another one represents the same step."""
+        self._spans.pop(span.span_id, None)
+
     def close_all(self, end_ns: int, error: str, message: str) -> None:
-        """End what still lasts; with an error, if it should have ended by itself."""
+        """Close all open spans, with an error if they should have ended by themselves."""
         for span in self._spans.values():
             if span.is_open:
                 span.error, span.error_message = span.error or error, span.error_message or message

@@ -1,4 +1,4 @@
-"""Times in nanoseconds: the server's stamps, and what others say of how long they took."""
+"""Times in nanoseconds: timestamps of the server, and durations that processes report."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ LATEST_NS: Final = 2**63 - 1
 
 
 def nanoseconds(stamp: str) -> int:
-    """RFC 3339 in UTC, as the server writes it, since 1970; 0 for anything else. The latest is
-    what stores and protocols can carry.
+    """Nanoseconds since 1970 of an RFC 3339 time in UTC, as the server writes it; 0 for anything
+    else. Capped at what stores and protocols can carry.
     """
     seconds, _, rest = stamp.rstrip("Z").partition(".")
     try:
@@ -25,10 +25,10 @@ def nanoseconds(stamp: str) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _seconds(text: str) -> int:
-    """Cached: the events of a moment share it, and parsing a date is dear."""
+    """Cached: events of the same second share it, and parsing a date is expensive."""
     return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
 
 
 def began_ns(now: int, duration_ms: int, earliest_ns: int) -> int:
-    """When something began that took so long until now, as whoever did it says."""
+    """The start of work that ended now, from its reported duration."""
     return min(max(now - duration_ms * MS, earliest_ns), now)

@@ -1,1 +1,1 @@
-"""What is counted and measured, by OpenTelemetry's instruments."""
+"""Metrics, recorded with OpenTelemetry's instruments."""

@@ -1,5 +1,5 @@
-"""How things stand right now: what waits, what is under way, what went wrong. Read by the tracing
-actor every few seconds, from the server and from the store.
+"""The current state: what waits, what is running, what failed. The tracing actor reads it every few
+seconds from the server and the store.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from sandstream_bus.bus import Bus
 
 from sandstream_actors.tracing.export.line import DROPPED
 
-_PRIVATE: Final = re.compile(r"(harness|tools)-p-[0-9a-f]{16}")
-"""The consumers of a program's own pool: as many as there are programs."""
-_OURS: Final = ("harness-", "tools-", "sandbox-", "tracing-", "actor-")
+_PRIVATE: Final = re.compile(r"(harness|starts|tasks|tools)-p-[0-9a-f]{16}")
+"""The consumers of a program's private pool; there are as many as programs."""
+_OURS: Final = ("harness-", "starts-", "tasks-", "tools-", "sandbox-", "tracing-", "actor-")
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     queue_depth: dict[str, int] = {}
-    """Per consumer: messages that wait, or are being worked on."""
+    """Per consumer: messages that wait or are being processed."""
     redelivered: dict[str, int] = {}
-    """Per consumer: messages being worked on that had been given to somebody before."""
+    """Per consumer: messages in process that had been delivered before."""
     parked: int = 0
-    """Messages that nobody could handle."""
+    """Messages that could not be processed."""
     active_runs: int = 0
     spans_dropped: int = 0
 
 
 class RunStore(Protocol):
-    """The part of the store that this is about."""
+    """The part of the store that gauges need."""
 
     async def active_count(self) -> int: ...
 
@@ -38,7 +38,7 @@ class RunStore(Protocol):
 
 
 async def read_gauges(bus: Bus, store: RunStore) -> Gauges:
-    """A snapshot of the installation; private pools count as one."""
+    """A snapshot of the installation; all private pools count as one."""
     depth: Counter[str] = Counter()
     redelivered: Counter[str] = Counter()
     for info in await bus.topology.consumers(bus.connection):
@@ -57,6 +57,6 @@ async def read_gauges(bus: Bus, store: RunStore) -> Gauges:
 
 
 def consumer_label(name: str) -> str:
-    """A consumer's name, or what it has in common with those of other programs."""
+    """The consumer's name; all private pools share one label."""
     match = _PRIVATE.fullmatch(name)
     return name if match is None else f"{match[1]}-private"

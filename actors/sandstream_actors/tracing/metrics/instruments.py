@@ -1,7 +1,7 @@
-"""Metrics, made of spans that were stored for the first time and of snapshots of the installation.
+"""Metrics from newly stored spans and from snapshots of the installation.
 
-Attributes are the conventions', and few: ids never, names that anybody can make up only until there
-are too many of them.
+Attributes follow the conventions and are few: never ids, and names that users choose freely only
+up to a limit.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ TOKEN_BOUNDS: Final[list[float]] = [4**power for power in range(14)]
 MESSAGING_BOUNDS: Final = [
     *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
 ]
-"""Upper bounds of the histograms' buckets, as the conventions have them."""
+"""Upper bounds of the histogram buckets, as the conventions define them."""
 
 MAX_NAMES: Final = 200
 """How many different values an attribute may have."""
 _MAX_REPORTED_NAMES: Final = MAX_NAMES // 2
-"""After so many, names that programs report are not told apart: those of runs have the rest."""
+"""The limit for names that programs report, so that names from runs have room left."""
 _MOST_TOKENS: Final = 2**40
-"""So that no sum over foreign numbers overflows."""
+"""A cap, so that sums of foreign numbers do not overflow."""
 OTHER: Final = "other"
 _NAME_LENGTH: Final = 128
 _NS: Final = 1_000_000_000
@@ -52,10 +52,10 @@ _TOKENS: Final = {semconv.INPUT_TOKENS: "input", semconv.OUTPUT_TOKENS: "output"
 
 
 class Metrics:
-    """From the moment it is made until ``close``. Exporting happens in threads of its own."""
+    """Works from its creation until ``close``. Exports run in their own threads."""
 
     def __init__(self, settings: ExportSettings, out: TextIO | None = None) -> None:
-        """``TelemetryError`` if a package is missing or Prometheus' port is taken."""
+        """Raises ``TelemetryError`` if a package is missing or Prometheus' port is taken."""
         from opentelemetry.sdk.metrics import MeterProvider
 
         from sandstream_actors.tracing.metrics.readers import MetricPorts
@@ -74,11 +74,11 @@ class Metrics:
 
     @property
     def prometheus_port(self) -> int:
-        """Where Prometheus is served; 0: nowhere."""
+        """The port that serves Prometheus; 0 if none."""
         return self._ports.prometheus_port
 
     def observe(self, spans: Iterable[Span]) -> None:
-        """Count spans that have ended, each only once in its life."""
+        """Count ended spans; pass each span only once."""
         for span in spans:
             if span.is_open:
                 continue
@@ -90,16 +90,17 @@ class Metrics:
                 self._queue_duration.record(
                     span.queued_ns / _NS, {semconv.OPERATION: span.operation}
                 )
+            self._observe_trouble(span)
             if span.operation == "agent" and span.run and semconv.RUN_STATUS in span.attributes:
                 labels = self._labels(span, (semconv.RUN_STATUS, semconv.AGENT_NAME))
                 self._runs_ended.add(1, labels)
 
     def show(self, gauges: Gauges) -> None:
-        """How things stand now."""
+        """Set the current state."""
         self._gauges = gauges
 
     async def close(self, grace_s: float = _GRACE_S) -> None:
-        """Export once more, if that can be done in time, and end."""
+        """Export once more, if possible in time, and end."""
         ending = asyncio.ensure_future(in_daemon_thread(self._shut_down))
         _, late = await asyncio.wait({ending}, timeout=grace_s)
         for future in late:
@@ -117,7 +118,7 @@ class Metrics:
         labels = {semconv.OPERATION_NAME: name}
         self._operation_duration.record(seconds, labels | self._labels(span, _OPERATION_NAMES))
         if name != semconv.CHAT:
-            return  # the tokens of agents are those of their model calls
+            return  # the tokens of an agent are those of its model calls
         for attribute, kind in _TOKENS.items():
             count = span.attributes.get(attribute)
             if isinstance(count, int):
@@ -130,16 +131,36 @@ class Metrics:
             semconv.MESSAGING_SYSTEM: semconv.NATS,
             semconv.MESSAGING_OPERATION_NAME: semconv.PROCESS,
         }
-        if group := span.attributes.get(semconv.CONSUMER_GROUP):
-            label = consumer_label(str(group))
-            labels[semconv.CONSUMER_GROUP] = self._bounded(
-                semconv.CONSUMER_GROUP, label, _room_for(span)
-            )
+        labels |= self._consumer_labels(span)
         labels |= self._labels(span, (semconv.DESTINATION_TEMPLATE,))
         self._process_duration.record((span.end_ns - span.start_ns) / _NS, labels)
 
+    def _observe_trouble(self, span: Span) -> None:
+        """Count takeovers, lost time and retries; only from runs, not from reported spans."""
+        if not span.run:
+            return
+        for event in span.events:
+            count = event.attributes.get(semconv.TAKEOVERS)
+            lost_s = event.attributes.get(semconv.LOST)
+            if event.name == semconv.TAKEOVER and isinstance(count, int) and count > 0:
+                labels = self._consumer_labels(span)
+                self._takeovers.add(min(count, _MOST_TOKENS), labels)
+                if isinstance(lost_s, int | float):
+                    self._lost_duration.record(lost_s, labels)
+        retries = span.attributes.get(semconv.RETRIES)
+        if isinstance(retries, int) and retries > 0:
+            self._retries.add(min(retries, _MOST_TOKENS), self._labels(span, _TOKEN_NAMES))
+
+    def _consumer_labels(self, span: Span) -> dict[str, str]:
+        group = span.attributes.get(semconv.CONSUMER_GROUP)
+        if not group:
+            return {}
+        label = consumer_label(str(group))
+        bounded = self._bounded(semconv.CONSUMER_GROUP, label, _room_for(span))
+        return {semconv.CONSUMER_GROUP: bounded}
+
     def _labels(self, span: Span, names: tuple[str, ...]) -> dict[str, str]:
-        """Those of its attributes, and what kind of failure it was."""
+        """These attributes as labels, and the kind of failure."""
         attributes: Attributes = span.attributes
         room = _room_for(span)
         labels = {
@@ -152,7 +173,7 @@ class Metrics:
         return labels
 
     def _bounded(self, attribute: str, value: str, room: int = MAX_NAMES) -> str:
-        """The value, unless there were too many different ones before."""
+        """The value, or ``OTHER`` if there are too many different ones already."""
         known = self._names.setdefault(attribute, set())
         value = value[:_NAME_LENGTH]
         if value not in known:
@@ -185,6 +206,22 @@ class Metrics:
             unit="s",
             description="How long work had waited for somebody to begin with it.",
             explicit_bucket_boundaries_advisory=MESSAGING_BOUNDS,
+        )
+        self._lost_duration = meter.create_histogram(
+            semconv.LOST,
+            unit="s",
+            description="How long a lost process had a message, up to the takeover.",
+            explicit_bucket_boundaries_advisory=MESSAGING_BOUNDS,
+        )
+        self._takeovers = meter.create_counter(
+            semconv.TAKEOVERS,
+            unit="{takeover}",
+            description="Messages that another process went on with after one was lost.",
+        )
+        self._retries = meter.create_counter(
+            semconv.RETRIES,
+            unit="{request}",
+            description="Requests that the model client repeated.",
         )
         self._runs_ended = meter.create_counter(
             semconv.RUNS_ENDED, unit="{run}", description="Runs that have ended."
@@ -243,5 +280,5 @@ class Metrics:
 
 
 def _room_for(span: Span) -> int:
-    """How many different names there may be before one of this span's is told by name."""
+    """How many different values an attribute may have before this span's are merged."""
     return MAX_NAMES if span.run else _MAX_REPORTED_NAMES

@@ -1,6 +1,6 @@
-"""Where metrics go: OTLP, the console, a port that Prometheus scrapes.
+"""Destinations of metrics: OTLP, the console, a port that Prometheus scrapes.
 
-This module imports OpenTelemetry; ``metrics.py`` imports it when metrics are wanted.
+This module imports OpenTelemetry; ``instruments.py`` imports it when metrics are enabled.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 
 
 class MetricPorts:
-    """Readers of metrics, and what has to be closed after them."""
+    """The metric readers, and the server that has to be closed after them."""
 
     def __init__(self, settings: ExportSettings, out: TextIO) -> None:
         self.readers: list[MetricReader] = []
         self.prometheus_port = 0
-        """Where Prometheus is served; 0: nowhere."""
+        """The port that serves Prometheus; 0 if none."""
         self._close: Callable[[], None] = lambda: None
         exporters: list[MetricExporter] = []
         if "otlp" in settings.metrics:
@@ -41,7 +41,7 @@ class MetricPorts:
             exporters.append(ConsoleMetricExporter(out=out, formatter=_line))
         if "prometheus" in settings.metrics:
             self.readers.append(self._prometheus(settings))
-        for exporter in exporters:  # last: from here on threads are running
+        for exporter in exporters:  # last, because this starts threads
             interval = settings.metric_interval_ms
             self.readers.append(PeriodicExportingMetricReader(exporter, interval))
 
@@ -75,8 +75,8 @@ class MetricPorts:
 
 
 class ToldOnce(MetricExporter):
-    """Tells once that metrics do not arrive, and once that they do again. Nothing piles up
-    meanwhile: metrics are sums, the next export has it all.
+    """Logs once when metrics stop arriving, and once when they arrive again. Nothing accumulates
+    meanwhile: metrics are sums, so the next export is complete.
     """
 
     def __init__(self, inner: MetricExporter) -> None:

@@ -1,1 +1,1 @@
-"""Traces in an SQLite file of this machine, and what is asked of it."""
+"""The trace store: an SQLite file on this machine, and its queries."""

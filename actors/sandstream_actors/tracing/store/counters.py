@@ -1,4 +1,4 @@
-"""Numbers beside the tables: what was dropped or skipped, how far the log was read."""
+"""Counters in the store: what was dropped or skipped, and how far the log was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connects to the file of a store: makes it, brings it up to date, puts a damaged one aside."""
+"""Connects to a store's file: creates it, migrates it, moves a damaged one aside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 BUSY_S: Final = 10.0
 _WAL_BYTES: Final = 64 * 1024 * 1024
 _SETTINGS: Final = (
-    "PRAGMA auto_vacuum = INCREMENTAL",  # before the first table, or it is too late
+    "PRAGMA auto_vacuum = INCREMENTAL",  # must come before the first table
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = NORMAL",
     f"PRAGMA journal_size_limit = {_WAL_BYTES}",
@@ -39,9 +39,8 @@ Prepare = Callable[[aiosqlite.Connection], Awaitable[None]]
 async def connect_to_write(
     path: Path, prepare: Prepare | None = None
 ) -> tuple[aiosqlite.Connection, Path | None]:
-    """A connection to a store of today's version, made if need be, and where a damaged one was put.
-
-    ``prepare`` may set limits on the connection; tests do.
+    """A connection to a store of the current version, created if necessary, and the path to which a
+    damaged one was moved. ``prepare`` may set limits on the connection; tests do.
     """
     try:
         return await _made_ready(path, prepare), None
@@ -56,7 +55,7 @@ async def connect_to_write(
 
 
 def _make_file(path: Path) -> None:
-    """For this user alone: SQLite would let everybody read it."""
+    """Create the file for this user only; SQLite would make it readable for everyone."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)
@@ -69,7 +68,7 @@ def _make_file(path: Path) -> None:
 
 
 async def connect_to_read(path: Path) -> aiosqlite.Connection | None:
-    """A connection that changes nothing; None if there is no store."""
+    """A read-only connection; ``None`` if there is no store."""
     if not await asyncio.to_thread(path.exists):
         return None
     try:
@@ -120,13 +119,13 @@ async def _made_ready(path: Path, prepare: Prepare | None) -> aiosqlite.Connecti
 async def _connect(path: Path, mode: str) -> aiosqlite.Connection:
     uri = f"file:{quote(str(path))}?mode={mode}"
     connection = aiosqlite.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
-    # Its thread must not keep alive a program whose loop was not shut down.
+    # Its thread must not keep a program alive whose loop was not shut down.
     thread: Any = getattr(connection, "_thread", connection)
     thread.daemon = True
     try:
         return await connection
     except sqlite3.Error:
-        await asyncio.to_thread(thread.join)  # its last word must not come after the loop's end
+        await asyncio.to_thread(thread.join)  # its last callback must not outlive the loop
         raise
 
 
@@ -138,7 +137,7 @@ async def _check_version(connection: aiosqlite.Connection, path: Path) -> int:
 
 
 async def _patiently(connection: aiosqlite.Connection, statement: str) -> None:
-    """Execute what SQLite does not wait for by itself: others may be making the same store."""
+    """Retry a statement that SQLite does not wait for: others may be creating the same store."""
     deadline = time.monotonic() + BUSY_S
     while True:
         try:
@@ -152,14 +151,14 @@ async def _patiently(connection: aiosqlite.Connection, statement: str) -> None:
 
 
 def put_aside(path: Path, why: str) -> Path:
-    """Rename a damaged store and what belongs to it; its new name."""
+    """Rename a damaged store with its companion files; return its new path."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     aside = path.with_name(f"{path.name}.corrupt-{stamp}")
     number = 1
     while aside.exists():
         number += 1
         aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
-    # The log goes first: a new store must never find that of the old one.
+    # The WAL goes first: a new store must never find that of the old one.
     for suffix in ("-wal", "-shm", ""):
         try:
             os.replace(f"{path}{suffix}", f"{aside}{suffix}")  # noqa: PTH105

@@ -1,4 +1,4 @@
-"""What can be wrong with the store of traces, said so that a person knows what to do."""
+"""Errors of the trace store, with messages that say what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from sandstream_bus.errors import SandstreamError
 
 _PRIMARY: Final = 0xFF
-"""The part of SQLite's result codes that does not depend on its version."""
+"""Masks the part of SQLite's result codes that does not depend on its version."""
 
 
 class StoreError(SandstreamError):
@@ -24,22 +24,22 @@ class StoreError(SandstreamError):
 
 
 class StoreUnavailable(StoreError):
-    """It cannot be read or written now. Nothing of what was asked for has happened."""
+    """The store cannot be read or written now. The requested operation had no effect."""
 
     code = "trace_store.unavailable"
     retryable = True
 
 
 class StoreCorrupt(StoreUnavailable):
-    """Its file is damaged, or no store. Opened for writing the next time it is put aside, and a
-    new one is begun.
+    """The file is damaged or not a store. The next time it is opened for writing, it is moved aside
+    and a new store is created.
     """
 
     code = "trace_store.corrupt"
 
 
 class StoreTooNew(StoreError):
-    """A newer version of Sandstream wrote it."""
+    """A newer version of Sandstream wrote the store."""
 
     code = "trace_store.too_new"
 
@@ -74,7 +74,7 @@ _ADVICE = {
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:
-    """Is the file itself the trouble?"""
+    """Whether the file itself is damaged."""
     return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -83,7 +83,7 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def store_error(path: Path, error: sqlite3.Error) -> StoreUnavailable:
-    """SQLite's error as ours."""
+    """Translate SQLite's error into ours."""
     if is_corrupt(error):
         return StoreCorrupt(
             path,

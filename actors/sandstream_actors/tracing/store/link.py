@@ -1,4 +1,4 @@
-"""The two connections of an open store, one to write and one to read, and their repair."""
+"""The two connections of an open store (one to write, one to read), and its repair."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import aiosqlite
 
-from sandstream_actors.tracing.store.errors import StoreUnavailable, is_corrupt, store_error
-from sandstream_actors.tracing.store.opening import (
+from sandstream_actors.tracing.store.database import (
     Prepare,
     connect_to_read,
     connect_to_write,
     put_aside,
 )
+from sandstream_actors.tracing.store.errors import StoreUnavailable, is_corrupt, store_error
 
 _ROWS_AT_ONCE: Final = 2_000
 
@@ -27,13 +27,13 @@ class StoreLink:
     def __init__(self, path: Path, prepare: Prepare | None = None) -> None:
         self.path = path
         self.replaced: Path | None = None
-        """Where the damaged store is that this one stands for."""
+        """Where the damaged store is that this one replaced."""
         self._prepare = prepare
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
         self._inode = 0
         self._damage: sqlite3.Error | None = None
-        """What a reader has found; the next writer repairs it."""
+        """Damage that a reader found; the next writer repairs it."""
 
     async def open(self) -> None:
         writer, aside = await connect_to_write(self.path, self._prepare)
@@ -47,7 +47,7 @@ class StoreLink:
         self.replaced = aside or self.replaced
 
     async def open_to_read(self) -> bool:
-        """Without a writer; False if there is no store."""
+        """Open without a writer; ``False`` if there is no store."""
         self._reader = await connect_to_read(self.path)
         return self._reader is not None
 
@@ -69,7 +69,7 @@ class StoreLink:
     async def stream(
         self, sql: str, parameters: Mapping[str, Any]
     ) -> AsyncIterator[list[tuple[Any, ...]]]:
-        """The rows of a query that may be too many to have them all at once."""
+        """The rows of a query in chunks, for results that may not fit into memory."""
         with self._reading() as reader:
             async with reader.execute(sql, parameters) as cursor:
                 while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
@@ -88,8 +88,8 @@ class StoreLink:
             raise store_error(self.path, error) from error
 
     async def ready_writer(self) -> aiosqlite.Connection:
-        """The connection to write with. A store whose file somebody has taken away is made again:
-        what is written to it otherwise goes nowhere.
+        """The connection to write with. If the store's file was removed, the store is created
+        again; otherwise writes would be lost.
         """
         if self._damage is not None:
             await self.repair(self._damage)
@@ -100,8 +100,8 @@ class StoreLink:
         return self._writer
 
     async def repair(self, error: sqlite3.Error) -> None:
-        """A damaged file is put aside and a new store begun, unless somebody else has done
-        so already.
+        """Move a damaged file aside and create a new store, unless another process has already done
+        so.
         """
         if not is_corrupt(error):
             return
@@ -113,5 +113,5 @@ class StoreLink:
     def _file(self) -> int:
         try:
             return self.path.stat().st_ino
-        except OSError:  # gone, or out of reach: opening it says which
+        except OSError:  # gone or inaccessible: opening it will tell
             return 0

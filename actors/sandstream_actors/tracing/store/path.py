@@ -1,4 +1,4 @@
-"""Where an installation's traces are kept on this machine."""
+"""Where the traces of an installation are stored on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sandstream_bus.bus import Bus
 
 
 async def installation_of(bus: Bus) -> str:
-    """A short name that no other installation has, not even one made later in the same place."""
+    """A short name, unique to the installation, even if it is later recreated in the same place."""
     created = await bus.topology.created(bus.connection, bus.topology.log)
     return hashlib.sha256(f"{created}{bus.subjects.prefix}".encode()).hexdigest()[:12]
 

@@ -1,4 +1,4 @@
-"""Reading a store: runs, trees, spans, counters. Every query has its index."""
+"""Read a store: runs, trees, spans, counters. Every query has its index."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sandstream_actors.tracing.store.schema import VERSION_KEY
 from sandstream_actors.tracing.store.stats_queries import TraceStats, read_stats
 
 Which = Literal["all", "top_level", "trees"]
-"""All runs; those that no other run started; those, and all runs below them."""
+"""All runs; runs without a parent; those with all runs below them."""
 Before = tuple[int, str]
-"""``started_ns`` and ``run`` of the last run of a page: the next one begins after it."""
+"""``started_ns`` and ``run`` of the last run of a page; the next page starts after it."""
 
 _RUNS: Final = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"
 _SPANS: Final = f"SELECT {', '.join(SPAN_COLUMNS)} FROM spans"
@@ -27,14 +27,14 @@ _NEWEST: Final = "ORDER BY started_ns DESC, run DESC LIMIT ?"
 
 
 class TraceReader:
-    """A store that is only read. Whoever opened it closes it."""
+    """A read-only store. Its opener closes it."""
 
     def __init__(self, link: StoreLink) -> None:
         self._link = link
 
     @classmethod
     async def open_to_read(cls, path: Path) -> TraceReader | None:
-        """Nothing is made or changed; None if there is no store."""
+        """Open without creating or changing anything; ``None`` if there is no store."""
         link = StoreLink(path)
         return TraceReader(link) if await link.open_to_read() else None
 
@@ -56,10 +56,13 @@ class TraceReader:
         before: Before | None = None,
         status: str | None = None,
         agent: str | None = None,
+        any_agent: str | None = None,
         since_ns: int | None = None,
         which: Which = "all",
     ) -> list[RunFacts]:
-        """The newest runs first. ``trees`` adds the runs below them, whatever these are."""
+        """The newest runs first. ``trees`` adds the runs below them, regardless of the filters.
+        ``agent`` is the last agent of a run, ``any_agent`` the first or the last one.
+        """
         tests: dict[str, tuple[Any, ...]] = {}
         if which != "all":
             tests["parent = ''"] = ()
@@ -67,6 +70,8 @@ class TraceReader:
             tests["status = ?"] = (status,)
         if agent is not None:
             tests["agent = ?"] = (agent,)
+        if any_agent is not None:
+            tests["(agent = ? OR first_agent = ?)"] = (any_agent, any_agent)
         if since_ns is not None:
             tests["started_ns >= ?"] = (since_ns,)
         if before is not None:
@@ -84,11 +89,11 @@ class TraceReader:
         return sorted([*found, *below], key=lambda it: (it.started_ns, it.run), reverse=True)
 
     async def tree(self, root: str) -> list[RunFacts]:
-        """The run at the top and all below it, oldest first."""
+        """The run at the top and all runs below it, oldest first."""
         return await self._facts(f"{_RUNS} WHERE root = ? ORDER BY started_ns", root)
 
     async def last_seqs(self, runs: Iterable[str]) -> dict[str, int]:
-        """Of those that are known and over: how far each was read."""
+        """For those of the runs that are known to have ended: the last sequence that was read."""
         rows = await self._link.fetch(
             "SELECT run, last_seq FROM runs "
             "WHERE run IN (SELECT value FROM json_each(?)) AND is_over = 1",
@@ -97,7 +102,7 @@ class TraceReader:
         return dict(rows)
 
     async def unfinished(self, limit: int, older_than_ns: int) -> list[RunFacts]:
-        """Runs under way that were last written before a time, the longest ago first."""
+        """Open runs that were last written before a time, the longest ago first."""
         return await self._facts(
             f"{_RUNS} WHERE is_over = 0 AND written_ns < ? ORDER BY written_ns LIMIT ?",
             older_than_ns,
@@ -113,12 +118,12 @@ class TraceReader:
         return int(count)
 
     async def spans(self, run: str) -> list[Span]:
-        """Those of a run that have ended, in the order of their beginnings."""
+        """The ended spans of a run, ordered by start."""
         rows = await self._link.fetch(f"{_SPANS} WHERE run = ? ORDER BY start_ns", (run,))
         return list(map(span_of, rows))
 
     async def spans_of_tree(self, root: str) -> list[Span]:
-        """Those of all runs of a tree, and what programs have reported for its trace."""
+        """The spans of all runs of a tree, and those that programs reported for its trace."""
         rows = await self._link.fetch(
             f"{_SPANS} WHERE run IN (SELECT run FROM runs WHERE root = ?) "
             "UNION "
@@ -129,16 +134,16 @@ class TraceReader:
         return list(map(span_of, rows))
 
     async def spans_of_trace(self, trace_id: str) -> list[Span]:
-        """Everything with this trace id: also what came from other runs of the same caller."""
+        """All spans with this trace id, including other runs of the same caller."""
         rows = await self._link.fetch(f"{_SPANS} WHERE trace_id = ? ORDER BY start_ns", (trace_id,))
         return list(map(span_of, rows))
 
     async def stats(self, since_ns: int = 0, *, agent: str | None = None) -> TraceStats:
-        """Runs that began since then, and the work that did, summed."""
+        """Sums over the runs and calls that began since then."""
         return await read_stats(self._link, since_ns, agent)
 
     async def counters(self) -> dict[str, int]:
-        """What was dropped or skipped, and how many spans wait to be exported."""
+        """How much was dropped or skipped, and how many spans wait to be exported."""
         rows = await self._link.fetch(
             "SELECT key, value FROM meta WHERE key NOT IN (?, ?) "
             "UNION ALL SELECT 'outbox', count(*) FROM outbox",
@@ -147,7 +152,7 @@ class TraceReader:
         return dict(rows)
 
     async def position(self) -> int:
-        """The sequence of the log up to which every run is here."""
+        """The sequence of the log up to which every run is in the store."""
         rows = await self._link.fetch("SELECT value FROM meta WHERE key = ?", (POSITION,))
         return int(rows[0][0]) if rows else 0
 

@@ -1,4 +1,4 @@
-"""What runs have come to, written in one transaction for many runs at once."""
+"""Write facts and spans of many runs in one transaction."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ Key = tuple[str, str]
 
 
 class _State(NamedTuple):
-    """What is known of a span that is in the store."""
+    """What is known about a stored span."""
 
     is_handled: bool
-    """And not only filled in from the log."""
+    """Whether it was processed, rather than only filled in from the log."""
     is_reported: bool
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that are ready to be written: nothing in them can fail any more."""
+    """Rows that are ready to be written; all conversions are done."""
 
     run: Row | None
     spans: list[Span]
     rows: list[Row]
     outgoing: list[bytes]
-    """The spans as the outbox has them; none if they are not exported."""
+    """The encoded spans for the outbox; empty if they are not exported."""
     exported_through: int
     is_backfill: bool
     outbox_limit: int
@@ -97,7 +97,7 @@ def recording_of(
 async def apply_recordings(
     connection: aiosqlite.Connection, recordings: Sequence[Recording]
 ) -> list[list[Span]]:
-    """Write them; for each, its spans that are new."""
+    """Write the recordings; return the new spans of each."""
     runs = [it.run for it in recordings if it.run is not None]
     if runs:
         await connection.executemany(_PUT_RUN, runs)
@@ -115,7 +115,7 @@ async def apply_recordings(
             state = states.get(key)
             if state is not None and state.is_reported and not is_reported:
                 outgoing.pop(key, None)
-                replaced.append(key)  # the id of a span to come can be known, and be lied about
+                replaced.append(key)  # the id of a future span is predictable and can be forged
                 state = None
             if state is not None and (
                 state.is_handled or recording.is_backfill or is_reported != state.is_reported
@@ -152,8 +152,8 @@ async def apply_recordings(
 
 
 def _is_reported(run: str, kind: str) -> bool:
-    """Is it a span that a program has told of, and not one of a run's log or of a sandbox's reply?
-    Anybody may tell anything, so what is known from elsewhere goes before it.
+    """Whether a program reported the span, rather than a run's log or a sandbox's reply. Any client
+    can report anything, so spans from the log take precedence.
     """
     return not run and kind == "internal"
 
@@ -161,7 +161,7 @@ def _is_reported(run: str, kind: str) -> bool:
 async def _states(
     connection: aiosqlite.Connection, recordings: Sequence[Recording]
 ) -> dict[Key, _State]:
-    """Which spans are there already."""
+    """The spans that are already stored."""
     keys = [(span.trace_id, span.span_id) for it in recordings for span in it.spans]
     if not keys:
         return {}
@@ -173,8 +173,8 @@ async def _states(
 
 
 async def _bound_outbox(connection: aiosqlite.Connection, limit: int) -> None:
-    """Drop the oldest spans of an outbox that is too long. The count is dear: it is asked for only
-    if the numbers are that far apart.
+    """Drop the oldest spans of an outbox that is too long. Counting is expensive, so it is done
+    only if the range of numbers exceeds the limit.
     """
     ((first, last),) = await connection.execute_fetchall(
         "SELECT (SELECT min(n) FROM outbox), (SELECT max(n) FROM outbox)"
@@ -186,7 +186,7 @@ async def _bound_outbox(connection: aiosqlite.Connection, limit: int) -> None:
 
 
 async def drop_oldest(connection: aiosqlite.Connection, count: int) -> int:
-    """Drop so many spans of the outbox, and count them; how many there were."""
+    """Drop the oldest spans of the outbox and count them; return how many were dropped."""
     if count <= 0:
         return 0
     cursor = await connection.execute(

@@ -1,4 +1,4 @@
-"""What a store forgets: the oldest runs, by age and by size, a few at a time."""
+"""Retention: delete the oldest runs by age and by size, a few at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from sandstream_actors.tracing.store.recording import drop_oldest
+from sandstream_actors.tracing.store.recordings import drop_oldest
 from sandstream_actors.tracing.store.writer import StoreWriter
 
 RUNS_AT_ONCE: Final = 100
@@ -15,23 +15,23 @@ SPANS_AT_ONCE: Final = 2_000
 OUTBOX_AT_ONCE: Final = 500
 _PAGES_AT_ONCE: Final = 4_000
 _LOOSE: Final = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.run = spans.run)"
-"""Spans that belong to no run of the store: programs reported them."""
+"""Spans of no stored run: programs reported them."""
 
 
 class Retained(msgspec.Struct, kw_only=True):
-    """What was forgotten."""
+    """What was deleted."""
 
     runs: int = 0
     spans: int = 0
-    """Of no run."""
+    """Spans of no run."""
     dropped: int = 0
-    """That still waited to be exported."""
+    """Spans that still waited to be exported."""
 
 
 async def retain(writer: StoreWriter, *, oldest_ns: int, max_bytes: int) -> Retained:
-    """Forget what began and ended before a time, then the oldest until the store is small enough.
+    """Delete what began and ended before a time, then the oldest until the store is small enough.
 
-    A run under way goes only when it is too old.
+    An open run is deleted only if it is too old.
     """
     done = Retained()
     while count := await writer.change(lambda it: _forget_old_runs(it, oldest_ns)):
@@ -92,7 +92,7 @@ async def _forget_loose(connection: aiosqlite.Connection, before_ns: int | None)
 
 
 async def _size(connection: aiosqlite.Connection) -> int:
-    """Bytes in use: free pages are filled again before the file grows."""
+    """The bytes in use. Free pages do not count: they are reused before the file grows."""
     pages, free, size = [
         int(value)
         for name in ("page_count", "freelist_count", "page_size")
@@ -109,7 +109,7 @@ async def _outbox_size(connection: aiosqlite.Connection) -> int:
 
 
 async def _give_back(connection: aiosqlite.Connection) -> bool:
-    """Return some free pages to the file system. Were there any?"""
+    """Return some free pages to the file system; whether there were any."""
     ((free,),) = await connection.execute_fetchall("PRAGMA freelist_count")
     if free:
         await connection.execute_fetchall(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")

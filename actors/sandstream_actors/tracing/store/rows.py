@@ -1,23 +1,23 @@
-"""Facts and spans as rows of the store, and back. Pure; what was said never gets into a row."""
+"""Convert facts and spans to rows and back. Pure; rows never hold contents."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 import msgspec
-from sandstream_bus.messages import ErrorInfo, TokenUsage
+from sandstream_bus.wire.messages import ErrorInfo, TokenUsage
 
+from sandstream_actors.secrets.patterns import scrub
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.limits import SpanLimits, shortened
-from sandstream_actors.tracing.secret_patterns import scrub
 from sandstream_actors.tracing.span import Attributes, Span, SpanEvent, SpanLink
 
 Row = tuple[Any, ...]
 _BIGGEST: Final = 2**63 - 1
 _LABEL_LENGTH: Final = 256
 _MOST_COUNTED: Final = 2**40
-"""So that no sum over foreign numbers overflows."""
+"""A cap, so that sums of foreign numbers do not overflow."""
 
 _TEXTS: Final = (
     *("run", "trace_id", "root", "parent", "workflow", "group_id", "session", "key"),
@@ -25,7 +25,7 @@ _TEXTS: Final = (
 )
 _TIMES: Final = ("started_ns", "ended_ns")
 _USAGE: Final = TokenUsage.__struct_fields__
-_COUNTS: Final = ("turns", "tool_calls", "children", "retries")
+_COUNTS: Final = ("turns", "tool_calls", "children", "retries", "takeovers")
 RUN_COLUMNS: Final = (
     *_TEXTS,
     *_TIMES,
@@ -33,18 +33,20 @@ RUN_COLUMNS: Final = (
     *_USAGE,
     *("error_code", "error_message", "last_seq", "truncated"),
 )
-"""Those that facts are made of; the table also has ``is_over`` and ``written_ns``."""
+"""The columns of facts; the table also has ``is_over`` and ``written_ns``."""
 
 SPAN_COLUMNS: Final = (
     *("trace_id", "span_id", "run", "parent_id", "name", "operation", "kind", "agent"),
     *("start_ns", "end_ns", "queued_ns", "error", "error_message", "last_seq", "rest"),
 )
-"""Those that a span is made of; the table also has what is summed."""
-SPAN_SUMS: Final = ("model", "tool", "input_tokens", "output_tokens", "retries")
+"""The columns of a span; the table also has the columns that are summed."""
+SPAN_SUMS: Final = (
+    *("model", "tool", "input_tokens", "output_tokens", "retries", "attempts", "takeovers"),
+)
 
 
 class _Rest(msgspec.Struct, array_like=True):
-    """What is read only with the span itself."""
+    """The fields that are read only with the span itself."""
 
     attributes: Attributes
     events: list[SpanEvent]
@@ -61,8 +63,8 @@ _decode_span = msgspec.msgpack.Decoder(Span).decode
 def run_row(facts: RunFacts, limits: SpanLimits, now_ns: int) -> Row:
     """In the order of ``RUN_COLUMNS``, then ``is_over`` and ``written_ns``.
 
-    ``ErrorInfo.data`` is left out: it may hold what people and models have said. A failure's
-    message may quote what was sent, so it goes without secrets.
+    ``ErrorInfo.data`` is omitted, because it may hold contents. An error message may quote
+    contents, so secrets are masked.
     """
     error = facts.error
     values = msgspec.structs.asdict(facts)
@@ -82,7 +84,7 @@ def run_row(facts: RunFacts, limits: SpanLimits, now_ns: int) -> Row:
 
 
 def facts_of(row: Row) -> RunFacts:
-    """From the columns ``RUN_COLUMNS``."""
+    """Facts from the columns ``RUN_COLUMNS``."""
     values = dict(zip(RUN_COLUMNS, row, strict=True))
     code, message = values.pop("error_code"), values.pop("error_message")
     usage = TokenUsage(**{name: values.pop(name) for name in _USAGE})
@@ -92,7 +94,7 @@ def facts_of(row: Row) -> RunFacts:
 
 
 def span_row(span: Span) -> Row:
-    """Of a span within its limits, in the order of ``SPAN_COLUMNS``, then ``SPAN_SUMS``."""
+    """The row of a limited span, in the order of ``SPAN_COLUMNS``, then ``SPAN_SUMS``."""
     rest = _Rest(span.attributes, span.events, span.links, span.first_seq, span.sampled)
     attributes = span.attributes
     model = attributes.get(semconv.REQUEST_MODEL) or attributes.get(semconv.RESPONSE_MODEL, "")
@@ -105,12 +107,14 @@ def span_row(span: Span) -> Row:
         _label(str(attributes.get(semconv.TOOL_NAME, ""))),
         _count(attributes.get(semconv.INPUT_TOKENS)),
         _count(attributes.get(semconv.OUTPUT_TOKENS)),
-        _retries(span),
+        _count(attributes.get(semconv.RETRIES)),
+        max(1, _count(attributes.get(semconv.ATTEMPTS))),
+        _count(attributes.get(semconv.TAKEOVERS)),
     )
 
 
 def span_of(row: Row) -> Span:
-    """From the columns ``SPAN_COLUMNS``."""
+    """A span from the columns ``SPAN_COLUMNS``."""
     values = dict(zip(SPAN_COLUMNS, row, strict=True))
     rest = _decode_rest(values.pop("rest"))
     return Span(
@@ -124,7 +128,7 @@ def span_of(row: Row) -> Span:
 
 
 def whole_span(span: Span) -> bytes:
-    """Everything, for the exporter: also what was said."""
+    """The complete span for the exporter, including contents."""
     return _encode(span)
 
 
@@ -132,14 +136,8 @@ def span_of_outbox(data: bytes) -> Span:
     return _decode_span(data)
 
 
-def _retries(span: Span) -> int:
-    """How often it was tried again: said of the span, or of single moments of it."""
-    moments = sum(semconv.RETRY_ATTEMPT in event.attributes for event in span.events)
-    return max(moments, _count(span.attributes.get(semconv.RETRY_ATTEMPT)))
-
-
 def _label(text: str) -> str:
-    """What rows are grouped by: names, not texts."""
+    """Shorten a value that rows are grouped by."""
     return shortened(text, _LABEL_LENGTH)
 
 
@@ -148,5 +146,5 @@ def _count(value: object) -> int:
 
 
 def _whole(number: int) -> int:
-    """As big as a column can be."""
+    """Clamp to the range of a column."""
     return max(-_BIGGEST, min(number, _BIGGEST))

@@ -1,4 +1,4 @@
-"""The tables of the store, and how an older store becomes one of today."""
+"""The tables of the store, and the migration of older stores."""
 
 from __future__ import annotations
 
@@ -91,12 +91,21 @@ _FIRST: Final = (
     """,
 )
 
-MIGRATIONS: list[tuple[str, ...]] = [_FIRST]
-"""What makes a store of version n out of one of version n - 1. Released steps never change."""
+_TAKEOVERS: Final = (
+    "ALTER TABLE runs ADD COLUMN takeovers INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE spans ADD COLUMN attempts INTEGER NOT NULL DEFAULT 1",
+    "ALTER TABLE spans ADD COLUMN takeovers INTEGER NOT NULL DEFAULT 0",
+    # before this version, the retries of runs also counted redelivered messages
+    "UPDATE runs SET retries = (SELECT coalesce(sum(retries), 0) FROM spans "
+    "WHERE spans.run = runs.run AND operation = 'chat')",
+)
+
+MIGRATIONS: list[tuple[str, ...]] = [_FIRST, _TAKEOVERS]
+"""Step n migrates a store from version n - 1 to n. Released steps never change."""
 
 
 async def version_of(connection: aiosqlite.Connection) -> int:
-    """0: there is nothing yet."""
+    """The version of the store; 0 if it is empty."""
     tables = await connection.execute_fetchall(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'meta'"
     )
@@ -109,7 +118,7 @@ async def version_of(connection: aiosqlite.Connection) -> int:
 
 
 async def migrate(connection: aiosqlite.Connection) -> None:
-    """Bring the tables to today's version, in the caller's transaction."""
+    """Bring the tables to the current version, in the caller's transaction."""
     version = await version_of(connection)
     for number, statements in enumerate(MIGRATIONS[version:], version + 1):
         for statement in statements:

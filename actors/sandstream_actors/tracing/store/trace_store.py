@@ -1,8 +1,8 @@
-"""The store of traces: what has become of runs, their spans, and what waits to be exported.
+"""The trace store: facts about runs, their spans, and an outbox of spans to export.
 
-One SQLite file, which several processes may share. It owns nothing that the log could not give
-again, so it may be lost; what it has acknowledged survives the death of any process. What people
-and models have said is only in the outbox, until it was exported.
+It is one SQLite file, which several processes may share. It can be rebuilt from the log, so losing
+it is harmless; what it has acknowledged survives the death of any process. Contents are only in the
+outbox, until they are exported.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.limits import SpanLimits
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.counters import POSITION, add_to_counter, set_counter
+from sandstream_actors.tracing.store.database import Prepare
 from sandstream_actors.tracing.store.link import StoreLink
-from sandstream_actors.tracing.store.opening import Prepare
 from sandstream_actors.tracing.store.queries import TraceReader
-from sandstream_actors.tracing.store.recording import SPANS_DROPPED, recording_of
+from sandstream_actors.tracing.store.recordings import SPANS_DROPPED, recording_of
 from sandstream_actors.tracing.store.retention import Retained, retain
 from sandstream_actors.tracing.store.rows import span_of_outbox
 from sandstream_actors.tracing.store.writer import StoreWriter
@@ -37,7 +37,7 @@ OUTBOX_LIMIT: Final = 100_000
 
 
 class TraceStore(TraceReader):
-    """A store that is written to. Open it with :meth:`open`; whoever opened it closes it."""
+    """A writable store. Open it with :meth:`open`; its opener closes it."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class TraceStore(TraceReader):
         limits: SpanLimits | None = None,
         prepare: Prepare | None = None,
     ) -> TraceStore:
-        """Make it, or bring it up to date. One that is damaged is put aside, see ``replaced``.
+        """Create or migrate the store. A damaged one is moved aside; see ``replaced``.
 
-        ``prepare`` gets each connection that writes, to set limits of SQLite's on it. Raises
+        ``prepare`` gets each writing connection, to set SQLite limits on it. Raises
         :class:`StoreUnavailable` and :class:`StoreTooNew`.
         """
         link = StoreLink(path, prepare)
@@ -82,21 +82,21 @@ class TraceStore(TraceReader):
         )
 
     async def close(self) -> None:
-        """What was asked for is written first."""
+        """Write pending requests, then close."""
         await self._writer.close()
         await super().close()
 
     @property
     def replaced(self) -> Path | None:
-        """Where a damaged store was put, if this one stands for it since it was opened: then
-        whoever owns it reads the log again.
+        """Where a damaged store was moved, if this one replaced it since it was opened. The owner
+        then reads the log again.
         """
         return self._link.replaced
 
     # --- runs -------------------------------------------------------------------------------------
 
     async def begin(self, facts: RunFacts) -> None:
-        """Note that a run is under way, unless more is known of it."""
+        """Record that a run has started, unless more is already known about it."""
         await self.record(facts, ())
 
     async def record(
@@ -108,13 +108,19 @@ class TraceStore(TraceReader):
         exported_through: int = 0,
         is_backfill: bool = False,
     ) -> list[Span]:
-        """Keep what is known of a run, and those of its spans that have ended; returns, once that
-        is committed, the spans that are new.
+        """Store the facts and the ended spans of a run.
 
-        Older facts never overwrite newer ones. With ``export`` new spans are put into the outbox,
-        but those that ended up to ``exported_through``. ``is_backfill`` fills gaps from the log:
-        such spans are still new to the next caller that does not. ``facts`` may be missing for
-        spans of no run. Nothing is kept of a run that wants no trace.
+        Older facts never overwrite newer ones. Nothing is stored for a run with tracing disabled.
+
+        Args:
+            facts: may be ``None`` for spans of no run.
+            export: put new spans into the outbox, except those that ended up to
+                ``exported_through``.
+            is_backfill: fill gaps from the log; such spans still count as new for the next caller
+                without it.
+
+        Returns:
+            The new spans, once they are committed.
         """
         if facts is not None and not facts.traced:
             return []
@@ -132,7 +138,7 @@ class TraceStore(TraceReader):
         )
 
     async def advance(self, position: int) -> None:
-        """All runs up to this sequence of the log are here."""
+        """Note that all runs up to this sequence of the log are stored."""
         await self._writer.change(lambda it: set_counter(it, POSITION, position))
 
     async def count(self, name: str, by: int = 1) -> None:
@@ -142,8 +148,8 @@ class TraceStore(TraceReader):
     # --- export -----------------------------------------------------------------------------------
 
     async def outbox(self, limit: int) -> list[tuple[int, Span]]:
-        """The oldest spans that wait, each with its number. They stay until :meth:`outbox_done`:
-        of processes that share a store only one may export.
+        """The oldest waiting spans with their numbers. They stay until :meth:`outbox_done`, so only
+        one of the processes that share a store may export.
         """
         rows = await self._link.fetch("SELECT n, span FROM outbox ORDER BY n LIMIT ?", (limit,))
         found: list[tuple[int, Span]] = []
@@ -162,7 +168,7 @@ class TraceStore(TraceReader):
         return found
 
     async def outbox_done(self, numbers: Iterable[int]) -> None:
-        """Forget spans that were exported, or never will be."""
+        """Delete spans that were exported or never will be."""
         rows = [(n,) for n in numbers]
 
         async def forget(connection: aiosqlite.Connection) -> None:
@@ -170,9 +176,9 @@ class TraceStore(TraceReader):
 
         await self._writer.change(forget)
 
-    # --- care -------------------------------------------------------------------------------------
+    # --- maintenance ------------------------------------------------------------------------------
 
     async def retain(self, now_ns: int) -> Retained:
-        """Forget what is too old or too much. Its owner calls it from time to time."""
+        """Delete what is too old or too much. The owner calls it from time to time."""
         oldest_ns = now_ns - int(self._max_age_days * _DAY_NS)
         return await retain(self._writer, oldest_ns=oldest_ns, max_bytes=self._max_bytes)

@@ -1,4 +1,4 @@
-"""One task that writes: whatever waits is put into one transaction, and each caller learns of it.
+"""One task writes all pending requests in one transaction, and each caller gets its result.
 
 A commit costs about the same for one run as for a hundred, so under load many share one.
 """
@@ -14,13 +14,13 @@ import aiosqlite
 
 from sandstream_actors.tracing.store.errors import StoreUnavailable, store_error
 from sandstream_actors.tracing.store.link import StoreLink
-from sandstream_actors.tracing.store.recording import Recording, apply_recordings
+from sandstream_actors.tracing.store.recordings import Recording, apply_recordings
 
 T = TypeVar("T")
 Change = Callable[[aiosqlite.Connection], Awaitable[Any]]
 _Job = tuple[Recording | Change, "asyncio.Future[Any]"]
 _MOST: Final = 256
-"""In one transaction: others also want to write."""
+"""The limit for one transaction, because other processes also want to write."""
 
 
 class StoreWriter:
@@ -33,19 +33,19 @@ class StoreWriter:
         self._task = asyncio.create_task(self._run(), name="trace store writer")
 
     async def record(self, recording: Recording) -> list[Any]:
-        """Returns once it is committed; the spans that are new."""
+        """Write a recording; returns its new spans once it is committed."""
         news: list[Any] = await self._done(recording)
         return news
 
     async def change(self, change: Callable[[aiosqlite.Connection], Awaitable[T]]) -> T:
-        """Do something in a transaction, after what was recorded before; its result, once that is
+        """Run a change in a transaction, after earlier recordings; returns its result once it is
         committed.
         """
         result: T = await self._done(change)
         return result
 
     async def close(self) -> None:
-        """Everything that was asked for is written first."""
+        """Write all pending requests, then stop."""
         if not self._is_closed:
             self._is_closed = True
             self._jobs.put_nowait(None)
@@ -73,10 +73,10 @@ class StoreWriter:
                 await self._finish(jobs)
 
     async def _finish(self, jobs: list[_Job]) -> None:
-        """Commit, and tell everybody."""
+        """Commit, and resolve the futures of all callers."""
         try:
             results = await self._commit([job for job, _ in jobs])
-        except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
+        except Exception as error:  # noqa: BLE001 - passed on to every caller
             for _, future in jobs:
                 if not future.done():
                     future.set_exception(error)
@@ -106,7 +106,7 @@ async def _in_transaction(
         ]
         await connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # SQLite undoes some failures by itself
+        if connection.in_transaction:  # SQLite rolls back by itself after some failures
             await connection.execute("ROLLBACK")
         raise
     return results

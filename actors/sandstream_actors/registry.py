@@ -1,0 +1,194 @@
+"""The list of actors. The command line, ``up``, ``doctor``, compose and the docs derive from it.
+
+A new actor is one folder and one entry here. Another package adds an actor through the entry point
+group ``sandstream.actors``: the entry point names an :class:`ActorEntry`. The code that an entry
+refers to is imported when it is needed. Standard library only: every command imports this module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+GROUP = "sandstream.actors"
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of ``sandstream actor NAME``. Actors may share one."""
+
+    flag: str
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    is_switch: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the parsed arguments call it."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorEntry:
+    """One kind of actor. References to code are written ``module:function``."""
+
+    name: str
+    purpose: str
+    """What follows its name in the list of ``sandstream actor``."""
+    make: str = ""
+    """Makes the :class:`~sandstream_actors.base.Actor` from a bus and the parsed arguments."""
+    serve: str = ""
+    """Instead of ``make``: runs the whole command with the parsed arguments; its exit code."""
+    examples: str = ""
+    """Lines for the help of ``sandstream actor``."""
+    options: tuple[Option, ...] = ()
+    in_up: Literal["no", "inside", "process"] = "no"
+    """How ``sandstream up`` starts it: not at all, in its own process, in one of its own."""
+    up_help: str = ""
+    """The help of ``sandstream up --no-NAME``; empty: it cannot be left out."""
+    up_check: str = ""
+    """Raises if the settings of the actor are wrong; ``up`` calls it before it starts anything."""
+    presence: tuple[str, ...] = ()
+    """How the names of its consumers begin: ``NAME``, or ``NAME-`` and a pool, node or group."""
+    role: str = "actor"
+    """Its role on a NATS server with permissions (``sandstream_bus.setup.roles``)."""
+    doctor: str = ""
+    """What ``sandstream doctor`` says of it; empty: whether a replica is live."""
+    compose: str = ""
+    """Its service in compose.yaml; empty: it has none."""
+
+    def reads(self, consumer: str) -> bool:
+        """Is it a consumer of this actor?"""
+        names = self.presence or (f"actor-{self.name}",)
+        return any(consumer == it or consumer.startswith(f"{it}-") for it in names)
+
+
+_PROVIDER = Option("--provider", "what makes the sandboxes that it serves, or uses (local)")
+
+ACTORS = (
+    ActorEntry(
+        name="harness",
+        purpose="takes the model turns of a pool's runs",
+        serve="sandstream.cli.services.launch:serve_harness",
+        examples="  sandstream actor harness --concurrency 64",
+        options=(Option("--pool", "the pool whose turns it takes (main)"),),
+        in_up="inside",
+        presence=("harness", "starts", "tasks"),
+        role="harness",
+        doctor="sandstream.cli.commands.doctor.actors:check_harnesses",
+        compose="harness",
+    ),
+    ActorEntry(
+        name="sandbox",
+        purpose="makes and keeps the sandboxes of this machine, and runs commands in them",
+        serve="sandstream.cli.services.launch:serve_sandboxes",
+        examples="  sandstream actor sandbox                    the sandboxes of this machine",
+        options=(
+            _PROVIDER,
+            Option(
+                "--isolation",
+                "none runs commands with all rights of this user "
+                "(SANDSTREAM_LOCAL_ISOLATION, else required)",
+                metavar="required|none",
+                choices=("required", "none"),
+            ),
+        ),
+        in_up="inside",
+        up_help="start no actor for sandboxes",
+        up_check="sandstream.cli.services.launch:chosen_isolation",
+        presence=("sandbox",),
+        role="sandbox",
+        doctor="sandstream.cli.commands.doctor.actors:check_sandbox_actors",
+        compose="sandbox",
+    ),
+    ActorEntry(
+        name="tracing",
+        purpose="reads the log, keeps traces and sums of all runs, and exports them",
+        serve="sandstream.cli.commands.actor.tracing:serve_traces",
+        examples="  sandstream actor tracing                    traces of all runs; exported "
+        "where\n                                              OTEL_EXPORTER_OTLP_ENDPOINT says",
+        options=(
+            Option("--group", "replicas of a group share the work, groups do not (main)"),
+            Option("--store", "where traces are kept (a file below home)", metavar="PATH"),
+            Option(
+                "--content",
+                "also what people, models and tools say "
+                "(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)",
+                is_switch=True,
+            ),
+            Option(
+                "--redact",
+                "goes over what is kept (SANDSTREAM_TRACE_REDACT)",
+                metavar="MODULE:FUNCTION",
+            ),
+            Option(
+                "--only-new", "a group that is new begins with the runs to come", is_switch=True
+            ),
+        ),
+        in_up="process",
+        up_help="start no tracing actor",
+        up_check="sandstream.cli.services.launch:chosen_tracing",
+        presence=("tracing",),
+        role="tracing",
+        doctor="sandstream.cli.commands.doctor.tracing:check_tracing",
+        compose="tracing",
+    ),
+    ActorEntry(
+        name="memory",
+        purpose="learns from runs that have ended, for agents with a memory",
+        serve="sandstream.cli.commands.actor.memory:serve_memories",
+        examples="  sandstream actor memory                     what agents remember of their runs",
+        options=(
+            _PROVIDER,
+            Option("--node", "where its sandboxes are (any node of the provider)"),
+        ),
+        in_up="process",
+        up_help="start no memory actor",
+        presence=("memory",),
+        role="memory",
+        doctor="sandstream.cli.commands.doctor.memory:check_memory",
+        compose="memory",
+    ),
+)
+
+
+def find_actors(*, installed: bool = True) -> dict[str, ActorEntry]:
+    """All actors by name; ``installed``: those of other installed packages, too."""
+    found = {it.name: it for it in ACTORS}
+    if installed:
+        from importlib.metadata import entry_points  # slow, and rarely needed
+
+        for point in entry_points(group=GROUP):
+            entry = point.load()
+            if not isinstance(entry, ActorEntry) or entry.name in found:
+                raise TypeError(f"{point.value} ({GROUP}) is no ActorEntry with a new name")
+            found[entry.name] = entry
+    return found
+
+
+def load(reference: str) -> Any:
+    """What ``module:name`` refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def options_of(entries: dict[str, ActorEntry]) -> Iterator[tuple[Option, list[str]]]:
+    """Each option once, with the names of its actors."""
+    owners: dict[Option, list[str]] = {}
+    for entry in entries.values():
+        for option in entry.options:
+            owners.setdefault(option, []).append(entry.name)
+    yield from owners.items()
+
+
+def add_options(parser: argparse.ArgumentParser, entries: dict[str, ActorEntry]) -> None:
+    """Give ``sandstream actor`` the options of all actors."""
+    for option, names in options_of(entries):
+        more: dict[str, Any] = {"action": "store_true", "default": None}
+        if not option.is_switch:
+            more = {"metavar": option.metavar or None, "choices": option.choices or None}
+        parser.add_argument(option.flag, help=f"{', '.join(names)}: {option.help}", **more)
