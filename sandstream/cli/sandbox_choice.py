@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import RunStarted
-from sandstream_bus.sandbox_messages import SandboxCheckpointed
-from sandstream_bus.sandboxes import SandboxLogEvent
-from sandstream_bus.subjects import check_token, sandbox_of
+from sandstream_bus.logs.sandboxes import SandboxLogEvent
+from sandstream_bus.wire.messages import RunStarted
+from sandstream_bus.wire.sandboxes import SandboxCheckpointed
+from sandstream_bus.wire.subjects import check_token, sandbox_of
 
 from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.session import near_ids, readable, recent_runs
 from sandstream.client import Client
 
 
@@ -59,10 +60,12 @@ async def sandbox_named(client: Client, name: str) -> FoundSandbox:
         return FoundSandbox(name, events)
     run = await client.events(name)
     if not run:
+        boxes = await readable(client.bus.sandboxes.names())
+        known = {*boxes, *await recent_runs(client)}
         raise CliError(
             Exit.NOT_FOUND,
-            f"there is no sandbox and no run {name!r}; see `sandstream sandboxes` and "
-            "`sandstream runs`",
+            f"there is no sandbox and no run {name!r}{near_ids(name, known)}; "
+            "see `sandstream sandboxes` and `sandstream runs`",
         )
     started = next((it.event for it in run if isinstance(it.event, RunStarted)), None)
     found = await sandboxes_of(client.bus, name, started) if started is not None else []

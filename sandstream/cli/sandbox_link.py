@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.actor import OWN_NODE
-from sandstream_actors.sandbox.record import SandboxRecord
 from sandstream_bus.bus import Bus
-from sandstream_bus.sandboxes import machine_of
+from sandstream_bus.logs.sandboxes import machine_of
+from sandstream_providers import registry
+from sandstream_providers.interface import ProviderError
 
+from sandstream._run.sandbox_host import node_name, start_sandbox_actor
 from sandstream.cli.exits import CliError, Exit
-from sandstream.sandbox_host import node_name, start_local_actor
 from sandstream.settings import Settings
 
 _PLAIN = "-plain"
@@ -35,7 +37,9 @@ async def reached(bus: Bus, record: SandboxRecord) -> AsyncIterator[str]:
         yield ""
     elif await _was_ours(record):
         isolation = "none" if record.node.endswith(_PLAIN) else "required"
-        actor = await start_local_actor(bus, Settings.from_env().home, isolation, own=True)
+        actor = await start_sandbox_actor(
+            bus, Settings.from_env().home, isolation, provider=record.provider, own=True
+        )
         try:
             yield actor.node
         finally:
@@ -51,10 +55,16 @@ async def reached(bus: Bus, record: SandboxRecord) -> AsyncIterator[str]:
 
 
 async def _was_ours(record: SandboxRecord) -> bool:
-    """Did a process with the same home have it, for itself alone?"""
+    """Did a process have it for itself alone that could reach the same boxes as this one?"""
+    if not record.node.startswith(OWN_NODE):
+        return False
+    try:
+        if not registry.find(record.provider).owns_boxes:
+            return True
+    except ProviderError:  # its package is not installed here, or does not work
+        return False
     home = Settings.from_env().home
-    is_own = record.provider == "local" and record.node.startswith(OWN_NODE)
-    if not is_own or not (home / "node").exists():
+    if not (home / "node").exists():
         return False
     name = await asyncio.to_thread(node_name, home)
     machine = machine_of(record.node)

@@ -8,22 +8,31 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import msgspec
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.log import LogEvent
-from sandstream_bus.subjects import RunId, check_token, run_id_of_key
+from sandstream_actors.tracing.environment_values import without_values
+from sandstream_bus.bus import Bus
+from sandstream_bus.errors import BusError, InvalidSubject, LogLost, PermissionDenied
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.nats.fresh import fresh_many
+from sandstream_bus.nats.leader import Stored
+from sandstream_bus.wire.subjects import RunId, check_token
 
+from sandstream._inspect.visible_text import in_one_line
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.render import one_line
+from sandstream.cli.suggestions import near
+from sandstream.cli.terminal.render import clean, one_line
 from sandstream.client import Client
 from sandstream.settings import Settings
 
 T = TypeVar("T")
 _TASKS_LOOKED_AT = 10_000
+_RUNS_LOOKED_AT = 10_000
 _MOST_NEAR = 3
+_LIKENESS_OF_IDS = 0.8
 
 
 def run_async(work: Coroutine[Any, Any, T], *, debug: bool = False) -> T:
@@ -43,10 +52,18 @@ def run_async(work: Coroutine[Any, Any, T], *, debug: bool = False) -> T:
 async def connected() -> AsyncIterator[Client]:
     """A client on the bus that the environment names."""
     client = await Client.connect(Settings.from_env())
+    forget = client.bus.connection.troubles.listen(_say_trouble)
     try:
         yield client
     finally:
+        forget()
         await client.close()
+
+
+def _say_trouble(error: BusError | None) -> None:
+    """While a command waits for a fault to end, people want to know which."""
+    if error is not None and not isinstance(error, LogLost):  # that one ends the command
+        say(f"sandstream: waiting: {error}")
 
 
 def stop_signals() -> asyncio.Event:
@@ -72,14 +89,14 @@ def stop_signals() -> asyncio.Event:
 
 
 def say(text: str) -> None:
-    """Talk: hints and progress, on stderr."""
-    sys.stderr.write(text + "\n")
+    """Talk: hints and progress, on stderr. Much of it quotes foreign text."""
+    sys.stderr.write(clean(text) + "\n")
     sys.stderr.flush()
 
 
 def put_json(value: Any) -> None:
-    """Data for programs: one JSON line on stdout."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    """Data for programs: one JSON line on stdout. Values of environments are not shown."""
+    sys.stdout.write(msgspec.json.encode(without_values(value)).decode() + "\n")
     sys.stdout.flush()
 
 
@@ -117,44 +134,80 @@ async def not_found(client: Client, run: str) -> CliError:
             f"run {run!r} has not started: its task waits for a harness "
             "(start one with `sandstream up`)",
         )
-    near = [it for it in await _runs(client) if it.startswith(run)][: _MOST_NEAR + 1]
-    more = f"; there is {', '.join(near[:_MOST_NEAR])}" if near else ""
-    more += " and others" if len(near) > _MOST_NEAR else ""
+    more = near_ids(run, await recent_runs(client))
     return CliError(Exit.NOT_FOUND, f"there is no run {run!r}{more}; `sandstream runs` lists all")
 
 
-async def _runs(client: Client) -> list[str]:
-    """The ids of all runs, without reading any of them."""
+def near_ids(typed: str, known: Iterable[str]) -> str:
+    """``; there is X``: the ids that begin so, else those that are nearly the same; or nothing."""
+    every = sorted(known)
+    found = [it for it in every if it.startswith(typed)] if typed else []
+    # ids of the same hour share their first half: that is no likeness
+    found = found or near(typed, every, likeness=_LIKENESS_OF_IDS)
+    if not found:
+        return ""
+    others = " and others" if len(found) > _MOST_NEAR else ""
+    return f"; there is {', '.join(found[:_MOST_NEAR])}{others}"
+
+
+async def readable(names: Awaitable[Iterable[str]]) -> list[str]:
+    """Names to suggest; none if this user may not read them."""
+    try:
+        return list(await names)
+    except PermissionDenied:
+        return []
+
+
+async def recent_runs(client: Client) -> list[str]:
+    """The ids of the open runs and of those that ended last: whoever mistypes an id means one of
+    them. The server would take a second to name all of a million events.
+    """
     bus = client.bus
-    subjects = await bus.topology.subjects_of(
-        bus.connection, bus.topology.log, bus.subjects.start("*", "*")
+    state = await bus.topology.stream_state(bus.connection, bus.topology.log)
+    ended = await stale_many(
+        bus.connection,
+        bus.topology.log,
+        bus.subjects.done("*"),
+        after=max(0, state["last_seq"] - _RUNS_LOOKED_AT),
     )
-    return [str(bus.subjects.parse_run(it).run) for it in subjects]
+    found: list[RunId] = []
+    with contextlib.suppress(PermissionDenied):  # of a user who may not read the index
+        found += [it.run for it in await bus.open_runs.all()]
+    found += [bus.subjects.parse_run(it.subject).run for it in ended]
+    return sorted(set(map(str, found)))
 
 
 async def is_queued(client: Client, run: str) -> bool:
-    """Is there a task in the log that will be this run?"""
+    """Is there a task that will be this run? False if this user may not look."""
     check_token(run, "the run id")
     bus = client.bus
-    state = await bus.topology.stream_state(bus.connection, bus.topology.log)
-    found = await direct_get_many(
-        bus.connection,
-        bus.topology.log,
-        f"{bus.subjects.prefix}.task.*",
-        after=max(0, state["last_seq"] - _TASKS_LOOKED_AT),
-    )
-    for stored in found:
-        key = stored.msg_id
-        if (run_id_of_key(key) if key else RunId(f"task-{stored.sequence}")) == run:
-            return True
+    try:
+        state = await bus.topology.stream_state(bus.connection, bus.topology.requests)
+        after = max(0, state["last_seq"] - _TASKS_LOOKED_AT)
+        for subject in bus.subjects.tasks():
+            found = await fresh_many(bus.connection, bus.topology.requests, subject, after=after)
+            if any(_run_of_task(bus, it) == run for it in found):
+                return True
+    except PermissionDenied:
+        pass
     return False
+
+
+def _run_of_task(bus: Bus, task: Stored) -> RunId | None:
+    """The run that a task becomes; None if it can be none."""
+    try:
+        return bus.subjects.run_of_task(task.subject, task.headers, task.sequence)
+    except InvalidSubject:
+        return None
 
 
 # --- logs -----------------------------------------------------------------------------------------
 
 
 class _LogLine(logging.Formatter):
-    """``warning: text (key=value …)``; tracebacks only for debugging."""
+    """``warning: text (key=value …)``; tracebacks only for debugging. Messages come from anywhere:
+    what would steer a terminal, begin a line of its own or hide is shown as its code.
+    """
 
     def __init__(self, debug: bool) -> None:
         super().__init__()
@@ -162,20 +215,35 @@ class _LogLine(logging.Formatter):
         self._own = set(vars(logging.makeLogRecord({})))
 
     def format(self, record: logging.LogRecord) -> str:
+        text = f"sandstream: {record.levelname.lower()}: {record.getMessage()}"
         extra = {
             key: value
             for key, value in vars(record).items()
-            if key not in self._own and key not in ("message", "taskName")
+            if key not in self._own
+            and key not in ("message", "taskName")
+            and str(value) not in text  # which may say it already
         }
-        text = f"sandstream: {record.levelname.lower()}: {record.getMessage()}"
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not self._debug:
-            text += f": {type(error).__name__}: {one_line(str(error))}"
+            failure = f"{type(error).__name__}: {one_line(str(error))}"
+            text += "" if failure in text else f": {failure}"
         if extra:
             text += " (" + ", ".join(f"{key}={value}" for key, value in extra.items()) + ")"
+        lines = [in_one_line(text)]
         if error is not None and self._debug:
-            text += "\n" + self.formatException(record.exc_info)  # type: ignore[arg-type]
-        return text
+            trace = self.formatException(record.exc_info)  # type: ignore[arg-type]
+            # indented: a line of an error's message must not look like one of the log
+            lines += [f"    {in_one_line(line)}" for line in trace.split("\n")]
+        return "\n".join(lines)
+
+
+_ALWAYS_HEARD = (
+    "sandstream._connection",
+    "sandstream_bus.logs.unread",
+    "sandstream_bus.setup.lock",
+    "sandstream_bus.setup.upgrade",
+)
+"""Loggers whose warnings every command prints."""
 
 
 def set_up_logs(debug: bool) -> None:
@@ -186,6 +254,8 @@ def set_up_logs(debug: bool) -> None:
     if not root.handlers:
         root.addHandler(handler)
     root.setLevel(logging.WARNING if debug else logging.CRITICAL)
+    for name in _ALWAYS_HEARD:
+        logging.getLogger(name).setLevel(logging.WARNING)
     if debug:
         for name in ("sandstream", "sandstream_bus", "sandstream_actors"):
             logging.getLogger(name).setLevel(logging.DEBUG)

@@ -1,34 +1,39 @@
 """What ``up``, ``actor`` and ``worker`` share: start actors, say that they are ready, stop well.
 
-Each actor is imported by those who start it: a process has one kind, as a rule.
+Each function imports the actor that it starts: most processes have only one kind.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from sandstream_actors.registry import ActorEntry, load
+from sandstream_bus.environment import LOCAL_ISOLATION, local_isolation
+from sandstream_bus.nats.collector import tune_collector
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 
+from sandstream._connection import OpenBus, open_bus
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.render import err, pad
-from sandstream.cli.session import put_json, say, show_logs
-from sandstream.connect import OpenBus, open_bus
+from sandstream.cli.session import put_json, run_async, say, show_logs, stop_signals
+from sandstream.cli.terminal.render import clean, err, pad
 from sandstream.settings import Settings
 
 if TYPE_CHECKING:
+    from sandstream_actors.base import Actor
     from sandstream_actors.harness.actor import Harness
     from sandstream_actors.sandbox.actor import SandboxActor
     from sandstream_actors.tracing.tracing_settings import TracingSettings
 
-    from sandstream.cli.apps import App
+    from sandstream.cli.commands.worker.apps import App
     from sandstream.worker import AgentWorker
 
 GRACE_S = 10.0
-_ISOLATION = "SANDSTREAM_LOCAL_ISOLATION"
 
 
 class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -53,9 +58,12 @@ class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 @contextlib.asynccontextmanager
-async def opened(name: str) -> AsyncIterator[OpenBus]:
+async def opened(
+    name: str, *, create: Literal["never", "if_empty"] = "never"
+) -> AsyncIterator[OpenBus]:
     """The bus that the environment names."""
-    bus = await open_bus(Settings.from_env(), name=name)
+    bus = await open_bus(Settings.from_env(), name=name, create=create)
+    tune_collector()
     show_logs()
     try:
         yield bus
@@ -106,24 +114,36 @@ async def worker(
 
 @contextlib.asynccontextmanager
 async def sandbox_actor(
-    bus: OpenBus, isolation: str, concurrency: int
+    bus: OpenBus, isolation: str, concurrency: int, provider: str = DEFAULT_PROVIDER
 ) -> AsyncIterator[SandboxActor]:
-    """A working replica of this machine's sandbox actor. Its sandboxes live on after it."""
-    from sandstream.sandbox_host import start_local_actor
+    """A working replica of a provider's sandbox actor. Its sandboxes live on after it."""
+    from sandstream._run.sandbox_host import start_sandbox_actor
 
     home = Settings.from_env().home
-    replica = await start_local_actor(bus.bus, home, isolation, concurrency=concurrency)
+    replica = await start_sandbox_actor(
+        bus.bus, home, isolation, provider=provider, concurrency=concurrency
+    )
     try:
         yield replica
     finally:
         await replica.stop(GRACE_S)
 
 
+def chosen_provider(flag: str | None) -> str:
+    """The flag, else the default; a usage error if no package has that provider."""
+    from sandstream_providers import registry
+
+    if flag is not None and flag not in registry.names():
+        known = ", ".join(registry.names())
+        raise CliError(Exit.USAGE, f"there is no sandbox provider {flag!r}; known: {known}")
+    return flag or DEFAULT_PROVIDER
+
+
 def chosen_isolation(flag: str | None = None) -> str:
     """The flag, else what the environment says, else ``required``."""
-    chosen = flag or os.environ.get(_ISOLATION) or "required"
+    chosen = flag or local_isolation()
     if chosen not in ("required", "none"):
-        raise CliError(Exit.USAGE, f"{_ISOLATION}={chosen!r} must be required or none")
+        raise CliError(Exit.USAGE, f"{LOCAL_ISOLATION}={chosen!r} must be required or none")
     return chosen
 
 
@@ -139,6 +159,75 @@ def chosen_tracing(
         return TracingSettings.of(group=group, contents=contents, redact=redact)
     except (TelemetryError, InvalidRedactor) as error:
         raise CliError(Exit.USAGE, str(error)) from error
+
+
+async def until_stopped(
+    arguments: argparse.Namespace, ready: Ready, *, title: str, hints: list[str]
+) -> int:
+    """Announce an actor that works, and wait until this process is to stop. A replica of ``up``
+    (``--parent-pipe``) announces nothing, and stops with its parent.
+    """
+    pipe: int | None = arguments.parent_pipe
+    stopped = stop_signals()
+    if pipe is None:
+        announce(ready, as_json=arguments.json, title=title, hints=hints)
+    with stopped_with_parent(pipe, stopped):
+        await stopped.wait()
+    if pipe is None:
+        say("stopping (once more: at once)")
+    return Exit.OK
+
+
+def serve_harness(arguments: argparse.Namespace) -> int:
+    async def serve() -> int:
+        pool = arguments.pool or "main"
+        async with (
+            opened("sandstream-harness") as bus,
+            harness(bus, pool, arguments.concurrency),
+        ):
+            return await until_stopped(
+                arguments,
+                ready_of(bus, pool=pool, replicas=1),
+                title="harness is ready",
+                hints=["start more of them, on any machine, to go faster"],
+            )
+
+    return run_async(serve(), debug=arguments.debug)
+
+
+def serve_sandboxes(arguments: argparse.Namespace) -> int:
+    provider = chosen_provider(arguments.provider)
+    isolation = chosen_isolation(arguments.isolation)
+
+    async def serve() -> int:
+        async with (
+            opened("sandstream-sandbox") as bus,
+            sandbox_actor(bus, isolation, arguments.concurrency, provider) as replica,
+        ):
+            return await until_stopped(
+                arguments,
+                ready_of(bus, node=replica.node, sandboxes=await replica.provider.check()),
+                title=f"sandbox actor ({replica.provider.name}) is ready",
+                hints=["look: sandstream sandboxes; they live on when it stops"],
+            )
+
+    return run_async(serve(), debug=arguments.debug)
+
+
+def serve_actor(entry: ActorEntry, arguments: argparse.Namespace) -> int:
+    """Serve an actor that needs nothing but the bus."""
+
+    async def serve() -> int:
+        async with opened(f"sandstream-{entry.name}") as bus:
+            actor: Actor = load(entry.make)(bus.bus, arguments)
+            await actor.start(bus.bus)
+            try:
+                title = f"{entry.name} actor is ready"
+                return await until_stopped(arguments, ready_of(bus), title=title, hints=[])
+            finally:
+                await actor.stop(GRACE_S)
+
+    return run_async(serve(), debug=arguments.debug)
 
 
 @contextlib.contextmanager
@@ -163,7 +252,7 @@ def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> No
     screen = err()
     if as_json:
         put_json(ready)
-    say(screen.paint(title, "bold green"))
+    screen.line(screen.paint(title, "bold green"))
     facts = [
         ("bus", ready.url),
         ("home", ready.home or ""),
@@ -178,9 +267,9 @@ def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> No
     facts = [(name, value) for name, value in facts if value]
     width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
-        say("  " + screen.paint(pad(name, width), "dim") + value)
+        screen.line("  " + screen.paint(pad(name, width), "dim") + clean(value))
     for hint in hints:
-        say("  " + screen.paint(hint, "dim"))
+        screen.line("  " + screen.paint(hint, "dim"))
 
 
 def ready_of(bus: OpenBus, **facts: object) -> Ready:

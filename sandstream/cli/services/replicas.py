@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 
-from sandstream.cli.services import GRACE_S
+from sandstream.cli.services.launch import GRACE_S
 from sandstream.cli.session import say
 
 _FIRST_DELAY_S = 0.5

@@ -9,12 +9,15 @@ from typing import Literal
 
 import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import CallFinished, CallRequested
-from sandstream_bus.sandbox_messages import LiveOutput
-from sandstream_bus.subscription import CoreMessage
+from sandstream_bus.counts import numbered
+from sandstream_bus.logs.codec import NOT_JSON
+from sandstream_bus.nats.live_copies import is_unstored
+from sandstream_bus.nats.subscription import CoreMessage
+from sandstream_bus.wire.messages import CallFinished, CallRequested
+from sandstream_bus.wire.sandboxes import LiveOutput
 
-from sandstream.cli.event_lines import LABEL_WIDTH
-from sandstream.cli.render import Screen, clean, pad, shorten
+from sandstream.cli.terminal.event_lines import LABEL_WIDTH
+from sandstream.cli.terminal.render import Screen, clean, pad, shorten
 
 MOST_LINES = 12
 _INDENT = f"{'':8}  {pad('│', LABEL_WIDTH)}  "
@@ -55,8 +58,7 @@ class CommandOutput:
             if rest:
                 self._line(rest)
         if self._hidden:
-            more = "line" if self._hidden == 1 else "lines"
-            self._put(f"… {self._hidden} more {more}")
+            self._put(f"… {numbered(self._hidden, 'more line')}")
 
     def _line(self, text: str) -> None:
         if self._shown < MOST_LINES:
@@ -116,7 +118,13 @@ async def heard(bus: Bus, run: str, take: Callable[[LiveOutput], None]) -> Async
     """Give the output of a run's commands to ``take`` as it comes."""
 
     def receive(message: CoreMessage) -> None:
-        take(_decode(message.data))
+        if not is_unstored(message):
+            return
+        try:
+            piece = _decode(message.data)
+        except NOT_JSON:  # anybody can have a server's acknowledgement sent here
+            return
+        take(piece)
 
     subscription = await bus.connection.subscribe(bus.subjects.output(run), receive)
     try:

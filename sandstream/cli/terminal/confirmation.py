@@ -7,6 +7,7 @@ import os
 import sys
 
 from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.terminal.render import clean
 
 
 async def confirm(question: str, *, to_do: str, otherwise: str) -> None:
@@ -15,7 +16,7 @@ async def confirm(question: str, *, to_do: str, otherwise: str) -> None:
     """
     if not sys.stdin.isatty():
         raise CliError(Exit.USAGE, f"there is nobody to ask here: say --yes to {to_do}")
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{clean(question)} [y/N] ")
     sys.stderr.flush()
     answer = await typed_line() or ""
     if answer.strip().lower() not in ("y", "yes"):

@@ -6,10 +6,12 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from sandstream.cli.event_texts import numbered
-from sandstream.cli.masking import masked, masked_line
-from sandstream.cli.render import Screen, columns_of, pad, shorten, size
-from sandstream.cli.show_talk import Said, said_of
+from sandstream_bus.counts import numbered
+
+from sandstream._inspect.rows import item_of
+from sandstream.cli.terminal.masking import masked, masked_line
+from sandstream.cli.terminal.render import Screen, columns_of, pad, shorten, size
+from sandstream.cli.terminal.talk import Said, said_of
 
 ROLE_WIDTH = 10
 _MOST_WHO = 18
@@ -46,9 +48,9 @@ def print_items(screen: Screen, items: list[Any]) -> None:
     """Items of the Responses API, each as a block."""
     said: list[Said] = []
     names: dict[str, str] = {}
-    for item in items:
-        if isinstance(item, dict) and "call_id" in item and "name" in item:
-            names[str(item["call_id"])] = str(item["name"])
+    for item in (item_of(it) for it in items if isinstance(it, dict)):
+        if item.name:
+            names[item.call_id] = item.name
         said.extend(said_of(item, "assistant"))
     for one in said:
         if one.kind == "result":
@@ -60,7 +62,7 @@ def print_said(screen: Screen, said: list[Said], *, show_all: bool = False) -> N
     """What was said; long texts and the middle of long talks are cut, and how much is told."""
     if not show_all and len(said) > _MOST_SAID:
         hidden = len(said) - _MOST_SAID
-        note = Said(who="…", kind="note", text=f"{hidden} more such blocks (--all)")
+        note = Said(who="…", kind="note", text=f"{numbered(hidden, 'more such block')} (--all)")
         said = [*said[:_FIRST_SAID], note, *said[_FIRST_SAID + hidden :]]
     names = [columns_of(masked_line(one.who)) for one in said]
     margin = max(ROLE_WIDTH, min(_MOST_WHO, max(names, default=0) + 2))

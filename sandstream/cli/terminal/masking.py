@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sandstream_actors.tracing.secret_patterns import scrub
+from sandstream_actors.secrets.patterns import scrub
 
-from sandstream.cli.render import clean, one_line
+from sandstream.cli.terminal.render import clean, one_line
 
 
 def masked(text: str) -> str:

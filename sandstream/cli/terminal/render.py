@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -10,6 +9,10 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TextIO
+
+from sandstream_bus.environment import variable
+
+from sandstream._inspect.visible_text import visible
 
 _CODES = {
     "bold": "1",
@@ -22,6 +25,7 @@ _CODES = {
     "cyan": "36",
 }
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ALL_BUT_COLOURS = re.compile(rf"(?!\x1b\[[0-9;]*m)(?:{_CONTROLS.pattern})")
 _SPACES = re.compile(r"\s+")
 
 
@@ -31,13 +35,13 @@ class Screen:
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self.is_terminal = stream.isatty()
-        named = os.environ.get("TERM") != "dumb"
-        self.has_colour = self.is_terminal and named and not os.environ.get("NO_COLOR")
+        named = variable("TERM") != "dumb"
+        self.has_colour = self.is_terminal and named and not variable("NO_COLOR")
 
     @property
     def width(self) -> int:
         """Columns; without a terminal nothing is cut, unless COLUMNS says so."""
-        if not self.is_terminal and not os.environ.get("COLUMNS"):
+        if not self.is_terminal and not variable("COLUMNS"):
             return 10_000
         return shutil.get_terminal_size((80, 24)).columns
 
@@ -53,6 +57,13 @@ class Screen:
         return f"\x1b[{codes}m{text}\x1b[0m"
 
     def line(self, text: str = "") -> None:
+        """A line for people. Foreign text in it should be clean, also for its width; here nothing
+        but colours passes.
+        """
+        self.put(visible((_ALL_BUT_COLOURS if self.has_colour else _CONTROLS).sub("", text)))
+
+    def put(self, text: str) -> None:
+        """Data as it is, for the program that reads it."""
         self.stream.write(text + "\n")
         self.stream.flush()
 
@@ -69,8 +80,10 @@ def err() -> Screen:
 
 
 def clean(text: str) -> str:
-    """Foreign text without anything that steers a terminal; line ends and tabs stay."""
-    return _CONTROLS.sub("", text)
+    """Foreign text without anything that steers a terminal, and with what deceives the eye as its
+    code; line ends and tabs stay.
+    """
+    return visible(_CONTROLS.sub("", text))
 
 
 def one_line(text: str) -> str:
@@ -161,15 +174,6 @@ def age(start: str) -> str:
         if seconds < limit:
             return f"{int(seconds // divisor)}{unit}"
     return f"{int(seconds // 86_400)}d"
-
-
-def count(number: int) -> str:
-    """A count in at most six characters: 950, 12.3k, 4.56M."""
-    if number < 10_000:
-        return str(number)
-    if number < 1_000_000:
-        return f"{number / 1000:.1f}k"
-    return f"{number / 1e6:.2f}M"
 
 
 def size(number: float) -> str:

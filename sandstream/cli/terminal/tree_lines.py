@@ -6,21 +6,20 @@ import contextlib
 from typing import NamedTuple
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallFinished, CallRequested
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import CallFinished, CallRequested
 
-from sandstream.cli.command_output import LiveCommands, heard
-from sandstream.cli.event_lines import EventLines
-from sandstream.cli.render import Screen
-from sandstream.cli.tree_follow import Member, TreeEvent
+from sandstream._inspect.tree_follower import Member, TreeEvent
+from sandstream.cli.terminal.command_output import LiveCommands, heard
+from sandstream.cli.terminal.event_lines import EventLines
+from sandstream.cli.terminal.render import Screen
 
 
-class _Told:
+class _Told(NamedTuple):
     """What is told of one run."""
 
-    def __init__(self, lines: EventLines, commands: LiveCommands) -> None:
-        self.lines = lines
-        self.commands = commands
+    lines: EventLines
+    commands: LiveCommands
 
 
 class LiveOutputs(NamedTuple):

@@ -16,20 +16,21 @@ from sandstream_actors.tracing.metrics.instruments import Metrics
 from sandstream_actors.tracing.store.path import installation_of, store_path
 from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_actors.tracing.tracing_settings import TracingSettings
+from sandstream_bus.environment import variable
 
+from sandstream._connection import OpenBus
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.services import (
-    announce,
+from sandstream.cli.services.launch import (
     chosen_tracing,
     opened,
     ready_of,
-    stopped_with_parent,
+    until_stopped,
     without_password,
 )
-from sandstream.cli.session import run_async, say, stop_signals
-from sandstream.connect import OpenBus
+from sandstream.cli.session import run_async
 from sandstream.settings import Settings
 
+_GRACE_S = 5.0
 _NICE = 10
 """It only reads: whoever works goes first."""
 
@@ -47,7 +48,6 @@ def serve_traces(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(arguments: argparse.Namespace, settings: TracingSettings) -> int:
-    pipe: int | None = arguments.parent_pipe
     async with contextlib.AsyncExitStack() as stack:
         exporters = await stack.enter_async_context(_exporters(settings.export))
         bus = await stack.enter_async_context(opened("sandstream-tracing"))
@@ -57,19 +57,12 @@ async def _serve(arguments: argparse.Namespace, settings: TracingSettings) -> in
         await stack.enter_async_context(
             _working(bus, store, exporters, metrics, settings, only_new=only_new)
         )
-        stopped = stop_signals()
-        if pipe is None:
-            announce(
-                ready_of(bus, group=settings.group, tracing=_facts(store, metrics, settings)),
-                as_json=arguments.json,
-                title="tracing actor is ready",
-                hints=["look: sandstream show RUN, sandstream stats"],
-            )
-        with stopped_with_parent(pipe, stopped):
-            await stopped.wait()
-        if pipe is None:
-            say("stopping (once more: at once)")
-    return Exit.OK
+        return await until_stopped(
+            arguments,
+            ready_of(bus, group=settings.group, tracing=_facts(store, metrics, settings)),
+            title="tracing actor is ready",
+            hints=["look: sandstream show RUN, sandstream stats"],
+        )
 
 
 @contextlib.asynccontextmanager
@@ -153,7 +146,7 @@ async def _working(
         await actor.start()
         yield
     finally:
-        await actor.stop()
+        await actor.stop(_GRACE_S)
         if export is not None:
             await export.stop()
 
@@ -180,9 +173,9 @@ def _facts(store: TraceStore, metrics: Metrics | None, settings: TracingSettings
 
 def _nowhere() -> str:
     """That nothing is exported, and which variable makes it so."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if variable("OTEL_SDK_DISABLED").strip().lower() == "true":
         return "none (OTEL_SDK_DISABLED is set)"
-    if os.environ.get("OTEL_TRACES_EXPORTER"):
+    if variable("OTEL_TRACES_EXPORTER"):
         return "none (OTEL_TRACES_EXPORTER says so)"
     return "none (OTEL_EXPORTER_OTLP_ENDPOINT is not set)"
 
@@ -191,5 +184,5 @@ def _target(name: str, signal: str, protocol: str) -> str:
     if name != "otlp":
         return name
     variables = (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-    endpoint = next((os.environ[it] for it in variables if os.environ.get(it)), "")
+    endpoint = next(filter(None, map(variable, variables)), "")
     return f"otlp ({protocol}, {without_password(endpoint) or 'its default endpoint'})"

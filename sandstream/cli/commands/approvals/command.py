@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from datetime import UTC, datetime, timedelta
 
+from sandstream_bus.counts import numbered
+
+from sandstream._inspect.texts import call_text
 from sandstream.approvals import OpenApproval
-from sandstream.cli.event_texts import call_text, numbered
 from sandstream.cli.exits import Exit
-from sandstream.cli.render import Cell, Column, Row, age, duration, out, parse_time, table
 from sandstream.cli.session import connected, put_json, run_async, say
+from sandstream.cli.terminal.render import Cell, Column, Row, age, duration, out, parse_time, table
 
 _COLUMNS = [
     Column("RUN", shrinks=22),

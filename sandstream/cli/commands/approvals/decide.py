@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 
 import msgspec
+from sandstream_bus.errors import PermissionDenied
 
-from sandstream.cli.approval_texts import wanted_text
-from sandstream.cli.deciding import address_of, decider, open_call
+from sandstream._wire.ids import PRIVATE_POOL
+from sandstream.cli.commands.approvals.decisions import address_of, decider, open_call
+from sandstream.cli.commands.approvals.texts import wanted_text
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.render import one_line, out, shorten
 from sandstream.cli.session import connected, put_json, run_async, say
+from sandstream.cli.terminal.render import one_line, out, shorten
 from sandstream.client import Client
-from sandstream.ids import PRIVATE_POOL
 
 
 class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -46,7 +48,10 @@ async def _decide(arguments: argparse.Namespace) -> int:
             await client.approve(to, call, always=always, by=by)
         else:
             await client.reject(to, call, message=arguments.message, always=always, by=by)
-        await _warn(client, run)
+        if client.asks is not None:
+            by = client.asks.recorded_by(to, by)
+        with contextlib.suppress(PermissionDenied):  # of a user who may not ask who is there
+            await _warn(client, run)
     if arguments.json:
         put_json(
             Decision(

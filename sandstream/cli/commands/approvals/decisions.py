@@ -6,15 +6,16 @@ import getpass
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import ApprovalRequested
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.messages import ApprovalRequested
+from sandstream_bus.wire.subjects import RunId
 
-from sandstream.cli.approval_texts import decided_text, wanted_text
+from sandstream._inspect.rows import Approval, ChildCall, RunTree
+from sandstream._inspect.summaries import SummaryReader
+from sandstream._inspect.trees import open_approvals, read_logs, tree_of
+from sandstream.cli.commands.approvals.texts import decided_text, wanted_text
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.render import age, clock, one_line, pad, shorten
 from sandstream.cli.session import events_of
-from sandstream.cli.trees import Approval, ChildCall, RunTree, open_approvals, read_logs, tree_of
+from sandstream.cli.terminal.render import age, clock, one_line, pad, shorten
 from sandstream.client import Client
 
 _MOST_LISTED = 20
@@ -71,7 +72,7 @@ async def address_of(client: Client, waiting: OpenCall) -> Address:
     """
     root = (await client.get(waiting.run)).root
     if root:
-        state = RunState.of(RunId(root), await client.events(root))
+        state = SummaryReader(RunId(root), await client.events(root)).state
         named = [it for it in state.open_approvals() if it.call_id == waiting.asked.call_id]
         if [it.run for it in named] == [waiting.run] and state.done is None:
             return Address(root, waiting.asked.call_id)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sandstream_bus.messages import ApprovalDecided, ApprovalRequested
+from sandstream_bus.counts import numbered
+from sandstream_bus.wire.messages import ApprovalDecided, ApprovalRequested
 
-from sandstream.cli.event_texts import call_text, numbered
-from sandstream.cli.render import duration
+from sandstream._inspect.texts import call_text
+from sandstream.cli.terminal.render import duration
 
 _MOST_HINTS = 5
 

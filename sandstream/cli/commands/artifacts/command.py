@@ -7,18 +7,20 @@ import stat
 import sys
 
 import msgspec
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallFinished, CallRequested
+from sandstream_bus.counts import numbered
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import CallFinished, CallRequested
 from sandstream_providers.interface import Entry
 from sandstream_workspaces.errors import NoSuchPath
 from sandstream_workspaces.store import Difference, WorkspaceStore
 
-from sandstream.cli.artifact_files import Saved, escaped, save_tar, save_tree, write_bytes
-from sandstream.cli.event_texts import output_text
+from sandstream._inspect.texts import output_text
+from sandstream._inspect.visible_text import in_one_line
+from sandstream.cli.commands.artifacts.files import Saved, save_tar, save_tree, write_bytes
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.finding import FoundSandbox, sandbox_named
-from sandstream.cli.render import Screen, clean, out, size
+from sandstream.cli.sandbox_choice import FoundSandbox, sandbox_named
 from sandstream.cli.session import connected, events_of, put_json, run_async, say
+from sandstream.cli.terminal.render import Screen, clean, out, size
 from sandstream.client import Client
 
 _KINDS = {"file": stat.S_IFREG, "dir": stat.S_IFDIR, "link": stat.S_IFLNK}
@@ -64,7 +66,7 @@ async def _work(arguments: argparse.Namespace) -> int:
                 return await _list(store, tree, path, arguments)
             return await _get(store, tree, path, arguments)
         except NoSuchPath as error:
-            raise CliError(Exit.NOT_FOUND, escaped(str(error))) from None
+            raise CliError(Exit.NOT_FOUND, in_one_line(str(error))) from None
 
 
 def _inside(path: str, found: FoundSandbox) -> str:
@@ -73,10 +75,10 @@ def _inside(path: str, found: FoundSandbox) -> str:
     if root and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]
     elif path.startswith("/"):
-        raise CliError(Exit.USAGE, f"{escaped(path)} is not in the workspace, which is {root}")
+        raise CliError(Exit.USAGE, f"{in_one_line(path)} is not in the workspace, which is {root}")
     names = [name for name in path.split("/") if name not in ("", ".")]
     if ".." in names:
-        raise CliError(Exit.USAGE, f"{escaped(path)}: a path in a workspace cannot have '..'")
+        raise CliError(Exit.USAGE, f"{in_one_line(path)}: a path in a workspace cannot have '..'")
     return "/".join(names)
 
 
@@ -146,10 +148,10 @@ def _plain(path: str) -> str:
 
 
 def _name(screen: Screen, entry: Entry) -> str:
-    name = escaped(entry.path)
+    name = in_one_line(entry.path)
     if entry.kind == "dir":
         return screen.paint(f"{name}/", "bold blue")
-    return f"{name} -> {escaped(entry.target)}" if entry.kind == "link" else name
+    return f"{name} -> {in_one_line(entry.target)}" if entry.kind == "link" else name
 
 
 # --- get ------------------------------------------------------------------------------------------
@@ -175,8 +177,8 @@ def _tell(saved: Saved) -> None:
     for note in saved.left_out:
         say(f"left out: {note}")
     if saved.target != "-":
-        files = "1 file" if saved.files == 1 else f"{saved.files} files"
-        say(f"{escaped(saved.target)}: {files}, {size(saved.size_bytes)}")
+        files = numbered(saved.files, "file")
+        say(f"{in_one_line(saved.target)}: {files}, {size(saved.size_bytes)}")
 
 
 # --- diff -----------------------------------------------------------------------------------------
@@ -220,7 +222,7 @@ def _before(found: FoundSandbox, digest: str | None, after: str) -> str:
 def _print_difference(screen: Screen, difference: Difference) -> None:
     for name, mark, style in _MARKS:
         for path in getattr(difference, name):
-            screen.line(screen.paint(f"{mark} {escaped(path)}", style))
+            screen.line(screen.paint(f"{mark} {in_one_line(path)}", style))
 
 
 # --- output ---------------------------------------------------------------------------------------
@@ -241,7 +243,7 @@ async def _output(client: Client, arguments: argparse.Namespace) -> int:
         return Exit.OK
     if arguments.output not in (None, "-"):
         write_bytes(arguments.output, data, force=arguments.force)
-        say(f"{escaped(arguments.output)}: {size(len(data))}")
+        say(f"{in_one_line(arguments.output)}: {size(len(data))}")
         return Exit.OK
     if sys.stdout.isatty():
         data = clean(data.decode("utf-8", "replace")).encode()

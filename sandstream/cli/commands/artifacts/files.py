@@ -11,10 +11,10 @@ import contextlib
 import errno
 import os
 import posixpath
-import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Self
 
 import msgspec
 from sandstream_providers.interface import Entry
@@ -22,10 +22,10 @@ from sandstream_workspaces.archives import tar_of
 from sandstream_workspaces.errors import NoSuchPath
 from sandstream_workspaces.store import WorkspaceStore
 
+from sandstream._inspect.visible_text import in_one_line
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.render import clean
+from sandstream.cli.terminal.render import clean
 
-_ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -38,18 +38,6 @@ class Saved(msgspec.Struct, kw_only=True):
     left_out: list[str] = []
 
 
-def escaped(name: str) -> str:
-    """A foreign name with everything visible that would steer a terminal."""
-
-    def escape(match: re.Match[str]) -> str:
-        code = ord(match.group())
-        if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8
-            code -= 0xDC00
-        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-    return _ODD.sub(escape, name)
-
-
 async def save_tree(
     store: WorkspaceStore, tree: str, path: str, output: str | None, *, force: bool, name: str
 ) -> Saved:
@@ -59,18 +47,16 @@ async def save_tree(
         raise NoSuchPath(f"there is nothing at {path!r} in checkpoint {tree[:12]}")
     if entry.kind == "link":
         raise CliError(
-            Exit.USAGE, f"{escaped(path)} is a link to {escaped(entry.target)}: get that instead"
+            Exit.USAGE,
+            f"{in_one_line(path)} is a link to {in_one_line(entry.target)}: get that instead",
         )
     base = posixpath.basename(path) or name
     if entry.kind == "file":
         if output == "-":
             return await _to_stdout(store.read_file(tree, path))
         target = _file_target(output, base)
-        writer = _Writer(target.parent, force)
-        try:
+        with _Writer(target.parent, force) as writer:
             await writer.file(target.name, store.read_file(tree, path), entry.mode)
-        finally:
-            writer.close()
         return Saved(target=str(target), files=1, size_bytes=entry.size)
     if output == "-":
         raise CliError(Exit.USAGE, "a directory cannot go to stdout, unless as --tar")
@@ -87,23 +73,16 @@ async def save_tar(store: WorkspaceStore, tree: str, output: str | None, *, forc
         return await _to_stdout(tar_of(store, tree))
     target = _file_target(output, "workspace.tar")
     files = sum(entry.kind == "file" for entry in await store.entries(tree))
-    writer = _Writer(target.parent, force)
-    try:
+    with _Writer(target.parent, force) as writer:
         written = await writer.file(target.name, tar_of(store, tree), 0o644)
-    finally:
-        writer.close()
     return Saved(target=str(target), files=files, size_bytes=written)
 
 
 def write_bytes(output: str, data: bytes, *, force: bool) -> None:
     """One whole file."""
     target = Path(output)
-    writer = _Writer(target.parent, force)
-    try:
-        with writer.opened(target.name, 0o644) as descriptor:
-            _write_all(descriptor, data)
-    finally:
-        writer.close()
+    with _Writer(target.parent, force) as writer, writer.opened(target.name, 0o644) as descriptor:
+        _write_all(descriptor, data)
 
 
 async def _save_directory(
@@ -117,14 +96,13 @@ async def _save_directory(
     except OSError as error:
         raise CliError(Exit.USAGE, f"{target} cannot be made: {error.strerror}") from None
     saved = Saved(target=str(target), left_out=[])
-    writer = _Writer(target, force)
-    try:
+    with _Writer(target, force) as writer:
         for relative, entry in entries:
             if entry.kind == "dir":
                 writer.directory(relative)
             elif entry.kind == "link":
                 if not _stays_inside(relative, entry.target):
-                    link = f"{escaped(entry.path)} -> {escaped(entry.target)}"
+                    link = f"{in_one_line(entry.path)} -> {in_one_line(entry.target)}"
                     saved.left_out.append(f"{link} (a link that leads out of the directory)")
                     continue
                 writer.link(relative, entry.target)
@@ -132,8 +110,6 @@ async def _save_directory(
                 await writer.file(relative, store.read_file(tree, entry.path), entry.mode)
                 saved.files += 1
                 saved.size_bytes += entry.size
-    finally:
-        writer.close()
     return saved
 
 
@@ -150,7 +126,10 @@ class _Writer:
                 Exit.USAGE, f"{directory} is no directory to write to: {error.strerror}"
             ) from None
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         os.close(self._root)
 
     def directory(self, relative: str) -> None:
@@ -220,7 +199,7 @@ class _Writer:
             os.unlink(name, dir_fd=parent)
 
     def _cannot(self, relative: str, why: str) -> CliError:
-        path = escaped(str(self._directory / relative))
+        path = in_one_line(str(self._directory / relative))
         return CliError(Exit.USAGE, f"{path} was not written: {why}")
 
 
@@ -235,7 +214,9 @@ def _checked(relative: str) -> str:
     """A relative path that cannot lead out of where it is put."""
     names = relative.split("/")
     if relative.startswith("/") or "\0" in relative or any(it in ("", ".", "..") for it in names):
-        raise CliError(Exit.FAILED, f"the workspace has an impossible name: {escaped(relative)}")
+        raise CliError(
+            Exit.FAILED, f"the workspace has an impossible name: {in_one_line(relative)}"
+        )
     return relative
 
 

@@ -1,12 +1,12 @@
-"""``sandstream cancel``: stop a run."""
+"""``sandstream cancel``: stop a run, and end the boxes that it has on this machine."""
 
 from __future__ import annotations
 
 import argparse
 
 from sandstream.cli.exits import Exit
-from sandstream.cli.render import out
 from sandstream.cli.session import connected, events_of, put_json, run_async, say
+from sandstream.cli.terminal.render import out
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -22,6 +22,10 @@ async def _cancel(arguments: argparse.Namespace) -> int:
             mode="after_turn" if arguments.after_turn else "immediate",
             reason=arguments.reason,
         )
+        if after.is_over and client.asks is None:
+            from sandstream.cli.commands.sandboxes.reap import close_left_by
+
+            await close_left_by(client.bus, after.run_id)
     if arguments.json:
         put_json(after)
     else:

@@ -6,15 +6,17 @@ import argparse
 from typing import Any
 
 import msgspec
-from sandstream_bus.conversations import Conversation
+from sandstream_bus.counts import numbered
+from sandstream_bus.logs.conversations import Conversation
 
-from sandstream.cli.confirming import confirm
-from sandstream.cli.conversation_blocks import ROLE_WIDTH, print_items
-from sandstream.cli.deciding import decider
-from sandstream.cli.event_texts import item_text, numbered
+from sandstream._inspect.texts import item_text
+from sandstream.cli.commands.approvals.decisions import decider
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.render import Cell, Column, clean, out, pad, table
-from sandstream.cli.session import connected, put_json, run_async, say
+from sandstream.cli.session import connected, put_json, readable, run_async, say
+from sandstream.cli.suggestions import did_you_mean
+from sandstream.cli.terminal.confirmation import confirm
+from sandstream.cli.terminal.conversation_blocks import ROLE_WIDTH, print_items
+from sandstream.cli.terminal.render import Cell, Column, clean, out, pad, table
 from sandstream.client import Client
 
 _COLUMNS = [
@@ -95,8 +97,8 @@ async def _show(arguments: argparse.Namespace) -> int:
     facts = [
         ("session", screen.paint(clean(summary.session), "bold")),
         ("items", str(summary.items)),
-        ("run", summary.run),
-        ("queued", ", ".join(summary.queued)),
+        ("run", clean(summary.run)),
+        ("queued", clean(", ".join(summary.queued))),
     ]
     for name, value in facts:
         if value:
@@ -127,9 +129,10 @@ async def _clear(arguments: argparse.Namespace) -> int:
 async def _found(client: Client, session: str) -> Conversation:
     conversation = await client.bus.conversations.read(session)
     if conversation.last_sequence == 0:
+        hint = did_you_mean(session, await readable(client.bus.conversations.names()))
         raise CliError(
             Exit.NOT_FOUND,
-            f"there is no conversation {session!r}; `sandstream conversations` lists them",
+            f"there is no conversation {session!r}; `sandstream conversations` lists them{hint}",
         )
     return conversation
 

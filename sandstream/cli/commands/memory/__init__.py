@@ -1,15 +1,15 @@
-"""The grammar of ``memory``, which has actions of its own."""
+"""``sandstream memory``: what agents remember."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sandstream.cli.grammar import add_flag, add_optional, command, positive, seconds
+from sandstream.cli.grammar import add_command, add_flag, add_optional, positive, span
 
 
-def add_memory(commands: Any) -> None:
+def add_parser(commands: Any) -> None:
     """The command with all its actions."""
-    memory = command(
+    memory = add_command(
         commands,
         "memory",
         "what agents remember: list, read, compare, undo, forget, consolidate",
@@ -18,7 +18,7 @@ def add_memory(commands: Any) -> None:
         "  sandstream memory diff user-42\n"
         "  sandstream memory undo user-42\n"
         "  sandstream memory rm user-42 --run RUN --yes",
-        module="memory",
+        module="commands.memory.command",
         json="JSON lines, or one object",
     )
     add_flag(memory, "-a", "--all", help="also those of workspaces")
@@ -81,7 +81,7 @@ def _add_changing(actions: Any) -> None:
     removed = _action(
         actions,
         "rm",
-        "forget a memory, or what came from a run or a rollout and all that was derived from it",
+        "forget a memory, or what came from a run or a rollout, with all its results",
         "  sandstream memory rm user-42\n"
         "  sandstream memory rm user-42 --run RUN\n"
         "  sandstream memory rm user-42 --rollout ID --yes",
@@ -105,7 +105,7 @@ def _add_changing(actions: Any) -> None:
         "--again", action="store_true", help="also if nothing is new: after an undo, for example"
     )
     merged.add_argument("--wait", action="store_true", help="until it is done, or has failed")
-    merged.add_argument("--timeout", type=seconds, metavar="S", help="with --wait: at most S s")
+    merged.add_argument("--timeout", type=span, metavar="S", help="with --wait: at most S s")
 
 
 def _add_scope(parser: Any) -> None:
@@ -131,4 +131,6 @@ def _add_name(parser: Any) -> None:
 
 
 def _action(actions: Any, name: str, summary: str, examples: str, *, json: str) -> Any:
-    return command(actions, name, summary, examples, module="memory", json=json, is_inner=True)
+    return add_command(
+        actions, name, summary, examples, module="commands.memory.command", json=json, is_inner=True
+    )

@@ -6,14 +6,12 @@ import argparse
 
 import msgspec
 from sandstream_actors.memory import changes
-from sandstream_bus.memory_messages import MemoryState
+from sandstream_bus.counts import numbered
+from sandstream_bus.wire.memories import MemoryState
 
-from sandstream.cli.confirming import confirm
-from sandstream.cli.deciding import decider
-from sandstream.cli.event_texts import numbered
-from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.memory_diff import change_text
-from sandstream.cli.memory_finding import (
+from sandstream.cli.commands.approvals.decisions import decider
+from sandstream.cli.commands.memory.diff import change_text
+from sandstream.cli.commands.memory.scopes import (
     check_run,
     memory_named,
     revision_named,
@@ -21,8 +19,10 @@ from sandstream.cli.memory_finding import (
     short_path,
     summary_of,
 )
-from sandstream.cli.render import one_line, out, size
+from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.session import connected, put_json, say
+from sandstream.cli.terminal.confirmation import confirm
+from sandstream.cli.terminal.render import one_line, out, size
 
 _MARKS = (("added", "A", "green"), ("changed", "M", "yellow"), ("removed", "D", "red"))
 

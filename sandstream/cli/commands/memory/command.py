@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from sandstream_bus.memory_specs import is_workspace_scope
+from sandstream_bus.counts import numbered
+from sandstream_bus.wire.memory_specs import is_workspace_scope
 
-from sandstream.cli.event_texts import numbered
+from sandstream.cli.commands.memory.scopes import (
+    MemorySummary,
+    all_memories,
+    summary_of,
+    unread_ends,
+)
 from sandstream.cli.exits import Exit
-from sandstream.cli.memory_finding import MemorySummary, all_memories, summary_of, unread_ends
-from sandstream.cli.render import Cell, Column, Row, age, out, size, table
 from sandstream.cli.session import connected, put_json, run_async, say
+from sandstream.cli.terminal.render import Cell, Column, Row, age, out, size, table
 
 _COLUMNS = [
     Column("SCOPE", shrinks=16),
@@ -31,23 +36,23 @@ def main(arguments: argparse.Namespace) -> int:
 async def _work(arguments: argparse.Namespace) -> int:
     match arguments.action:
         case "show":
-            from sandstream.cli.memory_show import show
+            from sandstream.cli.commands.memory.show import show
 
             return await show(arguments)
         case "diff":
-            from sandstream.cli.memory_diff import compare
+            from sandstream.cli.commands.memory.diff import compare
 
             return await compare(arguments)
         case "undo":
-            from sandstream.cli.memory_changes import undo
+            from sandstream.cli.commands.memory.changes import undo
 
             return await undo(arguments)
         case "rm":
-            from sandstream.cli.memory_changes import remove
+            from sandstream.cli.commands.memory.changes import remove
 
             return await remove(arguments)
         case "merge":
-            from sandstream.cli.memory_merge import merge
+            from sandstream.cli.commands.memory.merge import merge
 
             return await merge(arguments)
         case _:
@@ -70,7 +75,7 @@ async def _list(arguments: argparse.Namespace) -> int:
         say(f"no memories{why}; agents with the capability Memory(scope=…) make them")
         if unread:
             ends = numbered(unread, "message")
-            say(f"a memory actor has {ends} to read: ends of runs that may be to be remembered")
+            say(f"a memory actor has {ends} to read: ends of runs that may have to be remembered")
         return Exit.OK
     screen = out()
     has_problem = any(it.problems for it in shown)

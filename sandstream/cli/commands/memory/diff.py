@@ -5,16 +5,26 @@ from __future__ import annotations
 import argparse
 
 import msgspec
-from sandstream_actors.memory.files import load
+from sandstream_actors.memory.scope.files import load
 from sandstream_bus.bus import Bus
-from sandstream_bus.memory_messages import MemoryState, Revision
-from sandstream_memory.diffing import unified
+from sandstream_bus.counts import numbered
+from sandstream_bus.wire.memories import MemoryState, Revision
+from sandstream_memory.diffs import unified
 
-from sandstream.cli.event_texts import numbered
+from sandstream.cli.commands.memory.scopes import memory_named, revision_named
 from sandstream.cli.exits import Exit
-from sandstream.cli.memory_finding import memory_named, revision_named
-from sandstream.cli.render import Cell, Column, Row, Screen, age, clean, one_line, out, table
 from sandstream.cli.session import connected, put_json, say
+from sandstream.cli.terminal.render import (
+    Cell,
+    Column,
+    Row,
+    Screen,
+    age,
+    clean,
+    one_line,
+    out,
+    table,
+)
 
 _COLUMNS = [
     Column("REVISION", ">"),

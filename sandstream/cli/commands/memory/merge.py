@@ -7,17 +7,19 @@ import asyncio
 import uuid
 
 from sandstream_actors.memory.actor import CONSUMER
-from sandstream_actors.memory.standing import AGAIN, CANCELLED
+from sandstream_actors.memory.scope.standing import AGAIN, CANCELLED
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.memory_messages import MemoryChanged, MemoryFailed, MemoryState, MergeRequested
+from sandstream_bus.counts import numbered
+from sandstream_bus.errors import PermissionDenied
+from sandstream_bus.nats.fresh import fresh_many
+from sandstream_bus.wire.memories import MemoryChanged, MemoryFailed, MemoryState, MergeRequested
 
-from sandstream.cli.event_texts import numbered
+from sandstream._wire.asks import Asks
+from sandstream.cli.commands.memory.command import pending_text
+from sandstream.cli.commands.memory.scopes import memory_named, summary_of, unread_ends
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.memory import pending_text
-from sandstream.cli.memory_finding import memory_named, summary_of, unread_ends
-from sandstream.cli.render import one_line
 from sandstream.cli.session import connected, put_json, say
+from sandstream.cli.terminal.render import one_line
 from sandstream.client import Client
 
 _LOOK_EVERY_S = 0.25
@@ -27,7 +29,12 @@ async def merge(arguments: argparse.Namespace) -> int:
     if arguments.timeout is not None and not arguments.wait:
         raise CliError(Exit.USAGE, "--timeout is for --wait")
     async with connected() as client:
-        state = await memory_named(client, arguments.scope)
+        try:
+            state = await memory_named(client, arguments.scope)
+        except PermissionDenied:
+            if client.asks is None or arguments.wait or arguments.json:
+                raise
+            return await _ask_unseen(client.asks, arguments)
         before = summary_of(state)
         is_idle = not before.is_pending and not await unread_ends(client.bus)
         if is_idle and not (arguments.again and state.selected):
@@ -44,11 +51,15 @@ async def merge(arguments: argparse.Namespace) -> int:
 
 async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespace) -> MemoryState:
     bus = client.bus
-    sequence = await bus.memories.send(
-        bus.subjects.memory_merge(state.scope),
-        MergeRequested(reason=AGAIN if arguments.again else "asked"),
-        msg_id=f"memory-asked:{uuid.uuid4().hex}",
-    )
+    request = MergeRequested(reason=AGAIN if arguments.again else "asked")
+    if client.asks is not None:
+        sequence = await client.asks.merge(state.scope, request)
+    else:
+        sequence = await bus.memories.send(
+            bus.subjects.memory_merge(state.scope),
+            request,
+            msg_id=f"memory-asked:{uuid.uuid4().hex}",
+        )
     summary = summary_of(state)
     unread = "perhaps runs that nobody has looked at"
     left = pending_text(summary) or ("nothing new" if arguments.again else unread)
@@ -66,6 +77,14 @@ async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespa
         raise CliError(
             Exit.TIMEOUT, f"not done after {arguments.timeout:g} s; it goes on without us"
         ) from None
+
+
+async def _ask_unseen(asks: Asks, arguments: argparse.Namespace) -> int:
+    """Ask for a user who may not look at memories."""
+    request = MergeRequested(reason=AGAIN if arguments.again else "asked")
+    await asks.merge(arguments.scope, request)
+    say(f"asked: {one_line(arguments.scope)} (this user may not see what is left to consolidate)")
+    return Exit.OK
 
 
 class Waiting:
@@ -106,7 +125,7 @@ class Waiting:
     async def _tell_events(self) -> None:
         bus = self._bus
         subject = bus.subjects.memory_event(self._scope)
-        for stored in await direct_get_many(
+        for stored in await fresh_many(
             bus.connection, bus.topology.log, subject, after=self._after
         ):
             self._after = stored.sequence

@@ -10,22 +10,22 @@ from typing import NamedTuple
 
 import msgspec
 from sandstream_actors.memory.actor import CONSUMER
-from sandstream_actors.memory.standing import (
+from sandstream_actors.memory.scope.standing import (
     has_given_up,
     is_pending,
     selection_of,
     unmerged,
 )
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_bus.bus import Bus
-from sandstream_bus.memory_messages import MemoryState, Revision, Rollout
-from sandstream_bus.memory_specs import is_workspace_scope
-from sandstream_bus.messages import RunStarted
-from sandstream_bus.subjects import is_token
+from sandstream_bus.wire.memories import MemoryState, Revision, Rollout
+from sandstream_bus.wire.memory_specs import is_workspace_scope
+from sandstream_bus.wire.messages import RunStarted
+from sandstream_bus.wire.subjects import is_token
 
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.finding import sandboxes_of
-from sandstream.cli.render import one_line, shorten
+from sandstream.cli.sandbox_choice import sandboxes_of
+from sandstream.cli.terminal.render import one_line, shorten
 from sandstream.client import Client
 
 _MOST_NAMED = 3

@@ -8,21 +8,22 @@ import sys
 from collections.abc import Sequence
 
 import msgspec
-from sandstream_actors.memory.standing import has_given_up, is_pending
+from sandstream_actors.memory.scope.standing import has_given_up, is_pending
 from sandstream_bus.bus import Bus
-from sandstream_bus.memory_messages import MemoryState, Rollout
+from sandstream_bus.counts import numbered
+from sandstream_bus.wire.memories import MemoryState, Rollout
 
-from sandstream.cli.event_texts import numbered
-from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.memory import pending_text
-from sandstream.cli.memory_finding import (
+from sandstream.cli.commands.memory.command import pending_text
+from sandstream.cli.commands.memory.scopes import (
     MemorySummary,
     memory_named,
     path_named,
     short_path,
     summary_of,
 )
-from sandstream.cli.render import (
+from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.session import connected, put_json, say
+from sandstream.cli.terminal.render import (
     Cell,
     Column,
     Row,
@@ -35,7 +36,6 @@ from sandstream.cli.render import (
     size,
     table,
 )
-from sandstream.cli.session import connected, put_json, say
 
 SUMMARY_PATH = "memories/memory_summary.md"
 _MOST_ROLLOUTS = 20

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 
 import msgspec
-from sandstream_bus.messages import Parked
-from sandstream_bus.parking import ParkedEntry
+from sandstream_actors.tracing.environment_values import text_without_values
+from sandstream_bus.counts import numbered
+from sandstream_bus.logs.parked import ParkedEntry
+from sandstream_bus.wire.messages import Parked
 
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.render import Cell, Column, age, clean, out, pad, table
-from sandstream.cli.session import connected, put_json, run_async, say
+from sandstream.cli.session import connected, near_ids, put_json, run_async, say
+from sandstream.cli.terminal.render import Cell, Column, age, clean, one_line, out, pad, table
 from sandstream.client import Client
 
 _COLUMNS = [
@@ -20,6 +22,8 @@ _COLUMNS = [
     Column("SUBJECT", shrinks=16),
     Column("REASON", shrinks=16),
 ]
+_LOOKED_AT = 1000
+"""The newest messages, among which a mistyped id is looked for."""
 
 
 class ParkedRecord(msgspec.Struct, kw_only=True):
@@ -49,14 +53,16 @@ def main(arguments: argparse.Namespace) -> int:
 async def _parked(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         if arguments.action == "ls":
-            return _list(await client.parked(), as_json=arguments.json)
+            found = await client.parked(limit=arguments.limit)
+            more = await client.bus.parking.count() - len(found)
+            return _list(found, more, as_json=arguments.json)
         entry = await _find(client, arguments.id)
         if arguments.action == "show":
             return _show(entry, as_json=arguments.json)
         sequence: int | None = None
         if arguments.action == "redrive":
             sequence = await client.redrive(entry.id)
-            say(f"published again on {entry.parked.subject} at {sequence}")
+            say(f"taken again: {entry.parked.subject}; what came of it is at {sequence}")
         else:
             await client.drop_parked(entry.id)
             say(f"dropped {entry.id}")
@@ -65,10 +71,12 @@ async def _parked(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _list(entries: list[ParkedEntry], *, as_json: bool) -> int:
+def _list(entries: list[ParkedEntry], more: int, *, as_json: bool) -> int:
     if as_json:
         for entry in entries:
             put_json(_record(entry))
+        if more > 0:
+            say(f"{numbered(more, 'older one is', 'older ones are')} not shown: --limit")
         return Exit.OK
     if not entries:
         say("nothing is parked")
@@ -86,6 +94,8 @@ def _list(entries: list[ParkedEntry], *, as_json: bool) -> int:
     ]
     for line in table(screen, _COLUMNS, rows):
         screen.line(line)
+    if more > 0:
+        say(f"{numbered(more, 'older one is', 'older ones are')} not shown: --limit")
     say("`sandstream parked show ID` tells more; `redrive ID` tries again; `drop ID` forgets")
     return Exit.OK
 
@@ -98,28 +108,39 @@ def _show(entry: ParkedEntry, *, as_json: bool) -> int:
     parked = entry.parked
     facts = [
         ("id", screen.paint(entry.id, "bold")),
-        ("subject", parked.subject),
+        ("subject", clean(parked.subject)),
         ("sequence", str(parked.sequence)),
-        ("parked", f"{age(entry.time)} ago by {parked.consumer}, delivery {parked.deliveries}"),
+        (
+            "parked",
+            f"{age(entry.time)} ago by {clean(parked.consumer)}, delivery {parked.deliveries}",
+        ),
         ("reason", screen.paint(clean(parked.reason), "red")),
-        *((f"header {key}", value) for key, value in sorted(parked.headers.items())),
+        *(
+            (f"header {one_line(key)}", one_line(value))
+            for key, value in sorted(parked.headers.items())
+        ),
     ]
     width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
         screen.line(screen.paint(pad(name, width), "dim") + value)
     screen.line()
-    screen.line(clean(parked.body))
+    screen.line(clean(text_without_values(parked.body)))
     return Exit.OK
 
 
 async def _find(client: Client, entry_id: str) -> ParkedEntry:
     entry = await client.bus.parking.get(entry_id)
     if entry is None:
+        known = [it.id for it in await client.parked(limit=_LOOKED_AT)]
         raise CliError(
-            Exit.NOT_FOUND, f"nothing is parked under {entry_id!r}; `sandstream parked` lists all"
+            Exit.NOT_FOUND,
+            f"nothing is parked under {entry_id!r}{near_ids(entry_id, known)}; "
+            "`sandstream parked` lists all",
         )
     return entry
 
 
 def _record(entry: ParkedEntry) -> ParkedRecord:
-    return ParkedRecord(id=entry.id, time=entry.time, parked=entry.parked)
+    body = text_without_values(entry.parked.body)
+    parked = msgspec.structs.replace(entry.parked, body=body)
+    return ParkedRecord(id=entry.id, time=entry.time, parked=parked)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from sandstream_bus.log import LogEvent
+from sandstream_bus.logs.runs import LogEvent
 
-from sandstream.cli.event_lines import record_of
+from sandstream._inspect.rows import record_of
+from sandstream._inspect.tree_follower import TreeFollower
 from sandstream.cli.exits import Exit
-from sandstream.cli.render import out, seconds_between
 from sandstream.cli.session import connected, events_of, put_json, run_async
-from sandstream.cli.tree_follow import TreeFollower
-from sandstream.cli.tree_teller import TreeTeller
+from sandstream.cli.terminal.render import out, seconds_between
+from sandstream.cli.terminal.tree_lines import TreeTeller
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -11,28 +11,27 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from sandstream_bus.errors import BusError
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import RunDone, RunStarted
-from sandstream_bus.subjects import RunId, run_id_of_key
-from sandstream_bus.subscription import CoreMessage
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import RunDone
+from sandstream_bus.wire.subjects import RunId
 
+from sandstream._inspect.summaries import RunSummary, summarize
+from sandstream._inspect.tree_follower import TreeFollower
+from sandstream._run.process import Process
 from sandstream.agent import Agent
-from sandstream.cli.approval_texts import hint_texts, open_text
-from sandstream.cli.apps import choose_agent, load_app, split_target
-from sandstream.cli.command_output import heard
+from sandstream.cli.commands.approvals.texts import hint_texts, open_text
+from sandstream.cli.commands.run.display import Display
+from sandstream.cli.commands.run.questions import Asker, NobodyToAsk, with_questions
+from sandstream.cli.commands.run.sandbox import with_sandbox
+from sandstream.cli.commands.submit.command import put_result, stored_hint
+from sandstream.cli.commands.worker.apps import choose_agent, load_app, split_target
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.run_asking import Asker, NobodyToAsk, with_questions
-from sandstream.cli.run_display import Display
-from sandstream.cli.run_sandbox import with_sandbox
 from sandstream.cli.session import put_json, read_input, run_async, say, show_logs
-from sandstream.cli.submit import put_result
-from sandstream.cli.tree_follow import TreeFollower
+from sandstream.cli.terminal.command_output import heard
 from sandstream.exceptions import AgentsException, UserError
-from sandstream.process import Process
 from sandstream.result import RunResultBase
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.runner import Runner
-from sandstream.summaries import summarize
 
 _END_PATIENCE_S = 5.0
 _SHORT_INPUT = 60
@@ -45,9 +44,11 @@ def main(arguments: argparse.Namespace) -> int:
     text = read_input(arguments.input)
     if arguments.key == "":
         raise CliError(Exit.USAGE, "--key must not be empty")
+    if arguments.retry and arguments.key is None:
+        raise CliError(Exit.USAGE, "--retry needs the --key of the run that failed")
     config = with_sandbox(arguments, agent, app.config or RunConfig())
     if arguments.key is not None:
-        config = dataclasses.replace(config, run_key=arguments.key)
+        config = dataclasses.replace(config, run_key=arguments.key, retry_failed=arguments.retry)
     return run_async(_run(arguments, config, agent, text), debug=arguments.debug)
 
 
@@ -58,9 +59,8 @@ async def _run(
     process = await Process.of_this_loop()
     show_logs()
     # closed here and not with the loop: sandboxes have things to put away, which take a loop
-    async with _closed_after(process), _own_runs(process) as started:
-        if config.run_key is not None:
-            started.set_result(run_id_of_key(config.run_key))
+    async with _closed_after(process):
+        start = _Start(process, retry=arguments.retry)
         asker = Asker(process.bus)
 
         async def call(input: Any) -> RunResultBase:
@@ -69,7 +69,7 @@ async def _run(
             return await Runner.run(agent, input, max_turns=max_turns, run_config=config)
 
         running = asyncio.ensure_future(with_questions(process, asker, call, text))
-        telling = asyncio.ensure_future(_tell(arguments, process, started, asker))
+        telling = asyncio.ensure_future(_tell(arguments, process, start, asker))
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
@@ -82,7 +82,7 @@ async def _run(
                 await asyncio.wait([telling], timeout=_END_PATIENCE_S)
             await _give_up(telling)
             raise
-        return await _conclude(arguments, process, running, telling)
+        return await _conclude(arguments, process, start, running, telling)
 
 
 @contextlib.asynccontextmanager
@@ -105,6 +105,7 @@ async def _with_stream(
 async def _conclude(
     arguments: argparse.Namespace,
     process: Process,
+    start: _Start,
     running: asyncio.Future[Any],
     telling: asyncio.Future[tuple[RunId, bool]],
 ) -> int:
@@ -116,21 +117,36 @@ async def _conclude(
             put_json(summarize(error.run, await process.bus.log.read(error.run)))
         text = f"run {error.run} waits {open_text(error.approvals)}, and nobody is here to ask"
         raise CliError(Exit.WAITING, f"{text}; {_how_to_go_on(arguments, error)}")
-    began = error is None or not isinstance(error, UserError) or error.run_data is not None
-    if isinstance(error, BusError) or not began:
+    refused = isinstance(error, UserError) and error.run_data is None
+    # a run that never began, say for want of a sandbox, has no end to wait for
+    if error is not None and (
+        isinstance(error, BusError) or refused or not await start.has_begun()
+    ):
         await _give_up(telling)
-        assert error is not None
         raise error
-    try:
-        async with asyncio.timeout(_END_PATIENCE_S):
-            run, was_shown = await telling
-    except TimeoutError:
+    if error is not None and await start.is_left_as_it_was():
         await _give_up(telling)
-        raise error or CliError(Exit.FAILED, "the run's end cannot be read") from None
+        run, was_shown = start.run.result(), False
+    else:
+        try:
+            async with asyncio.timeout(_END_PATIENCE_S):
+                run, was_shown = await telling
+        except TimeoutError:
+            await _give_up(telling)
+            raise error or CliError(Exit.FAILED, "the run's end cannot be read") from None
     events = await process.bus.log.read(run)
     if not any(isinstance(event.event, RunDone) for event in events):
         raise error or AgentsException("the run has no end")
     summary = summarize(run, events)
+    code = _put_end(arguments, summary, was_shown)
+    for note in getattr(error, "__notes__", ()):
+        say(f"sandstream: {note}")
+    if error is None and start.had_ended and not arguments.quiet:
+        say(stored_hint(summary))
+    return code
+
+
+def _put_end(arguments: argparse.Namespace, summary: RunSummary, was_shown: bool) -> int:
     if was_shown and summary.status == "completed" and not arguments.json:
         return Exit.OK
     return put_result(summary, as_json=arguments.json)
@@ -147,13 +163,14 @@ def _how_to_go_on(arguments: argparse.Namespace, waiting: NobodyToAsk) -> str:
 async def _tell(
     arguments: argparse.Namespace,
     process: Process,
-    started: asyncio.Future[RunId],
+    start: _Start,
     asker: Asker,
 ) -> tuple[RunId, bool]:
     """Show what happens; the run, and whether its output was just shown word by word."""
-    run = await started
+    run = await start.run
     bus = process.bus
     async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(start.let_go)
         display = Display(
             bus,
             run,
@@ -163,7 +180,9 @@ async def _tell(
             hints=not asker.can_ask,
         )
         await stack.enter_async_context(heard(bus, run, display.output))
-        following = TreeFollower(bus, run, deltas=True).events()
+        following = TreeFollower(
+            bus, run, deltas=True, on_listening=start.let_go, goes_on=start.is_retry
+        ).events()
         async for told in await stack.enter_async_context(contextlib.aclosing(following)):
             if not isinstance(told.event, LogEvent):
                 if arguments.stream:
@@ -176,30 +195,50 @@ async def _tell(
     return run, display.end()
 
 
-@contextlib.asynccontextmanager
-async def _own_runs(process: Process) -> AsyncIterator[asyncio.Future[RunId]]:
-    """The id of the first run that this process starts, as soon as it is in the log."""
-    bus = process.bus
-    started: asyncio.Future[RunId] = asyncio.get_running_loop().create_future()
-    looking: set[asyncio.Future[None]] = set()
+class _Start:
+    """The first run that this process starts. It waits until somebody listens to it, so that
+    nothing of what it streams is missed.
+    """
 
-    async def look(message: CoreMessage) -> None:
-        event = await bus.codec.run_event(message.data)
-        if isinstance(event, RunStarted) and not started.done():
-            hosts = {agent.host for agent in event.graph.agents.values()}
-            if process.pool in hosts:
-                started.set_result(bus.subjects.parse_run(message.subject).run)
+    def __init__(self, process: Process, *, retry: bool) -> None:
+        self.run: asyncio.Future[RunId] = asyncio.get_running_loop().create_future()
+        self.had_ended = False
+        """The run of the key had completed before."""
+        self.is_retry = False
+        """The run of the key had failed before, and is to be tried again."""
+        self._may_retry = retry
+        self._ended_at = 0
+        self._is_heard = asyncio.Event()
+        self._process = process
+        process.before_start = self._before
 
-    def on_message(message: CoreMessage) -> None:
-        looking.add(asyncio.ensure_future(look(message)))
+    async def has_begun(self) -> bool:
+        """Is there a run, and anything of it in the log?"""
+        return self.run.done() and await self._process.bus.log.has_begun(self.run.result())
 
-    subscription = await bus.connection.subscribe(bus.subjects.live("start.*"), on_message)
-    await bus.connection.flush()
-    try:
-        yield started
-    finally:
-        await subscription.close()
-        await _give_up(*looking)
+    async def is_left_as_it_was(self) -> bool:
+        """Was it to be tried again, and was refused?"""
+        if not self.is_retry:
+            return False
+        ended = await self._last_end(self.run.result())
+        return ended is not None and ended.sequence == self._ended_at
+
+    async def _last_end(self, run: RunId) -> LogEvent | None:
+        return await self._process.bus.log.last(self._process.bus.subjects.done(run))
+
+    async def _before(self, run: RunId) -> None:
+        if not self.run.done():
+            ended = await self._last_end(run)
+            if ended is not None and isinstance(ended.event, RunDone):
+                self.had_ended = ended.event.status == "completed"
+                self.is_retry = self._may_retry and not self.had_ended
+                self._ended_at = ended.sequence
+            self.run.set_result(run)
+        await self._is_heard.wait()
+
+    async def let_go(self) -> None:
+        """Somebody listens, or nobody ever will."""
+        self._is_heard.set()
 
 
 async def _give_up(*tasks: asyncio.Future[Any]) -> None:

@@ -7,24 +7,25 @@ import sys
 
 import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
     CallFinished,
     CallRequested,
     LiveEvent,
     ModelAnswered,
     RunDone,
 )
-from sandstream_bus.sandbox_messages import LiveOutput
+from sandstream_bus.wire.sandboxes import LiveOutput
 
-from sandstream.cli.command_output import LiveCommands
-from sandstream.cli.event_lines import LABEL_WIDTH, EventLines, record_of
-from sandstream.cli.event_texts import output_text
-from sandstream.cli.render import clean, err, pad
-from sandstream.cli.sandbox_lines import LIFE, saved_tree
+from sandstream._inspect.rows import record_of
+from sandstream._inspect.texts import output_text
+from sandstream._inspect.tree_follower import TreeEvent
+from sandstream.cli.commands.sandboxes.lines import saved_tree
 from sandstream.cli.session import put_json
-from sandstream.cli.tree_follow import TreeEvent
-from sandstream.cli.tree_teller import LiveOutputs, TreeTeller
+from sandstream.cli.terminal.command_output import LiveCommands
+from sandstream.cli.terminal.event_lines import LABEL_WIDTH, EventLines
+from sandstream.cli.terminal.render import clean, err, pad
+from sandstream.cli.terminal.tree_lines import LiveOutputs, TreeTeller
 
 
 class _Delta(msgspec.Struct):
@@ -136,4 +137,4 @@ class Display:
 
 def _is_about_sandbox(event: LogEvent) -> bool:
     """Is a sandbox opened, saved or closed? That comes between the last words and the end."""
-    return isinstance(event.event, CallRequested | CallFinished) and event.event.kind in LIFE
+    return isinstance(event.event, CallRequested | CallFinished) and event.event.traits.is_sandbox

@@ -11,19 +11,19 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from sandstream_actors.run_state import RunState
 from sandstream_bus.bus import Bus
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import ApprovalDecided, ApprovalRequested, RunWaiting
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import ApprovalDecided, ApprovalRequested, RunWaiting
+from sandstream_bus.wire.subjects import RunId
 
+from sandstream._inspect.summaries import SummaryReader
+from sandstream._run.process import Process
 from sandstream.approvals import AlreadyDecided, ApprovalNotFound, decide
-from sandstream.cli.approval_texts import wanted_text
-from sandstream.cli.confirming import typed_line
-from sandstream.cli.deciding import decider
-from sandstream.cli.render import clean, err
+from sandstream.cli.commands.approvals.decisions import decider
+from sandstream.cli.commands.approvals.texts import wanted_text
 from sandstream.cli.session import say
-from sandstream.process import Process
+from sandstream.cli.terminal.confirmation import typed_line
+from sandstream.cli.terminal.render import clean, err
 from sandstream.result import RunResultBase
 
 _PROMPT = "approve? y, n, always, or what to tell the model instead: "
@@ -67,7 +67,7 @@ class Asker:
 
     async def ask(self, run: RunId) -> None:
         """Have all open questions of the run answered."""
-        state = RunState.of(run, await self._bus.log.read(run))
+        state = SummaryReader(run, await self._bus.log.read(run)).state
         questions = state.open_approvals()
         self.waiting = NobodyToAsk(run, questions)
         if not self.can_ask:

@@ -13,6 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
+from sandstream_providers import registry
+
 from sandstream.agent import Agent
 from sandstream.cli.exits import CliError, Exit
 from sandstream.run_config import RunConfig
@@ -35,9 +38,8 @@ def with_sandbox(arguments: argparse.Namespace, agent: Agent[Any], config: RunCo
             )
         return config
     from sandstream.sandbox.config import SandboxRunConfig
-    from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 
-    sandbox = config.sandbox or SandboxRunConfig(client=UnixLocalSandboxClient())
+    sandbox = config.sandbox or SandboxRunConfig(client=registry.new_client(DEFAULT_PROVIDER))
     if given and (sandbox.session is not None or sandbox.session_state is not None):
         raise CliError(
             Exit.USAGE,
@@ -66,18 +68,14 @@ def with_sandbox(arguments: argparse.Namespace, agent: Agent[Any], config: RunCo
 
 
 def _options(sandbox: SandboxRunConfig, ports: list[int], network: bool) -> Any:
-    from sandstream.sandbox.sandboxes.unix_local import (
-        UnixLocalSandboxClient,
-        UnixLocalSandboxClientOptions,
-    )
-
-    if not isinstance(sandbox.client, UnixLocalSandboxClient):
+    entry = registry.find(DEFAULT_PROVIDER)
+    if not isinstance(sandbox.client, registry.load(entry.client)):
         raise CliError(
             Exit.USAGE,
             "--port and --network are for sandboxes of this machine; the app's run_config uses "
             f"{type(sandbox.client).__name__}: say it in its options",
         )
-    options: UnixLocalSandboxClientOptions = sandbox.options or UnixLocalSandboxClientOptions()
+    options = sandbox.options or registry.load(entry.client_options)()
     changes: dict[str, Any] = {}
     if ports:
         changes["exposed_ports"] = tuple(dict.fromkeys([*options.exposed_ports, *ports]))

@@ -5,10 +5,11 @@ change something are in modules of their own.
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.counts import numbered
+from sandstream_bus.wire.sandboxes import (
     SandboxCheckpointed,
     SandboxDeleted,
     SandboxEvent,
@@ -21,8 +22,10 @@ from sandstream_bus.sandbox_messages import (
 )
 
 from sandstream.cli.exits import Exit
-from sandstream.cli.finding import FoundSandbox, sandbox_named
-from sandstream.cli.render import (
+from sandstream.cli.sandbox_choice import FoundSandbox, sandbox_named
+from sandstream.cli.session import connected, put_json, run_async, say
+from sandstream.cli.terminal.conversation_blocks import wrapped
+from sandstream.cli.terminal.render import (
     Cell,
     Column,
     Row,
@@ -37,7 +40,6 @@ from sandstream.cli.render import (
     size,
     table,
 )
-from sandstream.cli.session import connected, put_json, run_async, say
 from sandstream.client import Client
 
 STATE_STYLES = {
@@ -48,6 +50,8 @@ STATE_STYLES = {
     "lost": "red",
     "deleted": "dim",
 }
+_LOG_MARGIN = 22
+"""A clock, a label and the gaps."""
 _COLUMNS = [
     Column("SANDBOX"),
     Column("STATE"),
@@ -109,15 +113,15 @@ async def _work(arguments: argparse.Namespace) -> int:
         case "show":
             return await _show(arguments)
         case "rm":
-            from sandstream.cli.sandboxes_rm import remove
+            from sandstream.cli.commands.sandboxes.rm import remove
 
             return await remove(arguments)
         case "exec":
-            from sandstream.cli.sandboxes_exec import execute
+            from sandstream.cli.commands.sandboxes.exec import execute
 
             return await execute(arguments)
         case "reap":
-            from sandstream.cli.sandboxes_reap import reap
+            from sandstream.cli.commands.sandboxes.reap import reap
 
             return await reap(arguments)
         case _:
@@ -213,7 +217,10 @@ async def _show(arguments: argparse.Namespace) -> int:
     for event in found.events:
         label, text, style = told(event.event)
         line = f"{screen.paint(clock(event.time), 'dim')}  {screen.paint(pad(label, 10), style)}"
-        screen.line(f"{line}  {one_line(text)}".rstrip())
+        first, *more = wrapped(one_line(text), max(20, screen.width - _LOG_MARGIN), 0)[0]
+        screen.line(f"{line}  {first}".rstrip())
+        for rest in more:
+            screen.line(f"{' ' * _LOG_MARGIN}{rest}")
     if found.record.tree:
         say(f"its files: sandstream artifacts ls {found.id}")
     return Exit.OK
@@ -223,15 +230,16 @@ def _print_facts(screen: Screen, summary: SandboxSummary) -> None:
     state = screen.paint(summary.state, f"bold {STATE_STYLES.get(summary.state, '')}".strip())
     saved = ""
     if summary.checkpoints:
-        saved = f"{summary.files} files, {size(summary.size_bytes)} in {summary.checkpoint}"
+        where = clean(summary.checkpoint[:12])
+        saved = f"{numbered(summary.files, 'file')}, {size(summary.size_bytes)} in {where}"
     facts = [
         ("sandbox", screen.paint(summary.sandbox, "bold")),
         ("state", state + (f" ({clean(summary.reason)})" if summary.reason else "")),
-        ("where", f"provider {summary.provider}, node {summary.node}"),
+        ("where", clean(f"provider {summary.provider}, node {summary.node}")),
         ("agent", clean(summary.agent)),
-        ("run", summary.run_id),
+        ("run", clean(summary.run_id)),
         ("root", clean(summary.root)),
-        ("network", "the host's" if summary.network == "host" else summary.network),
+        ("network", "the host's" if summary.network == "host" else clean(summary.network)),
         ("ports", ", ".join(map(str, summary.ports))),
         ("saved", saved),
     ]
@@ -249,7 +257,8 @@ def told(event: SandboxEvent) -> tuple[str, str, str]:
             base = f", from checkpoint {event.restored[:12]}" if event.restored else ""
             return "ready", f"at {event.root}{base}{_took(event)}", "green"
         case SandboxCheckpointed():
-            amount = f"{event.files} files, {size(event.size_bytes)}, {size(event.new_bytes)} new"
+            files = numbered(event.files, "file")
+            amount = f"{files}, {size(event.size_bytes)}, {size(event.new_bytes)} new"
             why = f" · {event.reason}" if event.reason else ""
             return "checkpoint", f"{event.tree[:12]} · {amount}{why}{_took(event)}", "magenta"
         case SandboxPaused():
@@ -263,6 +272,8 @@ def told(event: SandboxEvent) -> tuple[str, str, str]:
             return "lost", f"{event.reason}; {kept}", "red"
         case SandboxDeleted():
             return "deleted", event.reason, "dim"
+        case _:
+            assert_never(event)
 
 
 def _took(event: Any) -> str:

@@ -9,7 +9,9 @@ from typing import BinaryIO
 
 import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.counts import numbered
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.wire.sandboxes import (
     Close,
     Exec,
     Executed,
@@ -18,13 +20,12 @@ from sandstream_bus.sandbox_messages import (
     SandboxReply,
     SandboxRequest,
 )
-from sandstream_bus.sandboxes import new_op
 
-from sandstream.cli.command_output import heard
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.finding import FoundSandbox, sandbox_named
-from sandstream.cli.reaching import reached
+from sandstream.cli.sandbox_choice import FoundSandbox, sandbox_named
+from sandstream.cli.sandbox_link import reached
 from sandstream.cli.session import connected, put_json, say
+from sandstream.cli.terminal.command_output import heard
 from sandstream.sandbox.errors import error_from_failure
 
 
@@ -115,7 +116,8 @@ class _Printer:
 
     def finish(self, outcome: Executed) -> None:
         if outcome.dropped:
-            say(f"sandstream: {outcome.dropped} bytes in the middle of the output were not kept")
+            lost = numbered(outcome.dropped, "byte", "bytes")
+            say(f"sandstream: {lost} in the middle of the output could not be kept")
         for stream, data in (("stdout", outcome.stdout), ("stderr", outcome.stderr)):
             self._write(stream, data[self._written[stream] :])
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import msgspec
-from sandstream_bus.messages import CallFinished
-from sandstream_bus.sandbox_messages import Checkpointed, Opened
+from sandstream_bus.counts import numbered
+from sandstream_bus.wire.messages import CallFinished
+from sandstream_bus.wire.sandboxes import Checkpointed, Opened
 
-from sandstream.cli.render import size
+from sandstream.cli.terminal.render import size
 
-LIFE = ("open", "checkpoint", "close")
-"""The kinds of calls that are about a sandbox as a whole."""
 _DOING = {"open": "opening", "checkpoint": "saving", "close": "closing"}
 _MOST = 400
 _COMMAND = re.compile(
@@ -27,7 +26,7 @@ def asked_text(kind: str, sandbox: str) -> str:
 
 def life_text(event: CallFinished) -> str:
     """How a sandbox was opened, saved or closed."""
-    if event.kind == "open":
+    if event.traits.result is Opened:
         opened = msgspec.json.decode(event.output, type=Opened)
         parts = [f"ready at {opened.root} on node {opened.node}"]
         if opened.restored:
@@ -36,16 +35,18 @@ def life_text(event: CallFinished) -> str:
             parts.append(opened.notice)
         return " · ".join(parts)
     saved = msgspec.json.decode(event.output, type=Checkpointed)
-    text = "closed" if event.kind == "close" else "saved"
+    text = "closed" if event.traits.closes_sandbox else "saved"
     if not saved.tree:
         return text
-    amount = f"{_files(saved.files)}, {size(saved.size_bytes)}, {size(saved.new_bytes)} new"
+    amount = (
+        f"{numbered(saved.files, 'file')}, {size(saved.size_bytes)}, {size(saved.new_bytes)} new"
+    )
     return f"{text} · checkpoint {saved.tree[:12]} · {amount}"
 
 
 def saved_tree(event: CallFinished) -> str:
     """The checkpoint with which a sandbox was closed, if there is one."""
-    if event.kind != "close" or event.error is not None:
+    if not event.traits.closes_sandbox or event.error is not None:
         return ""
     return msgspec.json.decode(event.output, type=Checkpointed).tree
 
@@ -75,7 +76,3 @@ def whole_text(event: CallFinished, run: str) -> str:
         return ""
     amount = size(event.full_output_bytes)
     return f"shortened; all {amount}: sandstream artifacts output {run} {event.call}"
-
-
-def _files(number: int) -> str:
-    return "1 file" if number == 1 else f"{number} files"

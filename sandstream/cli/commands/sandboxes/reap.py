@@ -8,28 +8,31 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from collections.abc import Container
 
 import msgspec
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.actor import OWN_NODE, installation_of
 from sandstream_actors.sandbox.lifecycle import Lifecycle
-from sandstream_actors.sandbox.reaper import Reaper, is_abandoned
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.sandbox.owners import owner_of
+from sandstream_actors.sandbox.reaper import GRACE_S, Reaper
 from sandstream_bus.bus import Bus
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
+from sandstream_bus.wire.subjects import RunId
 from sandstream_providers.interface import BoxInfo, Provider, ProviderUnavailable
 from sandstream_workspaces.store import WorkspaceStore
 
+from sandstream._inspect.summaries import started_in
+from sandstream._run.sandbox_host import make_provider, node_name
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.render import Cell, Column, duration, out, table
-from sandstream.cli.services import chosen_isolation
+from sandstream.cli.services.launch import chosen_isolation
 from sandstream.cli.session import connected, put_json, say
-from sandstream.sandbox_host import make_provider, node_name
+from sandstream.cli.terminal.render import Cell, Column, duration, out, table
 from sandstream.settings import Settings
 
 _STYLES = {"remove": "red", "close": "yellow", "keep": "dim"}
 _COLUMNS = [
-    Column("BOX"),
+    Column("BOX", drops=1),
     Column("SANDBOX", shrinks=24),
     Column("STATE"),
     Column("AGE", ">"),
@@ -55,7 +58,7 @@ async def reap(arguments: argparse.Namespace) -> int:
     settings = Settings.from_env()
     isolation = chosen_isolation()
     async with connected() as client:
-        provider = make_provider("local", settings.home, isolation)
+        provider = make_provider(DEFAULT_PROVIDER, settings.home, isolation)
         try:
             await provider.check()
         except ProviderUnavailable as error:
@@ -95,11 +98,9 @@ async def _findings(bus: Bus, provider: Provider, grace_s: float) -> list[Findin
 async def _verdict(
     bus: Bus, info: BoxInfo, record: SandboxRecord, age_s: float, grace_s: float
 ) -> tuple[str, str]:
-    if record.key == info.key and (record.is_live or record.state == "intended"):
-        ended = await _end_of_run(bus, record) if record.is_live else ""
-        if ended:
-            return "close", ended
-        return "keep", f"sandbox is {record.state}"
+    if record.key == info.key and record.may_have_box:
+        owner = await owner_of(bus, record, is_running=info.state == "running")
+        return "close" if owner.is_gone else "keep", owner.why
     if record.state == "unknown":
         why = "the log does not know it"
     elif record.key == info.key:
@@ -111,24 +112,53 @@ async def _verdict(
     return "remove", why
 
 
-async def _end_of_run(bus: Bus, record: SandboxRecord) -> str:
-    """Why nobody needs the sandbox any more; empty if somebody may."""
-    if not record.spec.run:
-        return ""
-    run = RunId(record.spec.run)
-    events = await bus.log.read(run, skip_unknown=True)
-    state = RunState.of(run, events)
-    if state.done is not None or not events:
-        return f"its run {run} has ended"
-    return f"the caller of its run {run} is gone" if await is_abandoned(bus, state) else ""
-
-
-async def _sweep(bus: Bus, provider: Provider, nodes: list[str], grace_s: float) -> None:
+async def _sweep(
+    bus: Bus,
+    provider: Provider,
+    nodes: list[str],
+    grace_s: float,
+    only: Container[str] | None = None,
+) -> None:
     owner, store = await installation_of(bus), WorkspaceStore(bus)
     for node in nodes:
         lifecycle = Lifecycle(bus, provider, store, node=node, owner=owner)
-        await Reaper(bus, lifecycle, provider, every_s=0.0, grace_s=grace_s).sweep()
+        await Reaper(bus, lifecycle, provider, every_s=0.0, grace_s=grace_s).sweep(only)
         await lifecycle.stop()
+
+
+async def close_left_by(bus: Bus, run: str) -> None:
+    """Close the boxes that a run which has ended, or a child run of it, left on this machine.
+
+    An actor that lives closes its own. Whoever made these may have been killed: then nobody else
+    would close them soon.
+    """
+    settings = Settings.from_env()
+    if not (settings.home / "sandboxes").is_dir():
+        return
+    isolation = chosen_isolation()
+    provider = make_provider(DEFAULT_PROVIDER, settings.home, isolation)
+    try:
+        left = set()
+        for info in await provider.list_owned(await installation_of(bus)):
+            sandbox = info.labels.get("sandbox", "")
+            record = SandboxRecord.of(sandbox, await bus.sandboxes.read(sandbox))
+            is_served = await bus.presence.is_served(f"sandbox-{provider.name}-{record.node}")
+            if not is_served and run in await _runs_above(bus, record.spec.run):
+                left.add(sandbox)
+        if left:
+            name = await asyncio.to_thread(node_name, settings.home)
+            await _sweep(bus, provider, _nodes(name, isolation), GRACE_S, only=left)
+    finally:
+        await provider.close()
+
+
+async def _runs_above(bus: Bus, run: str) -> set[str]:
+    """The run itself and the one at the top of its tree."""
+    if not run:
+        return set()
+    started = started_in(RunId(run), await bus.log.read(RunId(run), skip_unknown=True))
+    parent = started.parent if started is not None else None
+    return {run} if parent is None else {run, parent.run, parent.root}
 
 
 def _nodes(name: str, isolation: str) -> list[str]:

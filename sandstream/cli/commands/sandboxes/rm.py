@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from sandstream_bus.sandbox_messages import Close
+from sandstream_bus.wire.sandboxes import Close
 
-from sandstream.cli.confirming import confirm
+from sandstream.cli.commands.sandboxes.command import summary_of
 from sandstream.cli.exits import Exit
-from sandstream.cli.finding import FoundSandbox, sandbox_named
-from sandstream.cli.reaching import reached
-from sandstream.cli.sandboxes import summary_of
+from sandstream.cli.sandbox_choice import FoundSandbox, sandbox_named
+from sandstream.cli.sandbox_link import reached
 from sandstream.cli.session import connected, put_json, say
+from sandstream.cli.terminal.confirmation import confirm
 from sandstream.client import Client
 from sandstream.sandbox.session.link import BusLink, Remote
 

@@ -7,7 +7,7 @@ import shlex
 
 import msgspec
 
-from sandstream.cli.deciding import decider
+from sandstream.cli.commands.approvals.decisions import decider
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.session import connected, events_of, put_json, read_input, run_async, say
 
@@ -33,13 +33,21 @@ async def _send(arguments: argparse.Namespace, text: str) -> int:
             how = summary.status.replace("_", " ")
             text = f"run {summary.run_id} is over ({how})"
             if summary.session:
-                names = shlex.join([summary.agent, "…", "--session", summary.session])
+                session = _own_name(summary.session)
+                names = shlex.join([summary.agent, "…", "--session", session])
                 text += f"; go on in its conversation: sandstream submit {names}"
             raise CliError(Exit.FAILED, text)
         await client.send_input(arguments.run, text, by=by)
+        if client.asks is not None:
+            by = client.asks.recorded_by(arguments.run, by)
     if arguments.json:
         put_json(Sent(run_id=arguments.run, by=by))
     else:
         waits = " (which waits for a person first)" if summary.status == "waiting" else ""
         say(f"sent; the next model call of run {arguments.run} sees it{waits}")
     return Exit.OK
+
+
+def _own_name(session: str) -> str:
+    """What the owner of a conversation calls it: that of a user has the user's name before it."""
+    return session.partition("/")[2] if session.startswith("@") else session

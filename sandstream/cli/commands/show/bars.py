@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from sandstream.cli.render import Screen
-from sandstream.looking.axis import TimeAxis
-from sandstream.looking.parts import Part, PartKind
-from sandstream.looking.timeline import Row
+from sandstream._inspect.axis import TimeAxis
+from sandstream._inspect.parts import Part, PartKind
+from sandstream._inspect.timeline import Row
+from sandstream.cli.terminal.render import Screen
 
 _LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
-_WAITS: dict[PartKind, str] = {"queued": "░", "person": "┄", "rate_limit": "~"}
+_WAITS: dict[PartKind, str] = {"queued": "░", "lost": "▒", "person": "┄", "rate_limit": "~"}
 _THIN_QUEUE = "─"
 """In a bar that only frames others: all below it is in a queue."""
 _WAIT_STYLES: dict[PartKind, str] = {
     "queued": "dim",
+    "lost": "red",
     "person": "bold yellow",
     "rate_limit": "bold magenta",
 }

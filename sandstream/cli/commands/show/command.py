@@ -6,19 +6,32 @@ import argparse
 from typing import Any
 
 import msgspec
-from sandstream_actors.run_state import RunState
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import RunOptions, RunStarted
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import RunOptions, RunStarted
+from sandstream_bus.wire.subjects import RunId
 
-from sandstream.cli.approval_texts import hint_texts
-from sandstream.cli.conversation_blocks import ROLE_WIDTH, print_said
-from sandstream.cli.event_lines import EventRecord, record_of
-from sandstream.cli.event_texts import STATUS_STYLES, error_text, usage_text
+from sandstream._inspect.rows import EventRecord, RunTree, record_of
+from sandstream._inspect.stored_traces import stored_tree, summary_of_facts
+from sandstream._inspect.summaries import RunSummary, SummaryReader
+from sandstream._inspect.texts import error_text, usage_text
+from sandstream._inspect.timeline import Row
+from sandstream._inspect.traces import TracedTree, trace_tree
+from sandstream._inspect.trees import open_approvals, read_logs, tree_of
+from sandstream._inspect.workers import WorkerSummary, workers_of
+from sandstream._page.page import page_html
+from sandstream.cli.commands.approvals.texts import hint_texts
+from sandstream.cli.commands.sandboxes.command import STATE_STYLES, SandboxSummary, summary_of
+from sandstream.cli.commands.show.event_table import event_lines
+from sandstream.cli.commands.show.page_file import check_target, write_page
+from sandstream.cli.commands.show.plain_screen import page_screen
+from sandstream.cli.commands.show.waterfall import waterfall_lines
+from sandstream.cli.commands.show.workers import worker_lines
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.finding import sandboxes_of
-from sandstream.cli.masking import masked, masked_line
-from sandstream.cli.render import (
+from sandstream.cli.sandbox_choice import sandboxes_of
+from sandstream.cli.session import connected, not_found, put_json, run_async
+from sandstream.cli.terminal.conversation_blocks import ROLE_WIDTH, print_said
+from sandstream.cli.terminal.masking import masked, masked_line
+from sandstream.cli.terminal.render import (
     Screen,
     age,
     duration,
@@ -27,21 +40,10 @@ from sandstream.cli.render import (
     seconds_between,
     size,
 )
-from sandstream.cli.sandboxes import STATE_STYLES, SandboxSummary, summary_of
-from sandstream.cli.session import connected, not_found, put_json, run_async
-from sandstream.cli.show_events import event_lines
-from sandstream.cli.show_html import check_target, write_page
-from sandstream.cli.show_plain import page_screen
-from sandstream.cli.show_reading import Looked, look
-from sandstream.cli.show_stored import look_in_store, summary_of_facts
-from sandstream.cli.show_talk import talk
-from sandstream.cli.trees import RunTree, open_approvals, read_logs, tree_of
-from sandstream.cli.waterfall import waterfall_lines
+from sandstream.cli.terminal.run_table import STATUS_STYLES
+from sandstream.cli.terminal.talk import talk
 from sandstream.client import Client
-from sandstream.looking.page import page_html
-from sandstream.looking.timeline import Row
 from sandstream.settings import Settings
-from sandstream.summaries import RunSummary, summarize
 
 _UNNAMED = RunOptions().workflow_name
 _MOST_CHILDREN = 20
@@ -57,6 +59,10 @@ class Shown(msgspec.Struct, kw_only=True):
     sandboxes: list[SandboxSummary]
     tree: RunTree
     trace_id: str = ""
+    retries: int = 0
+    takeovers: int = 0
+    workers: list[WorkerSummary] = []
+    """The processes that worked on it and on the runs below it."""
     spans: list[Row] = []
     """The rows of the waterfall: the run and those below it, messages folded into them."""
 
@@ -64,8 +70,7 @@ class Shown(msgspec.Struct, kw_only=True):
 class _Found(msgspec.Struct, kw_only=True):
     """Everything about a run."""
 
-    looked: Looked
-    summary: RunSummary
+    traced: TracedTree
     tree: RunTree
     events: list[LogEvent] = []
     sandboxes: list[SandboxSummary] = []
@@ -77,6 +82,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 async def _show(arguments: argparse.Namespace) -> int:
     target: str | None = arguments.html
+    if target is None and arguments.force:
+        raise CliError(Exit.USAGE, "--force needs --html")
     if target is not None:
         if arguments.json:
             raise CliError(Exit.USAGE, "--html writes a page and --json prints data: say one")
@@ -84,10 +91,10 @@ async def _show(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         found = await _find(client, arguments.run, contents=target is not None)
     if target is not None:
-        looked = found.looked
-        title = f"{found.summary.agent} · {arguments.run}"
+        traced = found.traced
+        title = f"{found.tree.summary.agent} · {arguments.run}"
         is_whole: bool = arguments.all
-        html = page_html(looked.runs, title=title, now_ns=looked.now_ns, is_whole=is_whole)
+        html = page_html(traced.runs, title=title, now_ns=traced.now_ns, is_whole=is_whole)
         write_page(target, html)
     elif arguments.json:
         put_json(_plain(found))
@@ -105,8 +112,7 @@ async def _find(client: Client, run: str, *, contents: bool) -> _Found:
         return await _find_in_store(client, run)
     logs = await read_logs(client.bus, run, events)
     return _Found(
-        looked=await look(client.bus, logs, contents=contents),
-        summary=summarize(RunId(run), events),
+        traced=await trace_tree(client.bus, logs, contents=contents),
         tree=tree_of(run, logs),
         events=events,
         sandboxes=await _sandboxes(client, run, events),
@@ -114,12 +120,12 @@ async def _find(client: Client, run: str, *, contents: bool) -> _Found:
 
 
 async def _find_in_store(client: Client, run: str) -> _Found:
-    looked = await look_in_store(client.bus, Settings.from_env().home, run)
-    if looked is None:
+    traced = await stored_tree(client.bus, Settings.from_env().home, run)
+    if traced is None:
         raise await not_found(client, run)
-    children = sum(it.facts.parent == run for it in looked.runs)
-    summary = summary_of_facts(looked.facts, children)
-    return _Found(looked=looked, summary=summary, tree=RunTree(summary=summary, steps=[]))
+    children = sum(it.facts.parent == run for it in traced.runs)
+    summary = summary_of_facts(traced.facts, children)
+    return _Found(traced=traced, tree=RunTree(summary=summary, steps=[]))
 
 
 async def _sandboxes(client: Client, run: str, events: list[LogEvent]) -> list[SandboxSummary]:
@@ -130,39 +136,35 @@ async def _sandboxes(client: Client, run: str, events: list[LogEvent]) -> list[S
 
 
 def _plain(found: _Found) -> Shown:
-    run = RunId(found.summary.run_id)
-    drawn = found.looked.timeline()
+    run = RunId(found.tree.summary.run_id)
+    drawn = found.traced.timeline()
     return Shown(
-        summary=found.summary,
-        conversation=_items(run, found.events),
+        summary=found.tree.summary,
+        conversation=SummaryReader(run, found.events).items,
         events=[record_of(run, event) for event in found.events],
         sandboxes=found.sandboxes,
         tree=found.tree,
         trace_id=drawn.trace_id,
+        retries=found.traced.facts.retries,
+        takeovers=found.traced.facts.takeovers,
+        workers=workers_of(drawn),
         spans=drawn.rows,
     )
-
-
-def _items(run: RunId, events: list[LogEvent]) -> list[Any]:
-    state = RunState.of(run, events)
-    if state.started is None:
-        return []
-    return [msgspec.json.decode(item) for item in state.own_input + state.said]
 
 
 # --- printing -------------------------------------------------------------------------------------
 
 
 def _print(screen: Screen, found: _Found, arguments: argparse.Namespace) -> None:
-    run = found.summary.run_id
+    run = found.tree.summary.run_id
     show_all: bool = arguments.all
     _print_summary(screen, found)
-    _print_part(
-        screen,
-        "WATERFALL",
-        waterfall_lines(screen, found.looked.timeline(), root=run, show_all=show_all),
-    )
-    if found.looked.is_from_store:
+    drawn = found.traced.timeline()
+    lines = waterfall_lines(screen, drawn, root=run, show_all=show_all)
+    _print_part(screen, "WATERFALL", lines)
+    if workers := worker_lines(screen, workers_of(drawn)):
+        _print_part(screen, "PROCESSES", workers)
+    if found.traced.is_from_store:
         lost = "the log has lost this run, and with it what was said: this is from the trace store"
         _print_part(screen, "CONVERSATION", [screen.paint(lost, "yellow")])
     elif said := talk(run, found.events):
@@ -187,7 +189,7 @@ def _print_facts(screen: Screen, facts: list[tuple[str, str]]) -> None:
 
 
 def _print_summary(screen: Screen, found: _Found) -> None:
-    summary, known = found.summary, found.looked.facts
+    summary, known = found.tree.summary, found.traced.facts
     status = screen.paint(
         summary.status.replace("_", " "), f"bold {STATUS_STYLES.get(summary.status, '')}".strip()
     )
@@ -205,16 +207,17 @@ def _print_summary(screen: Screen, found: _Found) -> None:
             ("agent", masked_line(summary.agent)),
             ("model", masked_line(known.model)),
             ("workflow", "" if known.workflow == _UNNAMED else masked_line(known.workflow)),
-            ("below", _above(summary)),
+            ("below", masked_line(_above(summary))),
             ("session", masked_line(summary.session)),
             ("memory", masked_line(summary.memory)),
-            ("pool", summary.pool),
+            ("pool", masked_line(summary.pool)),
             ("key", masked_line(summary.key or "") if summary.key != summary.run_id else ""),
             ("started", f"{when} ({age(summary.started_at)} ago), took {took}{lost}"),
             ("turns", str(summary.turns)),
             ("tokens", usage_text(summary.usage)),
             ("retries", str(known.retries) if known.retries else ""),
-            ("trace", known.trace_id),
+            ("takeovers", str(known.takeovers) if known.takeovers else ""),
+            ("trace", masked_line(known.trace_id)),
             (
                 "error",
                 screen.paint(masked(error_text(summary.error)), "red") if summary.error else "",
@@ -232,7 +235,7 @@ def _above(summary: RunSummary) -> str:
 
 def _print_belongings(screen: Screen, found: _Found) -> None:
     """What the run has, and how to answer what it, or one below it, waits for."""
-    run = found.summary.run_id
+    run = found.tree.summary.run_id
     facts: list[tuple[str, str]] = []
     for sandbox in found.sandboxes:
         text = f"{sandbox.sandbox} "
@@ -240,7 +243,7 @@ def _print_belongings(screen: Screen, found: _Found) -> None:
         if sandbox.checkpoints:
             text += f", {size(sandbox.size_bytes)} saved: sandstream artifacts ls {run}"
         facts.append(("sandbox", text))
-    if children := [it.facts.run for it in found.looked.runs if it.facts.parent == run]:
+    if children := [it.facts.run for it in found.traced.runs if it.facts.parent == run]:
         facts.append(("children", _named(children, screen.width - ROLE_WIDTH)))
     for text in hint_texts(open_approvals(found.tree), run):
         facts.append(("answer", text))

@@ -60,7 +60,7 @@ def _write_file(path: Path, page: bytes) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise CliError(Exit.FAILED, f"cannot write {path}: {error.strerror}") from None
+        raise CliError(Exit.USAGE, f"cannot write {path}: {error.strerror}") from None
 
 
 def _mode(path: Path) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandstream.cli.render import Screen, out
+from sandstream.cli.terminal.render import Screen, out
 
 _SIGNS = str.maketrans(
     {
@@ -12,13 +12,13 @@ _SIGNS = str.maketrans(
         "┄": "-",
         "─": "_",
         "░": ".",
+        "▒": "%",
         **dict(zip("▁▂▃▄▅▆▇", "..:-+*#", strict=True)),
         **dict.fromkeys("│┊⋮", "|"),
         **dict.fromkeys("├└", "+"),
         "▸": ">",
         "→": ">",
         "←": "<",
-        "↻": "x",
         "×": "x",
         "·": "-",
         "✗": "!",
@@ -41,7 +41,7 @@ def page_screen() -> Screen:
     """Stdout, whatever it can show."""
     screen = out()
     try:
-        "█░┄━├→↻✗…".encode(screen.stream.encoding or "utf-8")
+        "█░▒┄━├→✗…".encode(screen.stream.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return PlainScreen(screen.stream)
     return screen

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sandstream.cli.event_texts import STATUS_STYLES, call_text, numbered
-from sandstream.cli.masking import masked, masked_line
-from sandstream.cli.render import (
+from sandstream_bus.counts import numbered
+
+from sandstream._inspect.axis import TimeAxis, axis_of
+from sandstream._inspect.selection import Entry, Gap, Group, entries
+from sandstream._inspect.texts import call_text, count
+from sandstream._inspect.timeline import Row, Timeline
+from sandstream._inspect.workers import Where
+from sandstream.cli.commands.show.bars import bar_of, group_bar
+from sandstream.cli.terminal.masking import masked, masked_line
+from sandstream.cli.terminal.render import (
     Screen,
     columns_of,
-    count,
     duration,
     pad,
     shorten,
 )
-from sandstream.cli.waterfall_bars import Bar, bar_of, group_bar
-from sandstream.looking.axis import TimeAxis, axis_of
-from sandstream.looking.selection import Entry, Gap, Group, entries
-from sandstream.looking.timeline import Row, Timeline
+from sandstream.cli.terminal.run_table import STATUS_STYLES
 
 NARROWEST = 60
 WIDEST = 200
@@ -29,10 +32,10 @@ _MEANINGS = [
     ("━", "━╸╺", "a whole with parts below it"),
     ("░", "░", "in a queue"),
     ("─", "─", "all parts in queues"),
+    ("▒", "▒", "lost with its process, up to the takeover"),
     ("┄", "┄", "waits for a person"),
     ("~", "~", "waits for a rate limit"),
     ("▂▅▇", "▁▂▃▄▅▆▇", "how many at a time"),
-    ("↻", "↻", "tried again"),
     ("▸", "▸", "goes on"),
 ]
 """What a legend shows for which signs, and what these mean."""
@@ -51,10 +54,11 @@ class _Line(NamedTuple):
     branch: str
     label: str
     detail: str
-    bar: Bar | None
     took: str
     tokens: str
     notes: list[tuple[str, str]]
+    where: str = ""
+    """The process that did it."""
     label_style: str = ""
     below: str = ""
     """More on a line of its own: what went wrong."""
@@ -69,6 +73,7 @@ class _How(NamedTuple):
     quiet: set[str]
     """Rows whose failure another one tells."""
     is_wide: bool
+    where: Where
 
 
 class _Widths(NamedTuple):
@@ -76,6 +81,8 @@ class _Widths(NamedTuple):
     bar: int
     tokens: int
     notes: int
+    where: int
+    where_title: str
 
 
 def waterfall_lines(
@@ -88,9 +95,10 @@ def waterfall_lines(
     shown: Sequence[Entry] = timeline.rows if show_all else entries(timeline.rows)
     branches = _branches(shown)
     axis = axis_of(timeline)
-    how = _How(root, _said_below(timeline.rows), width >= _WIDE)
+    where = Where.of(timeline.rows, is_wide=width >= _WIDE)
+    how = _How(root, _said_below(timeline.rows), width >= _WIDE, where)
     texts = [_texts(entry, branch, how) for entry, branch in zip(shown, branches, strict=True)]
-    widths = _fit(texts, width)
+    widths = _fit(texts, width, where.title)
     guides = _guides(axis, widths.bar)
     lines = _header(screen, axis, widths)
     for entry, text in zip(shown, texts, strict=True):
@@ -110,13 +118,17 @@ def _texts(entry: Entry, branch: str, how: _How) -> _Line:
         case Gap():
             failed = f", {entry.failed} of them failed" if entry.failed else ""
             text = f"⋮ {numbered(entry.count, 'more row')}{failed} (--all)"
-            return _Line(branch, text, "", None, "", "", [], "dim")
+            return _Line(branch, text, "", "", "", [], "", "dim")
 
 
 def _row_texts(row: Row, branch: str, how: _How) -> _Line:
     notes: list[tuple[str, str]] = []
-    if row.attempt > 1 or row.deliveries > 1:
-        notes.append((f"↻{max(row.attempt, row.deliveries)}", "yellow"))
+    if row.attempts > 1:
+        notes.append((numbered(row.attempts, "attempt"), "yellow"))
+    elif row.takeovers:
+        notes.append((numbered(row.takeovers, "takeover"), "yellow"))
+    if row.retries:
+        notes.append((numbered(row.retries, "retry", "retries"), "yellow"))
     if row.is_run and row.status != "completed":
         notes.append((row.status.replace("_", " "), STATUS_STYLES.get(row.status, "")))
     elif row.is_open and row.operation not in ("approval", "wait"):
@@ -131,10 +143,10 @@ def _row_texts(row: Row, branch: str, how: _How) -> _Line:
         branch,
         masked_line(row.label) or "?",
         _detail(row, how.root),
-        None,
         duration(row.took_ns / _SECOND),
         _tokens(row.input_tokens, row.output_tokens),
         notes,
+        masked_line(how.where.text(row.worker)),
         _label_style(row),
         "" if row.span_id in how.quiet else _error(row),
     )
@@ -195,7 +207,7 @@ def _group_texts(group: Group, branch: str) -> _Line:
     )
     notes: list[tuple[str, str]] = []
     if group.retried:
-        notes.insert(0, (f"↻ {group.retried}", "yellow"))
+        notes.insert(0, (f"{group.retried} tried again", "yellow"))
     if group.failed:
         notes.insert(0, (f"{group.failed} failed", "red"))
     if running := sum(row.is_open for row in group.rows):
@@ -204,10 +216,10 @@ def _group_texts(group: Group, branch: str) -> _Line:
         branch,
         f"{masked_line(first.label)} ×{len(group.rows)}",
         "",
-        None,
         duration((group.end_ns - group.start_ns) / _SECOND),
         _tokens(group.input_tokens, group.output_tokens),
         notes,
+        "",
         "bold",
         f"each {spread} (shortest, median, longest)",
         "dim",
@@ -231,7 +243,7 @@ def _branches(shown: Sequence[Entry]) -> list[str]:
     return found[::-1]
 
 
-def _fit(texts: Sequence[_Line], width: int) -> _Widths:
+def _fit(texts: Sequence[_Line], width: int, where_title: str) -> _Widths:
     """The bar gets what the texts leave, and these at most their share."""
     rows = [it for it in texts if it.took]
     labels = [columns_of(f"{it.branch}{it.label} {it.detail}".rstrip()) for it in rows]
@@ -240,13 +252,16 @@ def _fit(texts: Sequence[_Line], width: int) -> _Widths:
     tokens = max(tokens, len("TOKENS")) if tokens else 0
     noted = max([columns_of(_plain(it.notes)) for it in rows], default=0)
     notes = min(noted, max(12, round(width * 0.2)))
-    rest = width - 3 - _TOOK - (tokens + 2 if tokens else 0)
+    where = max([columns_of(it.where) for it in rows], default=0)
+    where = max(where, len(where_title)) if where else 0
+    rest = width - 3 - _TOOK - (tokens + 2 if tokens else 0) - (where + 2 if where else 0)
     short = _LEAST_BAR - (rest - label - (notes + 2 if notes else 0))
     if short > 0 and notes:
         less = min(short, max(0, notes - _LEAST_NOTES))
         notes, short = notes - less, short - less
     label = max(_LEAST_LABEL, label - max(0, short))
-    return _Widths(label, rest - label - (notes + 2 if notes else 0), tokens, notes)
+    bar = rest - label - (notes + 2 if notes else 0)
+    return _Widths(label, bar, tokens, notes, where, where_title)
 
 
 def _plain(notes: Sequence[tuple[str, str]]) -> str:
@@ -282,6 +297,8 @@ def _header(screen: Screen, axis: TimeAxis, widths: _Widths) -> list[str]:
     line = pad("", widths.label) + "  " + "".join(scale) + " " + pad("TOOK", _TOOK, ">")
     if widths.tokens:
         line += "  " + pad("TOKENS", widths.tokens, ">")
+    if widths.where:
+        line += "  " + pad(widths.where_title, widths.where)
     return [screen.paint(line.rstrip(), "dim")]
 
 
@@ -304,6 +321,8 @@ def _drawn(
     line += " " + screen.paint(pad(text.took, _TOOK, ">"), "dim")
     if widths.tokens:
         line += "  " + pad(text.tokens, widths.tokens, ">")
+    if widths.where:
+        line += "  " + screen.paint(pad(text.where, widths.where), "dim")
     if widths.notes:
         line += "  " + _notes(screen, text.notes, widths.notes)
     lines = [line.rstrip()]

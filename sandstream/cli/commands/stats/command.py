@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 from sandstream_actors.tracing.catch_up import catch_up
 from sandstream_actors.tracing.redaction import load_redactor
 from sandstream_actors.tracing.store.errors import StoreCorrupt
 from sandstream_actors.tracing.store.path import installation_of, store_path
-from sandstream_actors.tracing.store.stats_queries import CallStats, Latency, RunStats, TraceStats
+from sandstream_actors.tracing.store.stats_queries import CallStats, RunStats, TraceStats
 from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_actors.tracing.tracing_settings import REDACT
+from sandstream_bus.counts import numbered
+from sandstream_bus.environment import variable
 
+from sandstream._inspect.texts import count, tokens_text
 from sandstream.cli.exits import Exit
-from sandstream.cli.parser_stats import Since
-from sandstream.cli.render import (
+from sandstream.cli.grammar import Since
+from sandstream.cli.session import connected, put_json, run_async, say
+from sandstream.cli.terminal.progress import Progress
+from sandstream.cli.terminal.render import (
     Cell,
     Column,
-    Row,
     Screen,
-    count,
     duration,
     err,
     one_line,
@@ -32,13 +33,9 @@ from sandstream.cli.render import (
     shorten,
     table,
 )
-from sandstream.cli.session import connected, put_json, run_async, say
 from sandstream.client import Client
 from sandstream.settings import Settings
 
-T = TypeVar("T")
-_QUIET_S = 1.0
-"""Reading the log is told only if it takes longer."""
 _OF_RUNS = [
     Column("RUNS", ">"),
     Column("OK", ">"),
@@ -46,6 +43,8 @@ _OF_RUNS = [
     Column("WAITING", ">", drops=4),
     Column("RUNNING", ">", drops=5),
     Column("TURNS", ">", drops=3),
+    Column("RETRIES", ">", drops=2),
+    Column("TAKEOVERS", ">", drops=2),
     Column("TOKENS IN", ">", drops=1),
     Column("OUT", ">", drops=1),
     Column("P50", ">"),
@@ -57,6 +56,8 @@ _OF_MODELS = [
     Column("CALLS", ">"),
     Column("ERRORS", ">"),
     Column("RETRIES", ">", drops=2),
+    Column("ATTEMPTS", ">", drops=2),
+    Column("TAKEOVERS", ">"),
     Column("TOKENS IN", ">", drops=1),
     Column("OUT", ">", drops=1),
     Column("P50", ">"),
@@ -68,6 +69,8 @@ _OF_TOOLS = [
     Column("TOOL", shrinks=12),
     Column("CALLS", ">"),
     Column("ERRORS", ">"),
+    Column("ATTEMPTS", ">"),
+    Column("TAKEOVERS", ">"),
     Column("P50", ">"),
     Column("P95", ">"),
     Column("MAX", ">", drops=2),
@@ -122,39 +125,11 @@ async def _read(
 ) -> tuple[TraceStats, bool]:
     """The sums, once the store has everything that the log has; and whether there is nothing."""
     await store.retain(time.time_ns())
-    redactor = load_redactor(os.environ.get(REDACT))
-    with _Progress(err()) as progress:
+    redactor = load_redactor(variable(REDACT) or None)
+    with Progress(err()) as progress:
         await catch_up(client.bus, store, progress=progress, redactor=redactor)
     stats = await store.stats(since.ns, agent=agent)
     return stats, not stats.total.runs and not await store.runs(limit=1)
-
-
-class _Progress:
-    """How far the log was read: one line that is drawn again, or said once without a terminal."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._began = time.monotonic()
-        self._is_shown = False
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __call__(self, reached: int, last: int) -> None:
-        if time.monotonic() - self._began < _QUIET_S:
-            return
-        text = f"reading the log: {100 * reached // max(last, 1)} %"
-        if self._screen.is_terminal:
-            self._screen.stream.write(f"\r{text}\x1b[K")
-            self._screen.stream.flush()
-        elif not self._is_shown:
-            say("reading the log")
-        self._is_shown = True
-
-    def __exit__(self, *exc: object) -> None:
-        if self._is_shown and self._screen.is_terminal:
-            self._screen.stream.write("\r\x1b[K")
-            self._screen.stream.flush()
 
 
 # --- what is shown --------------------------------------------------------------------------------
@@ -167,13 +142,13 @@ def _show(screen: Screen, stats: TraceStats, since: Since, by: str | None) -> No
         say(f"no calls of {by}s {since.words}".rstrip())
     if "agent" in names:
         agents = sorted(stats.agents, key=lambda it: (-it.runs, it.name))
-        _show_table(screen, [Column("AGENT", shrinks=12), *_OF_RUNS], agents, _run_row)
+        _show_table(screen, [Column("AGENT", shrinks=12), *_OF_RUNS], agents)
     if "day" in names:
-        _show_table(screen, [Column("DAY"), *_OF_RUNS], stats.days, _run_row)
+        _show_table(screen, [Column("DAY"), *_OF_RUNS], stats.days)
     if "model" in names:
-        _show_table(screen, _OF_MODELS, _most_called(stats.models), _model_row)
+        _show_table(screen, _OF_MODELS, _most_called(stats.models))
     if "tool" in names:
-        _show_table(screen, _OF_TOOLS, _most_called(stats.tools), _tool_row)
+        _show_table(screen, _OF_TOOLS, _most_called(stats.tools))
 
 
 def _show_total(screen: Screen, stats: TraceStats, since: Since) -> None:
@@ -185,10 +160,16 @@ def _show_total(screen: Screen, stats: TraceStats, since: Since) -> None:
         (total.running, "running", ""),
     ]
     ends = ", ".join(screen.paint(f"{n} {word}", style) for n, word, style in parts if n)
-    runs = screen.paint(f"{total.runs} {'run' if total.runs == 1 else 'runs'}", "bold")
+    runs = screen.paint(numbered(total.runs, "run"), "bold")
     words = f" {since.words}" if since.words else ""
     screen.line(f"{runs}{words}: {ends}" if ends else f"{runs}{words}")
-    screen.line(f"{count(total.input_tokens)} tokens in, {count(total.output_tokens)} out")
+    screen.line(f"{tokens_text(total.input_tokens)} in, {count(total.output_tokens)} out")
+    trouble = [
+        numbered(total.retries, "retry", "retries") if total.retries else "",
+        numbered(total.takeovers, "takeover") if total.takeovers else "",
+    ]
+    if told := ", ".join(filter(None, trouble)):
+        screen.line(screen.paint(told, "yellow"))
     if stats.failures:
         found = ", ".join(f"{name} {number}" for name, number in stats.failures.items())
         screen.line(screen.paint("failures: ", "dim") + _fitting(screen, found))
@@ -203,59 +184,67 @@ def _most_called(found: Sequence[CallStats]) -> list[CallStats]:
 
 
 def _show_table(
-    screen: Screen,
-    columns: Sequence[Column],
-    found: Sequence[T],
-    row: Callable[[T], Row],
+    screen: Screen, columns: Sequence[Column], found: Sequence[RunStats | CallStats]
 ) -> None:
     if not found:
         return
+    hidden = _hidden(found)
+    shown = [it for it in columns if it.title not in hidden]
+    cells = [_cells(it) for it in found]
+    rows = [[cell.get(it.title) or cell["NAME"] for it in shown] for cell in cells]
     screen.line()
-    for line in table(screen, columns, [row(it) for it in found]):
+    for line in table(screen, shown, rows):
         screen.line(line)
 
 
-def _run_row(stats: RunStats) -> Row:
+def _hidden(found: Sequence[RunStats | CallStats]) -> set[str]:
+    """Columns about trouble that nothing has had."""
+    hidden: set[str] = set()
+    if not any(it.retries for it in found):
+        hidden.add("RETRIES")
+    if not any(it.takeovers for it in found):
+        hidden.add("TAKEOVERS")
+    if not any(isinstance(it, CallStats) and it.attempts > it.calls for it in found):
+        hidden.add("ATTEMPTS")
+    return hidden
+
+
+def _cells(stats: RunStats | CallStats) -> dict[str, Cell]:
+    """By the titles of their columns."""
+    cells = {
+        "NAME": Cell(stats.name or "-"),
+        "RETRIES": _trouble(stats.retries),
+        "TAKEOVERS": _trouble(stats.takeovers),
+        "TOKENS IN": Cell(count(stats.input_tokens)),
+        "OUT": Cell(count(stats.output_tokens)),
+    }
+    if isinstance(stats, RunStats):
+        timed = stats.completed + stats.failed
+        cells |= {
+            "RUNS": Cell(str(stats.runs)),
+            "OK": Cell(_number(stats.completed)),
+            "FAILED": _trouble(stats.failed, "red"),
+            "WAITING": _trouble(stats.waiting),
+            "RUNNING": Cell(_number(stats.running)),
+            "TURNS": Cell(_number(stats.turns)),
+        }
+    else:
+        timed = stats.calls - stats.errors
+        cells |= {
+            "CALLS": Cell(str(stats.calls)),
+            "ERRORS": _trouble(stats.errors, "red"),
+            "ATTEMPTS": Cell(str(stats.attempts)),
+            "QUEUE P95": _time(stats.queue.p95_ns, stats.calls),
+        }
     latency = stats.latency
-    return [
-        Cell(stats.name or "-"),
-        Cell(str(stats.runs)),
-        Cell(_number(stats.completed)),
-        Cell(_number(stats.failed), "red" if stats.failed else ""),
-        Cell(_number(stats.waiting), "yellow" if stats.waiting else ""),
-        Cell(_number(stats.running)),
-        Cell(_number(stats.turns)),
-        Cell(count(stats.input_tokens)),
-        Cell(count(stats.output_tokens)),
-        *(_time(it, stats.completed + stats.failed) for it in _three(latency)),
-    ]
+    times = zip(
+        ("P50", "P95", "MAX"), (latency.p50_ns, latency.p95_ns, latency.max_ns), strict=True
+    )
+    return cells | {title: _time(it, timed) for title, it in times}
 
 
-def _model_row(stats: CallStats) -> Row:
-    return [
-        Cell(stats.name or "-"),
-        Cell(str(stats.calls)),
-        Cell(_number(stats.errors), "red" if stats.errors else ""),
-        Cell(_number(stats.retries), "yellow" if stats.retries else ""),
-        Cell(count(stats.input_tokens)),
-        Cell(count(stats.output_tokens)),
-        *(_time(it, stats.calls - stats.errors) for it in _three(stats.latency)),
-        _time(stats.queue.p95_ns, stats.calls),
-    ]
-
-
-def _tool_row(stats: CallStats) -> Row:
-    return [
-        Cell(stats.name or "-"),
-        Cell(str(stats.calls)),
-        Cell(_number(stats.errors), "red" if stats.errors else ""),
-        *(_time(it, stats.calls - stats.errors) for it in _three(stats.latency)),
-        _time(stats.queue.p95_ns, stats.calls),
-    ]
-
-
-def _three(latency: Latency) -> tuple[int, int, int]:
-    return latency.p50_ns, latency.p95_ns, latency.max_ns
+def _trouble(number: int, style: str = "yellow") -> Cell:
+    return Cell(_number(number), style if number else "")
 
 
 def _number(number: int) -> str:

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 from typing import Any
 
 import msgspec
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import Budget, RunWaiting
+from sandstream_bus.errors import PermissionDenied
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import Budget, RunWaiting
+from sandstream_bus.wire.subjects import run_id_of_key, run_of_user
 
-from sandstream.cli.approval_texts import hint_texts, open_text
-from sandstream.cli.event_texts import error_text, value_text
+from sandstream._inspect.summaries import RunSummary
+from sandstream._inspect.texts import error_text, value_text
+from sandstream.cli.commands.approvals.texts import hint_texts, open_text
 from sandstream.cli.exits import CliError, Exit, exit_of_status
-from sandstream.cli.render import clean, out
 from sandstream.cli.session import connected, put_json, read_input, run_async, say
-from sandstream.client import Client
-from sandstream.summaries import RunSummary
+from sandstream.cli.suggestions import did_you_mean
+from sandstream.cli.terminal.render import age, clean, out
+from sandstream.client import Client, RunNotFound
+
+_NO_AGENT = "none is: start a worker, `sandstream worker app.py`"
+
+
+_ENDED = {
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    "max_turns": "did not complete",
+    "budget": "did not complete",
+    "guardrail": "was stopped",
+}
+"""How a run ended that did not complete; the error's code says the rest."""
 
 
 class Submitted(msgspec.Struct, kw_only=True):
@@ -42,7 +58,9 @@ def main(arguments: argparse.Namespace) -> int:
 
 async def _submit(arguments: argparse.Namespace, text: str, context: dict[str, Any] | None) -> int:
     async with connected() as client:
-        await _check_agent(client, arguments.agent)
+        stored = await _stored_end(client, arguments.key) if arguments.key else ""
+        if not stored:  # a task that has its outcome needs no agent
+            await _check_agent(client, arguments.agent)
         run = await client.submit(
             arguments.agent,
             text,
@@ -51,7 +69,7 @@ async def _submit(arguments: argparse.Namespace, text: str, context: dict[str, A
             max_turns=arguments.max_turns or msgspec.UNSET,
             session=arguments.session,
             session_busy=arguments.if_busy or "queue",
-            budget=_budget(arguments),
+            budget=budget_of(arguments),
             approval_expires_s=arguments.approval_expires,
         )
         if not arguments.wait:
@@ -59,18 +77,47 @@ async def _submit(arguments: argparse.Namespace, text: str, context: dict[str, A
                 put_json(Submitted(run_id=run, agent=arguments.agent))
             else:
                 out().line(run)
+            if stored:
+                say(stored)
             return Exit.OK
-        say(f"run {run}")
-        try:
-            async with asyncio.timeout(arguments.timeout):
-                await _wait(client, run)
-        except TimeoutError:
-            raise CliError(
-                Exit.TIMEOUT,
-                f"run {run} did not end within {arguments.timeout:g} s and goes on; "
-                f"follow it: sandstream watch {run}",
-            ) from None
-        return put_result(await client.get(run), as_json=arguments.json)
+        code = await wait_for_result(client, run, arguments)
+        if stored:
+            say(stored)
+        return code
+
+
+async def wait_for_result(client: Client, run: str, arguments: argparse.Namespace) -> int:
+    """Wait for the end as ``--timeout`` allows, and print the output; the exit code."""
+    say(f"run {run}")
+    try:
+        async with asyncio.timeout(arguments.timeout):
+            await _wait(client, run)
+    except TimeoutError:
+        raise CliError(
+            Exit.TIMEOUT,
+            f"run {run} did not end within {arguments.timeout:g} s and goes on; "
+            f"follow it: sandstream watch {run}",
+        ) from None
+    return put_result(await client.get(run), as_json=arguments.json)
+
+
+async def _stored_end(client: Client, key: str) -> str:
+    """What to say if the run of a key has ended: submitting it again changes nothing."""
+    run = run_of_user(client.asks.user, key) if client.asks else run_id_of_key(key)
+    try:
+        summary = await client.get(run)
+    except (RunNotFound, PermissionDenied):
+        return ""
+    return stored_hint(summary) if summary.is_over else ""
+
+
+def stored_hint(summary: RunSummary) -> str:
+    """For whoever meets a run of their key that has ended."""
+    when = f"{age(summary.ended_at)} ago" if summary.ended_at else "before"
+    text = f"this is the stored outcome of run {summary.run_id}, which ended {when}"
+    if summary.status in ("completed", "cancelled"):
+        return f"{text}; another --key is another run"
+    return f"{text}; to have its failed step tried again: sandstream retry {summary.run_id}"
 
 
 async def _wait(client: Client, run: str) -> None:
@@ -87,7 +134,7 @@ async def _wait(client: Client, run: str) -> None:
                 say(f"  {hint}")
 
 
-def _budget(arguments: argparse.Namespace) -> Budget | None:
+def budget_of(arguments: argparse.Namespace) -> Budget | None:
     limits = {
         "tokens": arguments.max_tokens,
         "seconds": arguments.max_seconds,
@@ -105,23 +152,32 @@ def put_result(summary: RunSummary, *, as_json: bool) -> int:
     elif summary.status == "completed":
         text = value_text(summary.output) if summary.output is not None else ""
         screen = out()
-        screen.line(clean(text) if screen.is_terminal else text)
+        if screen.is_terminal:
+            screen.line(clean(text))
+        else:
+            screen.put(text)
     else:
         why = error_text(summary.error) if summary.error else "no reason was given"
-        say(f"sandstream: run {summary.run_id} {summary.status.replace('_', ' ')}: {why}")
+        say(f"sandstream: run {summary.run_id} {_ENDED.get(summary.status, 'ended')}: {why}")
     return exit_of_status(summary.status)
 
 
 async def _check_agent(client: Client, agent: str) -> None:
     """A task for an unknown agent would only fail; one without a harness waits."""
+    with contextlib.suppress(PermissionDenied):  # of a user who only submits: the run will say it
+        await _look_for(client, agent)
+
+
+async def _look_for(client: Client, agent: str) -> None:
     registered = await client.bus.agents.find(agent)
     if registered is None:
-        known = ", ".join(await client.agents())
-        hint = f"known: {known}" if known else "none is: start a worker, `sandstream worker app.py`"
-        raise CliError(Exit.NOT_FOUND, f"no agent {agent!r} is registered ({hint})")
-    topology, connection = client.bus.topology, client.bus.connection
-    info = await topology.consumer_info(connection, f"harness-{registered.pool}")
-    if info is None or not info.get("num_waiting"):
+        known = await client.agents()
+        hint = f"known: {', '.join(known)}" if known else _NO_AGENT
+        raise CliError(
+            Exit.NOT_FOUND,
+            f"no agent {agent!r} is registered ({hint}){did_you_mean(agent, known)}",
+        )
+    if not await client.bus.presence.is_served(f"harness-{registered.pool}"):
         say(f"no harness of pool {registered.pool} is running: the task waits for `sandstream up`")
     uses = [one.sandbox for one in registered.graph.agents.values() if one.sandbox is not None]
     for provider in sorted({use.spec.provider for use in uses}):

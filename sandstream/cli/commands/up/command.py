@@ -7,23 +7,23 @@ import shlex
 from contextlib import AsyncExitStack
 from typing import Any
 
-from sandstream_bus.subjects import check_token
+from sandstream_actors.registry import ActorEntry, find_actors, load
+from sandstream_bus.wire.subjects import check_token
 
-from sandstream.cli.apps import App, load_apps
+from sandstream._connection import OpenBus
+from sandstream.cli.commands.worker.apps import App, load_apps
 from sandstream.cli.exits import Exit
-from sandstream.cli.replicas import Replicas
-from sandstream.cli.services import (
+from sandstream.cli.services.launch import (
     announce,
     chosen_isolation,
-    chosen_tracing,
     harness,
     opened,
     ready_of,
     sandbox_actor,
     worker,
 )
+from sandstream.cli.services.replicas import Replicas
 from sandstream.cli.session import run_async, say, stop_signals
-from sandstream.connect import OpenBus
 
 _CONCURRENCY = 256
 _TOOL_CONCURRENCY = 64
@@ -31,18 +31,26 @@ _TOOL_CONCURRENCY = 64
 
 def main(arguments: argparse.Namespace) -> int:
     check_token(arguments.pool, "the pool")
-    if not arguments.no_sandbox:
-        chosen_isolation()
-    if not arguments.no_tracing:
-        chosen_tracing()  # what is wrong with it is said here, not by a process that dies
+    for actor in _wanted(arguments):
+        if actor.up_check:  # what is wrong with it is said here, not by a process that dies
+            load(actor.up_check)()
     apps = load_apps(arguments.apps, debug=arguments.debug)
     return run_async(_up(arguments, apps), debug=arguments.debug)
+
+
+def _wanted(arguments: argparse.Namespace) -> list[ActorEntry]:
+    """The actors that ``up`` starts."""
+    return [
+        it
+        for it in find_actors().values()
+        if it.in_up != "no" and not getattr(arguments, f"no_{it.name}", False)
+    ]
 
 
 async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
     pool: str = arguments.pool
     async with AsyncExitStack() as stack:
-        bus = await stack.enter_async_context(opened("sandstream-up"))
+        bus = await stack.enter_async_context(opened("sandstream-up", create="if_empty"))
         # before the agents are offered: the first task may need it
         sandboxes = {} if arguments.no_sandbox else await _sandboxes(stack, bus)
         for app in apps:
@@ -75,10 +83,9 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
             title="sandstream is up (Ctrl-C stops)",
             hints=hints,
         )
-        if not arguments.no_tracing:  # a reader of the log: nobody has to wait for it
-            await stack.enter_async_context(Replicas(1, "tracing"))
-        if not arguments.no_memory:  # it works on what has ended
-            await stack.enter_async_context(Replicas(1, "memory"))
+        for actor in _wanted(arguments):
+            if actor.in_up == "process":  # these read the log: no run waits for them
+                await stack.enter_async_context(Replicas(1, actor.name))
         await stopped.wait()
         say("stopping (once more: at once)")
     return Exit.OK
@@ -96,4 +103,7 @@ async def _sandboxes(stack: AsyncExitStack, bus: OpenBus) -> dict[str, Any]:
         say(f"sandstream: warning: no sandboxes here: {error.context['reason']} (--no-sandbox)")
         return {}
     found = await replica.provider.check()
-    return {"node": replica.node, "sandboxes": {"isolation": found["isolation"]}}
+    return {
+        "node": replica.node,
+        "sandboxes": {"isolation": found.get("isolation", replica.provider.name)},
+    }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import RunDone
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import RunDone
 
-from sandstream.cli.event_lines import record_of
+from sandstream._inspect.rows import record_of
+from sandstream._inspect.tree_follower import TreeFollower
 from sandstream.cli.exits import Exit, exit_of_status
-from sandstream.cli.render import out
 from sandstream.cli.session import (
     connected,
     is_queued,
@@ -20,14 +20,14 @@ from sandstream.cli.session import (
     run_async,
     say,
 )
-from sandstream.cli.tree_follow import TreeFollower
-from sandstream.cli.tree_teller import LiveOutputs, TreeTeller
+from sandstream.cli.terminal.render import out
+from sandstream.cli.terminal.tree_lines import LiveOutputs, TreeTeller
 from sandstream.client import Client
 
 
 def main(arguments: argparse.Namespace) -> int:
     if arguments.run is None:
-        from sandstream.cli.live_table import watch_all
+        from sandstream.cli.commands.watch.live_table import watch_all
 
         no_arguments(arguments, "after")
         return run_async(watch_all(as_json=arguments.json), debug=arguments.debug)

@@ -7,8 +7,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from sandstream_bus.wire.error_text import named_error
+
 from sandstream.agent import Agent
 from sandstream.cli.exits import CliError, Exit
+from sandstream.cli.suggestions import did_you_mean
 from sandstream.run_config import RunConfig
 from sandstream.worker import agents_of, load_module
 
@@ -34,8 +37,9 @@ def load_app(path: str, *, debug: bool = False) -> App:
     except SyntaxError as error:
         if debug:
             raise
-        where = f"{error.filename}:{error.lineno}"
-        raise CliError(Exit.USAGE, f"{where}: {error.msg}: {(error.text or '').strip()}") from None
+        where = f"{error.filename}:{error.lineno}" if error.lineno else path
+        quoted = f": {error.text.strip()}" if error.text else ""
+        raise CliError(Exit.USAGE, f"{where}: {error.msg}{quoted}") from None
     except SystemExit as error:
         raise CliError(
             Exit.USAGE,
@@ -45,6 +49,8 @@ def load_app(path: str, *, debug: bool = False) -> App:
     except Exception as error:
         if debug or type(error).__module__.startswith("sandstream.exceptions"):
             raise
+        if isinstance(error, OSError) and error.filename == path:
+            raise  # the file cannot be looked at: not its own error
         raise CliError(Exit.USAGE, _where(path, error)) from None
     config = getattr(module, "run_config", None)
     if config is not None and not isinstance(config, RunConfig):
@@ -97,7 +103,11 @@ def choose_agent(app: App, name: str | None) -> Agent[Any]:
     by_variable = getattr(app.module, name, None)
     found = app.agents.get(name) or (by_variable if isinstance(by_variable, Agent) else None)
     if found is None:
-        raise CliError(Exit.USAGE, f"{wanted} (there are: {', '.join(sorted(app.agents))})")
+        raise CliError(
+            Exit.USAGE,
+            f"{wanted} (there are: {', '.join(sorted(app.agents))})"
+            + did_you_mean(name, app.agents),
+        )
     return found
 
 
@@ -110,4 +120,4 @@ def _where(path: str, error: Exception) -> str:
         if str(Path(frame.filename).resolve()) == file
     ]
     where = f"{path}:{lines[-1]}" if lines else path
-    return f"{where}: {type(error).__name__}: {error}"
+    return f"{where}: {named_error(error)}"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from sandstream.cli.apps import App, load_app
+from sandstream_bus.wire.subjects import check_token
+
+from sandstream.cli.commands.worker.apps import App, load_app
 from sandstream.cli.exits import CliError, Exit
-from sandstream.cli.services import announce, opened, ready_of, worker
+from sandstream.cli.services.launch import announce, opened, ready_of, worker
 from sandstream.cli.session import run_async, say, stop_signals
 
 
 def main(arguments: argparse.Namespace) -> int:
     if arguments.pool == "":
         raise CliError(Exit.USAGE, "--pool must not be empty")
+    check_token(arguments.harness_pool, "the harness pool")
     app = load_app(arguments.app, debug=arguments.debug)
     return run_async(_serve(arguments, app), debug=arguments.debug)
 

@@ -1,0 +1,1 @@
+"""One package for each command: ``parser.py`` has its grammar, ``command.py`` does its work."""

@@ -1,0 +1,88 @@
+"""``sandstream sandboxes``: list, inspect, use and remove sandboxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandstream.cli.grammar import add_command, add_flag, seconds, span
+
+
+def add_parser(commands: Any) -> None:
+    """The command with all its actions."""
+    sandboxes = add_command(
+        commands,
+        "sandboxes",
+        "sandboxes of agents: list, look, run a command, remove",
+        "  sandstream sandboxes\n"
+        "  sandstream sandboxes show SANDBOX\n"
+        "  sandstream sandboxes exec SANDBOX -- ls -la\n"
+        "  sandstream sandboxes rm SANDBOX --yes",
+        module="commands.sandboxes.command",
+        json="JSON lines, or one object",
+    )
+    add_flag(sandboxes, "-a", "--all", help="also those that were deleted")
+    actions = sandboxes.add_subparsers(dest="action", metavar="action", title="actions (ls)")
+    listed = _action(
+        actions,
+        "ls",
+        "list sandboxes, what changed last first",
+        "  sandstream sandboxes ls --all --json | jq -r .sandbox",
+        json="JSON lines",
+    )
+    add_flag(listed, "-a", "--all", help="also those that were deleted", is_inner=True)
+    shown = _action(
+        actions,
+        "show",
+        "show a sandbox: what it is and what happened to it",
+        "  sandstream sandboxes show SANDBOX",
+        json="one object: the sandbox and its events",
+    )
+    shown.add_argument("id", metavar="SANDBOX", help="its id, or that of the run that has it")
+    removed = _action(
+        actions,
+        "rm",
+        "remove a sandbox for good: its processes, its files, its record",
+        "  sandstream sandboxes rm SANDBOX\n  sandstream sandboxes rm SANDBOX --yes",
+        json="one object: the sandbox as it is then",
+    )
+    removed.add_argument("id", metavar="SANDBOX", help="its id, or that of the run that has it")
+    removed.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    executed = _action(
+        actions,
+        "exec",
+        "run a command in a sandbox; its exit code is the command's",
+        "  sandstream sandboxes exec SANDBOX -- ls -la\n"
+        "  sandstream sandboxes exec SANDBOX --cwd src -- sh -c 'make 2>&1 | tail'",
+        json="one object: exit code and output, as text",
+    )
+    executed.add_argument("id", metavar="SANDBOX", help="its id, or that of the run that has it")
+    executed.add_argument("argv", nargs="+", metavar="command", help="after --, with its arguments")
+    executed.add_argument("--cwd", default="", metavar="DIR", help="where it starts (the root)")
+    executed.add_argument("--timeout", type=span, metavar="S", help="kill it after S seconds")
+    reaped = _action(
+        actions,
+        "reap",
+        "what this machine's sandbox actor would clean up, now or with --yes",
+        "  sandstream sandboxes reap\n  sandstream sandboxes reap --yes",
+        json="JSON lines, one for each box of this machine",
+    )
+    reaped.add_argument("-y", "--yes", action="store_true", help="do it now")
+    reaped.add_argument(
+        "--grace",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help="keep what is younger than S seconds (600)",
+    )
+
+
+def _action(actions: Any, name: str, summary: str, examples: str, *, json: str) -> Any:
+    return add_command(
+        actions,
+        name,
+        summary,
+        examples,
+        module="commands.sandboxes.command",
+        json=json,
+        is_inner=True,
+    )

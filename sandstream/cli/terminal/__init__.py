@@ -1,0 +1,1 @@
+"""What commands share to write runs on a terminal: lines, blocks, tables."""
