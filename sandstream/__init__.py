@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from sandstream.version import __version__
 
 if TYPE_CHECKING:
-    from sandstream_bus.runtime import Actor as Actor
-    from sandstream_bus.specs import Budget as Budget
+    from sandstream_actors.base import Actor as Actor
+    from sandstream_bus.wire.specs import Budget as Budget
 
     from sandstream import sandbox as sandbox
+    from sandstream._agent_tool_stream import AgentToolStreamEvent as AgentToolStreamEvent
     from sandstream.agent import Agent as Agent
     from sandstream.agent import DynamicPromptFunction as DynamicPromptFunction
     from sandstream.agent import GenerateDynamicPromptData as GenerateDynamicPromptData
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from sandstream.agent import ToolsToFinalOutputFunction as ToolsToFinalOutputFunction
     from sandstream.agent_output import AgentOutputSchema as AgentOutputSchema
     from sandstream.agent_output import AgentOutputSchemaBase as AgentOutputSchemaBase
-    from sandstream.agent_tool_stream import AgentToolStreamEvent as AgentToolStreamEvent
     from sandstream.client import Client as Client
     from sandstream.custom_tool import CustomTool as CustomTool
     from sandstream.custom_tool import CustomToolCustomDataContext as CustomToolCustomDataContext
@@ -123,6 +123,7 @@ if TYPE_CHECKING:
     )
     from sandstream.models.openai_provider import OpenAIProvider as OpenAIProvider
     from sandstream.models.openai_provider import OpenAIResponsesModel as OpenAIResponsesModel
+    from sandstream.repl import run_demo_loop as run_demo_loop
     from sandstream.result import AgentToolInvocation as AgentToolInvocation
     from sandstream.result import RunResult as RunResult
     from sandstream.result import RunResultStreaming as RunResultStreaming
@@ -229,6 +230,9 @@ if TYPE_CHECKING:
     from sandstream.tracing import transcription_span as transcription_span
     from sandstream.tracing import turn_span as turn_span
     from sandstream.usage import Usage as Usage
+    from sandstream.verbose import (
+        enable_verbose_stdout_logging as enable_verbose_stdout_logging,
+    )
 
 _MODULES = {
     "sandstream.agent": (
@@ -244,7 +248,7 @@ _MODULES = {
         "AgentOutputSchema",
         "AgentOutputSchemaBase",
     ),
-    "sandstream.agent_tool_stream": ("AgentToolStreamEvent",),
+    "sandstream._agent_tool_stream": ("AgentToolStreamEvent",),
     "sandstream.client": ("Client",),
     "sandstream.custom_tool": (
         "CustomTool",
@@ -381,6 +385,7 @@ _MODULES = {
         "TContext",
     ),
     "sandstream.run_state": ("RunState",),
+    "sandstream.repl": ("run_demo_loop",),
     "sandstream.runner": ("Runner",),
     "sandstream.stream_events": (
         "AgentUpdatedStreamEvent",
@@ -461,8 +466,9 @@ _MODULES = {
         "turn_span",
     ),
     "sandstream.usage": ("Usage",),
-    "sandstream_bus.runtime": ("Actor",),
-    "sandstream_bus.specs": ("Budget",),
+    "sandstream.verbose": ("enable_verbose_stdout_logging",),
+    "sandstream_actors.base": ("Actor",),
+    "sandstream_bus.wire.specs": ("Budget",),
 }
 _EXPORTS = {name: module for module, names in _MODULES.items() for name in names}
 

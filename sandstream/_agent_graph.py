@@ -1,7 +1,7 @@
-"""All that a run can reach from its first agent: by handoffs, and by agents as tools. As objects.
+"""Finds all agents that a run can reach from its first agent: by handoffs and by agents as tools.
 
-Each agent has a key, its name; where two different agents share a name, the later ones are
-numbered in the order in which they are found, which is the same in every process.
+Each agent's key is its name. If different agents share a name, the later ones get a number, in
+the order in which they are found, which is the same in every process.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sandstream.run_config import RunConfig
 
 @dataclass
 class Circle:
-    """Agents that can hand off to each other, and how they are run."""
+    """Agents that can hand off to each other, and the settings they run with."""
 
     start: str
     agents: dict[str, Agent[Any]]
     config: RunConfig
     tool: AgentTool | None = None
-    """The agent as a tool that starts it; None for the run itself."""
+    """The agent tool that starts the circle; None for the run itself."""
 
     def key_of(self, agent: Agent[Any]) -> str:
         for key, known in self.agents.items():
@@ -36,13 +36,13 @@ class Circle:
 
 @dataclass
 class Reach:
-    """A run's own circle, and those of the agents that are used as tools, at any depth."""
+    """A run's own circle, and the circles of agents that are used as tools, at any depth."""
 
     own: Circle
     children: dict[str, Circle] = field(default_factory=dict)
 
     def child_key(self, tool: AgentTool, config: RunConfig) -> str:
-        """Where the circle of an agent as a tool is found."""
+        """The key of an agent tool's circle."""
         wanted = tool.config_of(config)
         for key, circle in self.children.items():
             if circle.tool is tool and circle.config is wanted:
@@ -51,7 +51,7 @@ class Reach:
 
 
 def reach(agent: Agent[Any], config: RunConfig) -> Reach:
-    """Walk the graph of agents. Cycles are fine."""
+    """Walk the graph of agents. Cycles are allowed."""
     if not isinstance(agent, Agent):
         raise TypeError(f"the starting agent must be an Agent, not {type(agent).__name__}")
     found = Reach(_circle(agent, config))

@@ -8,8 +8,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from sandstream._task_ends import stop
 from sandstream.exceptions import AgentsException
-from sandstream.hosting.stopping import stop
 from sandstream.stream_events import AgentUpdatedStreamEvent, StreamEvent
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class AgentToolStreamEvent(TypedDict):
-    """The argument of ``on_stream``: an event, whose it is, and which call the run answers."""
+    """The argument of ``on_stream``: an event, its agent, and the tool call of the run."""
 
     event: StreamEvent
     agent: Agent[Any]
@@ -32,7 +32,7 @@ OnStream = Callable[[AgentToolStreamEvent], Awaitable[None] | None]
 
 
 class StreamOverflow(AgentsException):
-    """``on_stream`` is slower than the agent, and more events wait for it than it allows."""
+    """``on_stream`` is slower than the agent, and too many events wait for it."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -48,11 +48,11 @@ async def feed(
     agent: Agent[Any],
     tool_call: Any | None,
 ) -> None:
-    """Call ``on_stream`` with each event, in order. It does not hold up the agent: up to ``limit``
-    events wait for it.
+    """Call ``on_stream`` with each event, in order. It does not delay the agent: up to ``limit``
+    events are queued.
 
     Raises:
-        StreamOverflow: if more of them would have to wait. What waits is dropped.
+        StreamOverflow: if the queue is full. Queued events are dropped.
     """
     queue: asyncio.Queue[AgentToolStreamEvent | None] = asyncio.Queue()
     consumer = asyncio.ensure_future(_consume(on_stream, queue))
@@ -70,7 +70,7 @@ async def feed(
             raise
         except Exception:
             queue.put_nowait(None)
-            await consumer  # what came before the failure is seen
+            await consumer  # pass on the events from before the failure
             raise
         queue.put_nowait(None)
         await consumer

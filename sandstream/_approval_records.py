@@ -1,7 +1,7 @@
-"""Answers of people to calls that wait for them, as a context and a saved state keep them.
+"""People's decisions on waiting calls, as a context and a saved state keep them.
 
-An answer is for one call, or for all calls of a tool by an agent; for its own call the former goes
-first. The last answer counts, until it is sent: in the run's log the first one does.
+A decision is for one call, or for all calls of a tool by an agent; the decision for one call takes
+precedence. The last decision counts until it is sent; in the run's log the first one counts.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from sandstream.items import ToolApprovalItem
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One answer."""
+    """One decision."""
 
     agent: str
     tool: str
     call_id: str = ""
     run: str = ""
-    """The run whose call it is; empty if the item did not say."""
+    """The run of the call; empty if the item did not name it."""
     approve: bool
     message: str | None = None
     always: bool = False
@@ -30,7 +30,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass
 class Approvals:
-    """All answers that were given so far."""
+    """All decisions so far."""
 
     calls: dict[tuple[str, str], Decision] = field(default_factory=dict)
     """By run and call id."""
@@ -79,13 +79,13 @@ class Approvals:
         }
 
     def for_item(self, item: ToolApprovalItem) -> Decision | None:
-        """The answer to this question, if there is one."""
+        """The decision on this item, if there is one."""
         call_id = item.call_id or ""
         own = self.calls.get((item.run_id, call_id)) or self.calls.get(("", call_id))
         return own or self.tools.get((item.agent.name, item.tool_name or ""))
 
     def for_name(self, tool: str, call_id: str) -> Decision | None:
-        """The answer for a tool's call, where that is clear without knowing the agent."""
+        """The decision on a tool's call, if it is unambiguous without the agent."""
         own = [it for (_, call), it in self.calls.items() if (call, it.tool) == (call_id, tool)]
         if own:
             return own[0] if len(own) == 1 else None

@@ -1,10 +1,10 @@
-"""Docstrings of tools -> what the model is told: a description and a text for each parameter.
+"""Reads docstrings of tools: a description and a text for each parameter, for the model.
 
-Three styles are read, each as its own tools read it: Google, NumPy and Sphinx. The reader knows
-only text: not the function, not its types.
+Supports three styles, each by its own rules: Google, NumPy and Sphinx. The parser sees only text,
+not the function or its types.
 
-In all styles the description is the first stretch of plain text; what stands in other sections
-(returns, raises, notes) is for the people who read the code and is left out.
+In all styles the description is the first plain text. Other sections (returns, raises, notes) are
+for readers of the code and are left out.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ DocstringStyle = Literal["google", "numpy", "sphinx"]
 
 @dataclass
 class Docstring:
-    """``description`` is ``None`` where there is no text at all."""
+    """A parsed docstring. ``description`` is ``None`` if there is no text at all."""
 
     description: str | None = None
     params: dict[str, str] = field(default_factory=dict)
 
 
 def parse_docstring(text: str | None, style: DocstringStyle | None = None) -> Docstring:
-    """Read ``text`` in ``style``, or in the style it looks like."""
+    """Parse ``text`` in ``style``, or in the detected style."""
     cleaned = inspect.cleandoc(text or "").strip()
     if not cleaned:
         return Docstring()
@@ -44,11 +44,11 @@ _SIGNS: dict[DocstringStyle, tuple[str, ...]] = {
     "numpy": tuple(rf"^{title}\s*\n\s*-{{3,}}" for title in ("Parameters", "Returns", "Yields")),
     "google": (r"^(?:Args|Arguments):", r"^Returns:", r"^Raises:"),
 }
-"""Marks of each style. With equally many the earlier style wins: its marks are rarer in prose."""
+"""Signs of each style. On a tie the earlier style wins: its signs are rarer in prose."""
 
 
 def detect_style(text: str) -> DocstringStyle:
-    """The style of which ``text`` shows the most marks; Google if it shows none."""
+    """The style with the most signs in ``text``; Google if there are none."""
     scores: dict[DocstringStyle, int] = {
         style: sum(re.search(sign, text, re.MULTILINE) is not None for sign in signs)
         for style, signs in _SIGNS.items()
@@ -94,7 +94,7 @@ def _google_header(lines: list[str], at: int) -> str | None:
     title = match[1].lower()
     above = lines[at - 1] if at else ""
     if above.strip() and title not in _GOOGLE_PARAMS:
-        return None  # a sentence that happens to end in a colon
+        return None  # a sentence that ends in a colon
     return title
 
 

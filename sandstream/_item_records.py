@@ -1,7 +1,7 @@
-"""Items of a run as data, and back: how a handoff's filter leaves them in the log.
+"""Converts items of a run to data and back, for handoff filters that rewrite them in the log.
 
-An item that the reader of a log has already is found again rather than made anew: so it keeps what
-data cannot say, such as the value that a tool returned in this process.
+The reader of a log reuses items that it already has instead of making new ones. So they keep what
+data cannot represent, such as the value that a tool returned in this process.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.messages import ItemRecord
-from sandstream_bus.specs import NO_JSON
+from sandstream_bus.wire.messages import ItemRecord
+from sandstream_bus.wire.specs import NO_JSON
 
+from sandstream._json_values import as_json
 from sandstream.agent import Agent
 from sandstream.items import (
     HandoffCallItem,
@@ -27,23 +28,22 @@ from sandstream.items import (
     ToolCallOutputItem,
     TResponseInputItem,
 )
-from sandstream.json_values import as_json
 
 FindAgent = Callable[[str], Agent[Any]]
-"""From an agent's key in the run to the object."""
+"""Finds the agent object for an agent's key in the run."""
 
 _encode = msgspec.json.encode
 
 
 def input_of(items: Iterable[RunItem]) -> list[TResponseInputItem]:
-    """Items as input of a model; what waits for a person is not part of it."""
+    """Items as model input; approval items are left out."""
     return [item.to_input_item() for item in items if not isinstance(item, ToolApprovalItem)]
 
 
 def record_of(
     item: RunItem, key_of: Callable[[Agent[Any]], str], *, in_input: bool = False
 ) -> ItemRecord:
-    """An item as data. ``key_of`` tells an agent's key in the run."""
+    """An item as data. ``key_of`` returns an agent's key in the run."""
     output, source, target = NO_JSON, "", ""
     if isinstance(item, ToolCallOutputItem):
         output = as_json(item.output)
@@ -63,7 +63,7 @@ def record_of(
 def items_of_records(
     records: Sequence[ItemRecord], known: Iterable[RunItem], find: FindAgent
 ) -> list[RunItem]:
-    """Records as items, those that are known among them."""
+    """Records as items; known items are reused."""
     stock = _Stock(known)
     return [
         stock.take(record.kind, msgspec.json.decode(record.raw)) or _made(record, find)
@@ -74,7 +74,7 @@ def items_of_records(
 def items_of_input(
     items: Sequence[Raw], known: Iterable[RunItem], agent: Agent[Any]
 ) -> list[RunItem]:
-    """Input of a model as the items that it was made of; what is not known becomes ``agent``'s."""
+    """Model input as the items it was made of; unknown ones become items of ``agent``."""
     stock = _Stock(known)
     found: list[RunItem] = []
     for item in items:
@@ -84,7 +84,7 @@ def items_of_input(
 
 
 class _Stock:
-    """Items that can be taken, each once."""
+    """Known items, each of which can be taken once."""
 
     def __init__(self, items: Iterable[RunItem]) -> None:
         distinct = {id(item): item for item in items}.values()

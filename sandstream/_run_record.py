@@ -1,4 +1,4 @@
-"""The log of a run, and of its open child runs, as a saved state carries it."""
+"""The log of a run and of its open child runs, as a saved state stores it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
-from sandstream_actors.run_places import past_events
-from sandstream_actors.run_state import RunState as LogState
+from sandstream_actors.run.places import past_events
+from sandstream_actors.run.state import RunState as LogState
 from sandstream_bus.bus import Bus
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
     ModelAnswered,
     PastEvent,
     RunEvent,
@@ -19,14 +19,14 @@ from sandstream_bus.messages import (
     RunStarted,
     TurnRequested,
 )
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder[RunEvent](RunEvent).decode
 
 
 class Past(NamedTuple):
-    """An event of a log that may be elsewhere."""
+    """An event of a log that may be on another server."""
 
     sequence: int
     subject: str
@@ -38,7 +38,7 @@ class Past(NamedTuple):
 
 
 class RunRecord:
-    """A run up to a point, and the child runs that it waits for."""
+    """A run up to some event, and the child runs that it waits for."""
 
     def __init__(self, run_id: RunId, events: Sequence[Past]) -> None:
         self.run_id = run_id
@@ -46,7 +46,7 @@ class RunRecord:
 
     @classmethod
     async def read(cls, bus: Bus, state: LogState, events: Sequence[LogEvent]) -> RunRecord:
-        """A record of ``events``, with the logs of the child runs that are open."""
+        """A record of ``events``, with the logs of open child runs."""
         found: list[Past] = []
         todo = [(state, events)]
         while todo:
@@ -65,7 +65,7 @@ class RunRecord:
         return cls(run, [Past(it.sequence, it.subject, _decode(it.body)) for it in events])
 
     def past(self, run: RunId | None = None) -> list[PastEvent]:
-        """As data: all, or the log of one run."""
+        """The events as data: all of them, or those of one run."""
         return [
             PastEvent(sequence=it.sequence, subject=it.subject, body=msgspec.Raw(_encode(it.event)))
             for it in (self.events if run is None else self.log_of(run))
@@ -73,7 +73,7 @@ class RunRecord:
 
     @property
     def runs(self) -> list[RunId]:
-        """The run, and its open child runs."""
+        """The run and its open child runs."""
         return list(dict.fromkeys(it.run for it in self.events))
 
     def log_of(self, run: RunId) -> list[Past]:
@@ -85,26 +85,24 @@ class RunRecord:
 
     @cached_property
     def state(self) -> LogState:
-        """The run's state at the point where the record ends."""
+        """The run's state at the end of the record."""
         state = LogState(self.run_id)
         for it in self.log_of(self.run_id):
             state.apply(it.sequence, it.event, it.subject)
         return state
 
     def agents(self) -> set[str]:
-        """The agents that the run itself has had, by key; without those that others offer."""
+        """The keys of agents that the run has used, without agents of other workers."""
         found = {key for it in self.log_of(self.run_id) for key in _agents_in(it.event)}
         known = self.state.agents
         return {key for key in found if key in known and not known[key].remote}
 
 
 def _agents_in(event: RunEvent) -> list[str]:
-    match event:
-        case RunStarted():
-            return [event.graph.start]
-        case ModelAnswered() | TurnRequested():
-            return [event.agent]
-        case RunRestored():
-            return [key for _, past in past_events(event) for key in _agents_in(past)]
-        case _:
-            return []
+    if isinstance(event, RunStarted):
+        return [event.graph.start]
+    if isinstance(event, ModelAnswered | TurnRequested):
+        return [event.agent]
+    if isinstance(event, RunRestored):
+        return [key for _, past in past_events(event) for key in _agents_in(past)]
+    return []

@@ -1,4 +1,4 @@
-"""The user's context in a saved state: stored where it is data, made again by whoever loads it."""
+"""The user's context in a saved state: stored if it is data, else supplied by the loader."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from sandstream_bus.wire.error_text import error_text
 
 from sandstream.exceptions import UserError
 from sandstream.run_context import RunContextWrapper
@@ -22,7 +23,7 @@ ContextOverride = Mapping[str, Any] | RunContextWrapper[Any]
 def dump_context(
     context: Any, serializer: ContextSerializer | None, strict: bool
 ) -> tuple[Any, dict[str, Any]]:
-    """The context as data, and how it became that."""
+    """The context as data, and metadata about how it was serialized."""
     if context is None:
         return None, _meta(context, "none")
     if isinstance(context, Mapping):
@@ -31,7 +32,7 @@ def dump_context(
         try:
             made = serializer(context)
         except Exception as error:
-            raise UserError(f"context_serializer failed: {error}") from error
+            raise UserError(f"context_serializer failed: {error_text(error)}") from error
         if not isinstance(made, Mapping):
             raise UserError("context_serializer must return a mapping")
         return _as_json(made, "what context_serializer returned"), _meta(
@@ -50,7 +51,7 @@ def dump_context(
         try:
             made = _as_json(dataclasses.asdict(context), "the dataclass")
         except (UserError, TypeError):
-            pass  # its fields are no data: left out, like any other object
+            pass  # its fields are not JSON: leave it out, like any other object
         else:
             _warn("is a dataclass and was stored as a mapping", context)
             return made, _meta(context, "asdict")
@@ -66,7 +67,7 @@ def load_context(
     deserializer: ContextDeserializer | None,
     strict: bool,
 ) -> RunContextWrapper[Any]:
-    """The context of a loaded state: the caller's, or made of what was stored."""
+    """The context of a loaded state: the caller's override, or rebuilt from the stored data."""
     if override is None and deserializer is None and meta.get("requires_deserializer"):
         was = meta.get("class_path", "an object")
         text = (
@@ -86,7 +87,7 @@ def load_context(
     try:
         return _wrapped(deserializer(dict(data)))
     except Exception as error:
-        raise UserError(f"context_deserializer failed: {error}") from error
+        raise UserError(f"context_deserializer failed: {error_text(error)}") from error
 
 
 def _wrapped(value: Any) -> RunContextWrapper[Any]:
@@ -99,8 +100,8 @@ def _as_json(value: Mapping[str, Any], what: str) -> Any:
         return msgspec.json.decode(msgspec.json.encode(dict(value)))
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"the context cannot be stored: {what} is not JSON: {error}. Give a context_serializer "
-            "that leaves such values out"
+            f"the context cannot be stored: {what} is not JSON: {error_text(error)}. "
+            "Give a context_serializer that leaves such values out"
         ) from None
 
 

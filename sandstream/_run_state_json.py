@@ -1,5 +1,5 @@
-"""The text form of a saved run: written, checked, read. It has all that is needed to go on on
-another server; whatever is wrong with a text is said with what to do about it.
+"""Writes, checks and reads the JSON form of a saved run. It contains everything that is needed to
+continue the run on another server. Each error says what to do about it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 from sandstream_bus.errors import InvalidSubject
-from sandstream_bus.messages import PastEvent
-from sandstream_bus.subjects import RunId, check_token
+from sandstream_bus.wire.messages import PastEvent
+from sandstream_bus.wire.subjects import RunId, check_token
 
-from sandstream.approval_records import Decision
+from sandstream._approval_records import Decision
+from sandstream._run_record import RunRecord
 from sandstream.exceptions import UserError
-from sandstream.run_record import RunRecord
 
 VERSION = "sandstream-1"
 _NEEDED = ("run_id", "last_sequence", "events", "digest")
-"""What every state has; the other fields have defaults, and later versions may add some."""
+"""Required fields; all others have defaults, and later versions may add more."""
 _NEWER = re.compile(r"sandstream-(\d+)")
 _sorted = msgspec.json.Encoder(order="sorted").encode
 
@@ -37,7 +37,7 @@ class SavedState(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, Any] | None = None
     context_meta: dict[str, Any] = {}
     traceparent: str | None = None
-    """The caller's span that the run is below."""
+    """The caller's span above the run."""
     trace: dict[str, Any] | None = None
 
     def record(self) -> RunRecord:

@@ -1,4 +1,4 @@
-"""Cancellation around the user's code: ours must reach it, its own must not reach us."""
+"""Cancellation around user code: ours must reach it, and its own must not reach us."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 GRACE_S = 1.0
-"""Code that swallows its cancellation must not keep the run waiting for ever."""
+"""How long to wait for code that ignores its cancellation."""
 
 
 async def stop(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """End all of them; what they still say counts no more."""
+    """Cancel all tasks and wait briefly; their results and exceptions are dropped."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()
@@ -31,13 +31,13 @@ async def stop(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
-    """Look at the exception, or asyncio reports that nobody did."""
+    """Retrieve the exception, so that asyncio does not report it as never retrieved."""
     if not task.cancelled():
         task.exception()
 
 
 async def not_cancelled_by_itself(what: str, code: Awaitable[T]) -> T:
-    """Await user code in a task of its own; a ``CancelledError`` that nobody sent is a failure."""
+    """Await user code; a ``CancelledError`` without a cancellation of the task is a failure."""
     try:
         return await code
     except asyncio.CancelledError as error:

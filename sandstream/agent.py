@@ -1,4 +1,4 @@
-"""The agent: a plain description, with no I/O. What crosses the bus is made of it in graph.py."""
+"""The agent: a plain description without I/O. _wire/compile.py turns it into messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from sandstream.mcp import MCPServer
 
 
-Instructions = str | Callable[[Any, Any], str | Awaitable[str]]
+Instructions = (
+    str | Callable[[RunContextWrapper[TContext], "Agent[TContext]"], str | Awaitable[str]]
+)
 ToolsToFinalOutputFunction = Callable[
     [RunContextWrapper[Any], list[FunctionToolResult]],
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
@@ -79,22 +81,48 @@ DynamicPromptFunction = Callable[[GenerateDynamicPromptData], Prompt | Awaitable
 
 @dataclass
 class Agent(Generic[TContext]):
-    """A model with instructions and tools. Holds no state of a run; share it between runs."""
+    """A model with instructions and tools. It holds no state of a run; share it between runs.
+
+    Args:
+        name: The name in logs, traces and handoffs.
+        handoff_description: Tells other agents when to hand over to this one.
+        tools: The tools that the model may call.
+        mcp_servers: MCP servers whose tools the model may call, too. You connect and close them.
+        mcp_config: How the tools of the MCP servers are offered.
+        instructions: The system prompt, or a function of the context and the agent that returns it.
+        prompt: A stored prompt of the Responses API, or a function that returns one.
+        handoffs: Agents that this one may hand the conversation over to.
+        model: A model's name, or an object that calls a model; ``None`` is the default model.
+        model_settings: Settings such as the temperature; ``None`` derives them from the model.
+        input_guardrails: Checks of the input, when this agent is the first of a run.
+        output_guardrails: Checks of the output, when this agent is the last of a run.
+        output_type: The type of the final output; ``None`` is text.
+        hooks: Callbacks for the events of this agent.
+        tool_use_behavior: What happens after tool calls: another model call, or the end of the run.
+        reset_tool_choice: Let the model choose freely after it has called a tool.
+
+    Raises:
+        TypeError: A field has a wrong type.
+
+    Example:
+        agent = Agent(name="Poet", instructions="Answer in haikus.", tools=[get_weather])
+        result = await Runner.run(agent, "How is the weather in Paris?")
+    """
 
     name: str
     handoff_description: str | None = None
     tools: list[Tool] = field(default_factory=list)
     mcp_servers: list[MCPServer] = field(default_factory=list)
     mcp_config: MCPConfig = field(default_factory=lambda: MCPConfig())
-    instructions: Instructions | None = None
+    instructions: Instructions[TContext] | None = None
     prompt: Prompt | DynamicPromptFunction | None = None
-    handoffs: list[Agent[Any] | Handoff[Any, Any]] = field(default_factory=list)
+    handoffs: list[Agent[Any] | Handoff[TContext, Any]] = field(default_factory=list)
     model: str | Model | None = None
     model_settings: ModelSettings = cast(ModelSettings, None)
-    input_guardrails: list[InputGuardrail[Any]] = field(default_factory=list)
-    output_guardrails: list[OutputGuardrail[Any]] = field(default_factory=list)
+    input_guardrails: list[InputGuardrail[TContext]] = field(default_factory=list)
+    output_guardrails: list[OutputGuardrail[TContext]] = field(default_factory=list)
     output_type: type[Any] | AgentOutputSchemaBase | None = None
-    hooks: AgentHooks[Any] | None = None
+    hooks: AgentHooks[TContext] | None = None
     tool_use_behavior: ToolUseBehavior = "run_llm_again"
     reset_tool_choice: bool = True
     has_implicit_settings: bool = field(default=False, init=False, repr=False, compare=False)
@@ -156,9 +184,17 @@ class Agent(Generic[TContext]):
             raise TypeError(f"{where} tool_use_behavior must be a string, dict or function")
 
     def clone(self, **changes: Any) -> Agent[TContext]:
-        """A copy with some fields changed. Shallow: lists that are not given are shared."""
+        """Copy the agent with some fields changed.
+
+        Args:
+            changes: New values by the name of the field. The copy shares all other values, also
+                lists, with this agent.
+
+        Returns:
+            The copy.
+        """
         if "model_settings" not in changes and self.has_implicit_settings:
-            changes["model_settings"] = None  # derived anew from the clone's model
+            changes["model_settings"] = None  # derived again from the clone's model
         return dataclasses.replace(self, **changes)
 
     def as_tool(
@@ -181,7 +217,36 @@ class Agent(Generic[TContext]):
         include_input_schema: bool = False,
         on_stream_max_pending_events: int | None = 1024,
     ) -> FunctionTool:
-        """The agent as a tool of another one. Each call is a run of its own, below the caller's."""
+        """Make the agent a tool of other agents. Each call is a child run of the caller's run.
+
+        Args:
+            tool_name: The name of the tool; ``None`` derives it from the agent's name.
+            tool_description: Tells the model when to call the tool.
+            custom_output_extractor: Makes the tool's output of the child run's result.
+            is_enabled: Whether the model sees the tool: a bool, or a function that decides it in
+                each turn.
+            on_stream: Called with each event of the child run.
+            run_config: Settings of the child run.
+            max_turns: How many model calls the child run may make.
+            hooks: Callbacks for the events of the child run.
+            previous_response_id: The stored response that the child run continues after.
+            conversation_id: The stored conversation that the child run continues.
+            session: The history of the child run.
+            failure_error_function: Makes a text for the model of an error; ``None`` ends the
+                caller's run with the error.
+            needs_approval: Whether a person must approve a call: a bool, or a function.
+            parameters: A type with the tool's parameters; ``None`` is one text.
+            input_builder: Makes the child run's input of these parameters.
+            include_input_schema: Show the schema of the parameters to the child run.
+            on_stream_max_pending_events: How many events may wait for ``on_stream``; ``None``
+                removes the limit.
+
+        Returns:
+            The tool.
+
+        Example:
+            writer = Agent(name="Writer", tools=[researcher.as_tool("research", "Looks up facts.")])
+        """
         from sandstream.agent_tool import agent_tool
 
         return agent_tool(
@@ -229,7 +294,7 @@ class Agent(Generic[TContext]):
         """The tools of the agent's MCP servers, as these list them now."""
         if not self.mcp_servers:
             return []
-        from sandstream.hosting.mcp_tools import list_mcp_tools
+        from sandstream.mcp.agent_tools import list_mcp_tools
 
         return await list_mcp_tools(self, run_context)
 

@@ -1,18 +1,19 @@
-"""The type of an agent's final answer: its JSON schema, and reading the model's text into it.
+"""The type of an agent's final output: its JSON schema, and parsing of the model's text.
 
-Two engines do the work, chosen by the type: msgspec for anything with a ``msgspec.Struct`` in
-it, pydantic for the rest. The provider wants an object at the root, so a type that is no object
-travels as ``{"response": ...}`` and is unwrapped after validation.
+The type decides which library does the work: msgspec for types that contain a ``msgspec.Struct``,
+pydantic for all others. Providers require an object at the root, so any other type is wrapped as
+``{"response": ...}`` and unwrapped after validation.
 """
 
 from __future__ import annotations
 
 import abc
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Union, get_args, get_origin
 
 import msgspec
+from sandstream_bus.environment import shows_model_data
+from sandstream_bus.wire.error_text import error_text
 
 from sandstream.exceptions import ModelBehaviorError, UserError
 from sandstream.strict_schema import ensure_strict_json_schema
@@ -27,7 +28,7 @@ _WRAPPER_NAME = "OutputType"
 
 
 class AgentOutputSchemaBase(abc.ABC):
-    """What a run needs to know about its output. Subclass it for a format of your own."""
+    """The output schema of an agent. Subclass it for a format of your own."""
 
     @abc.abstractmethod
     def is_plain_text(self) -> bool:
@@ -60,8 +61,8 @@ class _Engine(Protocol):
 class AgentOutputSchema(AgentOutputSchemaBase):
     """The output schema of a Python type.
 
-    ``AgentOutputSchema(T, strict_json_schema=False)`` is the way out for types that cannot be
-    strict, such as ``dict[str, int]``: the provider then does not enforce the schema.
+    Use ``AgentOutputSchema(T, strict_json_schema=False)`` for types that cannot be strict, such as
+    ``dict[str, int]``: the provider then does not enforce the schema.
     """
 
     output_type: Any
@@ -123,9 +124,9 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         except (ValueError, msgspec.MsgspecError) as error:
             if _shows_model_data():
                 raise ModelBehaviorError(
-                    f"Invalid JSON when parsing model output for {self.name()}: {error}"
+                    f"Invalid JSON when parsing model output for {self.name()}: {error_text(error)}"
                 ) from error
-            # The text may hold anything a user said; it stays out of errors and logs.
+            # The text may contain anything a user said, so errors and logs leave it out.
             raise ModelBehaviorError(
                 f"Invalid JSON when parsing model output for {self.name()}"
             ) from None
@@ -231,4 +232,4 @@ def _argument_name(arg: Any) -> str:
 
 
 def _shows_model_data() -> bool:
-    return os.environ.get("OPENAI_AGENTS_DONT_LOG_MODEL_DATA", "1").lower() in ("0", "false")
+    return shows_model_data()

@@ -1,7 +1,7 @@
-"""An agent as a tool of another one: each call is a run of its own, below the caller's run.
+"""An agent as a tool of another agent: each call is a child run of the caller's run.
 
-In a run the harness starts the child run; what is declared here takes part in the tool host, and
-only where it was given (see hosting/children.py). Called by hand, the tool runs the agent itself.
+Within a run the harness starts the child run; the tool host calls only those parts that the user
+customized (see _hosting/children.py). Called outside a run, the tool runs the agent itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from sandstream._agent_tool_stream import AgentToolStreamEvent, OnStream, feed
+from sandstream._hook_points import check_run_hooks
 from sandstream.agent import Agent
 from sandstream.agent_tool_input import (
     AgentAsToolInput,
@@ -25,9 +27,7 @@ from sandstream.agent_tool_input import (
     build_structured_input_schema_info,
     resolve_agent_tool_input,
 )
-from sandstream.agent_tool_stream import AgentToolStreamEvent, OnStream, feed
 from sandstream.exceptions import ModelBehaviorError, UserError
-from sandstream.hosting.hooks import check_run_hooks
 from sandstream.items import ToolOrigin, ToolOriginType
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.run_context import RunContextWrapper
@@ -45,12 +45,12 @@ __all__ = ["AgentTool", "AgentToolStreamEvent", "agent_tool"]
 logger = logging.getLogger(__name__)
 
 OutputExtractor = Callable[[Any], Awaitable[str]]
-"""From the result of the agent's run to the tool's output."""
+"""Makes the tool's output from the result of the agent's run."""
 
 
 @dataclass
 class AgentTool(FunctionTool):
-    """What ``Agent.as_tool`` makes."""
+    """The tool that ``Agent.as_tool`` returns."""
 
     agent: Agent[Any] = field(kw_only=True)
     run_config: RunConfig | None = field(default=None, kw_only=True)
@@ -68,31 +68,31 @@ class AgentTool(FunctionTool):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.on_invoke_tool, _ByHand):  # of the tool that this one is a copy of
+        if isinstance(self.on_invoke_tool, _ByHand):  # may belong to the original of this copy
             self.on_invoke_tool = _ByHand(self)
 
     @property
     def on_failure(self) -> ToolErrorFunction | None:
-        """Makes the model's text of a failed run. None: a failed run fails its caller's."""
+        """Makes the model's text for a failed run. None: the caller's run fails too."""
         return self._on_failure
 
     @property
     def starts_runs(self) -> bool:
-        """Is a call a child run? Not if somebody has put code of their own in its place."""
+        """Does a call start a child run? Not if the user replaced ``on_invoke_tool``."""
         return isinstance(self.on_invoke_tool, _ByHand)
 
     @property
     def makes_input(self) -> bool:
-        """Does code of the user's take part in making the run's input?"""
+        """Does user code help to make the run's input?"""
         return self.parameters is not None or self.input_builder is not None
 
     @property
     def makes_output(self) -> bool:
-        """Does code of the user's take part in making the tool's output?"""
+        """Does user code help to make the tool's output?"""
         return self.custom_output_extractor is not None or self.custom_data_extractor is not None
 
     def config_of(self, parent: RunConfig) -> RunConfig:
-        """The settings of its runs: its own, or its caller's."""
+        """The settings of its runs: its own, or else the caller's."""
         return self.run_config or parent
 
     # --- arguments -----------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class AgentTool(FunctionTool):
             raise ModelBehaviorError(f"{what}: expected a JSON object")
         try:
             return adapter.dump_python(adapter.validate_python(decoded), mode="json")
-        except ValidationError:  # its text shows the arguments, which may hold anything
+        except ValidationError:  # its text shows the arguments, which may be sensitive
             raise ModelBehaviorError(what) from None
 
     async def input_of(self, params: Any) -> StructuredToolInputResult:
@@ -131,7 +131,7 @@ class AgentTool(FunctionTool):
     def context_of(
         self, caller: RunContextWrapper[Any], call_id: str, arguments: str, agent: Agent[Any] | None
     ) -> ToolContext[Any]:
-        """The context of a run of the agent: the caller's object, and which call it answers."""
+        """The context of the agent's run: the caller's object, and the tool call it answers."""
         item = {
             "type": "function_call",
             "name": self.name,
@@ -151,7 +151,7 @@ class AgentTool(FunctionTool):
         )
 
     def _tool_input(self, arguments: str) -> Any:
-        """What the agent's own code sees of structured arguments."""
+        """The structured arguments for the agent's own code."""
         if not self.makes_input:
             return None
         try:
@@ -182,7 +182,7 @@ class AgentTool(FunctionTool):
 
 
 class _ByHand:
-    """``on_invoke_tool`` of an agent tool: runs the agent, for callers outside of a run."""
+    """``on_invoke_tool`` of an agent tool: runs the agent for callers outside a run."""
 
     def __init__(self, tool: AgentTool | None = None) -> None:
         self._tool = tool
@@ -257,7 +257,7 @@ def agent_tool(
     include_input_schema: bool,
     on_stream_max_pending_events: int | None,
 ) -> AgentTool:
-    """What ``Agent.as_tool`` returns; see there for the arguments."""
+    """Make the tool for ``Agent.as_tool``; see there for the arguments."""
     name = tool_name or _function_name(agent.name)
     if on_stream is not None and not callable(on_stream):
         raise UserError(f"on_stream of the agent tool {name!r} must be a function or None")
@@ -311,7 +311,7 @@ def _schema(parameters: type[Any] | None, name: str) -> dict[str, Any]:
 
 
 def _function_name(agent: str) -> str:
-    """An agent's name in the form of a function's."""
+    """An agent's name as a valid function name."""
     name = re.sub(r"[^a-zA-Z0-9_]", "_", agent)
     if name != agent:
         logger.warning(

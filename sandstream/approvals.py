@@ -1,13 +1,14 @@
-"""Questions to people, on the bus: which are open, and how one is answered. By anybody, anywhere.
+"""Approvals on the bus: lists open ones and records decisions. Any process may decide.
 
-The first answer to a question counts. It is written under compare-and-set, so that whoever comes
-second hears who was first.
+The first decision on an approval counts. It is written with compare-and-set, so that a second
+person learns who decided first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import builtins
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -15,57 +16,63 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 from sandstream_actors.harness.children import Children
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.log import Conflict, LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.errors import PermissionDenied
+from sandstream_bus.logs.open_runs import OpenEntry
+from sandstream_bus.logs.runs import Conflict, LogEvent
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     InputStaged,
     RunStarted,
     RunWaiting,
 )
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.open_runs import OpenRun, Question
+from sandstream_bus.wire.subjects import RunId
 
+from sandstream._inspect.summaries import read_known, read_last
+from sandstream._wire.asks import Asks
 from sandstream.exceptions import UserError
-from sandstream.summaries import read_known
+
+_RUNS_AT_ONCE = 200
 
 
 class OpenApproval(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A call that waits for a person."""
 
     run_id: str
-    """The run that waits: a child run where an agent is used as a tool."""
+    """The run that waits; a child run if an agent is used as a tool."""
     root_run: str
     """The run at the top of its tree."""
     call: str
     """The call's id in the log of its run."""
     call_id: str
-    """The id that the model gave it."""
+    """The id that the model gave the call."""
     agent: str
     tool: str
     arguments: str
     since: str
-    """When the question was asked, RFC 3339."""
+    """When the approval was requested, RFC 3339."""
     expires_s: float | None = None
 
 
 class Answered(NamedTuple):
-    """An answer, and when it was given."""
+    """A decision, and the time it was made."""
 
     decided: ApprovalDecided
     time: str
 
 
 class ApprovalNotFound(UserError):
-    """No call of that run waits for a person, or not this one."""
+    """No call of that run waits for a person, or not the given one."""
 
     code = "approval_not_found"
 
 
 class AlreadyDecided(UserError):
-    """Somebody else was first."""
+    """Another person decided first."""
 
     code = "already_decided"
 
@@ -79,7 +86,7 @@ class AlreadyDecided(UserError):
 
 
 def told(answer: Answered) -> str:
-    """Who said what, and when."""
+    """The decision, its author and its time, as text."""
     decided = answer.decided
     what = "approved" if decided.approve else "rejected"
     who = f" by {decided.by}" if decided.by else ""
@@ -90,7 +97,7 @@ def told(answer: Answered) -> str:
 def first_decision(
     events: Iterable[LogEvent], call: str, call_id: str, *, run: str = ""
 ) -> Answered | None:
-    """The first answer to a question in a log; ``run``: the child run whose question it is."""
+    """The first decision on a request in a log; ``run``: the child run that asked."""
     for event in events:
         decided = event.event
         if not isinstance(decided, ApprovalDecided) or decided.run != run:
@@ -100,57 +107,109 @@ def first_decision(
     return None
 
 
-# --- all open questions ---------------------------------------------------------------------------
+# --- all open approvals ---------------------------------------------------------------------------
 
 
 async def open_approvals(bus: Bus, *, limit: int) -> list[OpenApproval]:
-    """The questions of the runs that waited last, newest first. Reads only what runs say about
-    waiting, and of those that may still wait what people were asked and answered.
+    """The open approvals of the runs that began to wait last, newest first. The index of open runs
+    names the candidates; requests and decisions come from the log. For a user who may not read the
+    index, the log is searched for all runs that have ever waited.
     """
     stream = await bus.topology.stream_state(bus.connection, bus.topology.log)
-    first, last = stream["first_seq"], stream["last_seq"]
-    window = max(1000, limit * 20)
-    while True:
-        after = max(last - window, first - 1, 0)
-        found = await _open_since(bus, after)
-        if len(found) >= limit or after <= first - 1 or after == 0:
-            return sorted(found, key=lambda it: it.since, reverse=True)[:limit]
-        window *= 4
+    if not stream["messages"]:
+        return []  # an empty stream has no time of its first message
+    # Unless it is whole, the log may have lost the beginning of a run. The entry of a run is
+    # slightly older than its first event, which may be the first event of the log.
+    is_whole = stream["first_seq"] == 1
+    entries = [
+        it
+        for it in reversed(await _may_wait(bus, stream["first_ts"]))  # latest to wait first
+        if it.open.waited and (is_whole or it.since >= stream["first_ts"])
+    ]
+    found: dict[tuple[str, str], OpenApproval] = {}
+    size = max(_RUNS_AT_ONCE, 2 * limit)
+    for index in range(0, len(entries), size):
+        for it in await _open_in(bus, entries[index : index + size]):
+            found[it.run_id, it.call] = it  # a request is listed in its run and in the runs above
+        if len(found) >= limit:
+            break
+    return sorted(found.values(), key=lambda it: it.since, reverse=True)[:limit]
 
 
-async def _open_since(bus: Bus, after: int) -> list[OpenApproval]:
-    waiting: dict[RunId, LogEvent] = {}
-    for event in await read_known(bus, f"{bus.subjects.prefix}.run.*.waiting", after=after):
-        waiting[bus.subjects.parse_run(event.subject).run] = event
-    ends = await bus.log.last_each([bus.subjects.done(run) for run in waiting])
-    ended = {bus.subjects.parse_run(end.subject).run: end.sequence for end in ends}
-    current = {run: event for run, event in waiting.items() if ended.get(run, 0) < event.sequence}
-    asked = dict(
-        zip(current, await asyncio.gather(*(_asked(bus, it) for it in current)), strict=True)
-    )
+async def _may_wait(bus: Bus, since: str) -> list[OpenEntry]:
+    """The runs that may wait for people; ``since``: the time of the log's oldest event."""
+    try:
+        return await bus.open_runs.all()
+    except PermissionDenied:
+        filter = bus.subjects.waiting("*")
+        found = await bus.topology.subjects_of(bus.connection, bus.topology.log, filter)
+        runs = [bus.subjects.parse_run(subject).run for subject in found]
+        return [OpenEntry(run, OpenRun(waited=True), 0, since) for run in runs]
+
+
+async def _open_in(bus: Bus, entries: Sequence[OpenEntry]) -> list[OpenApproval]:
+    """The open approvals of runs, from the index or, if they are too big for it, from the log."""
+    current = {it.run: it.open.questions for it in entries if it.open.questions}
+    placed = {it.run: it.open.at for it in entries}
+    unknown = [it.run for it in entries if it.run not in current]
+    for event in await read_last(bus, [bus.subjects.waiting(run) for run in unknown]):
+        run = bus.subjects.parse_run(event.subject).run
+        current[run] = await _questions(bus, run, event)
+        placed[run] = event.sequence
+    for end in await read_last(bus, [bus.subjects.done(run) for run in current]):
+        run = bus.subjects.parse_run(end.subject).run
+        if end.sequence > placed[run]:
+            del current[run]
+    asking = {it.asked.run for questions in current.values() for it in questions} - {""}
+    answers = await _answers(bus, {*current, *map(RunId, asking)})
+    roots = {str(it.run): it.open.root for it in entries}
     listed: dict[tuple[str, str], builtins.list[RunId]] = {}
-    questions: dict[tuple[str, str], ApprovalRequested] = {}
-    for run, event in current.items():
-        assert isinstance(event.event, RunWaiting)
-        for question in event.event.approvals:
-            if first_decision(asked[run], question.call, question.call_id, run=question.run):
+    questions: dict[tuple[str, str], Question] = {}
+    for run, asked in current.items():
+        for it in asked:
+            question = it.asked
+            if first_decision(answers[run], question.call, question.call_id, run=question.run):
+                continue
+            own = answers[RunId(question.run or run)]
+            if first_decision(own, question.call, question.call_id):
                 continue
             key = (question.run or run, question.call)
-            questions[key] = question
+            if not question.run or key not in questions:  # the asking run has the exact time
+                questions[key] = it
             listed.setdefault(key, []).append(run)
     found = []
-    for (run_id, call), question in questions.items():
-        own = asked.get(RunId(run_id)) or await _asked(bus, RunId(run_id))
-        if first_decision(own, call, question.call_id):
-            continue
-        root = await _root(bus, run_id, listed[run_id, call])
-        found.append(_shown(run_id, root, question, own))
+    for (run_id, call), it in questions.items():
+        root = roots.get(run_id) or await _root(bus, run_id, listed[run_id, call])
+        found.append(_shown(run_id, root, it.asked, it.since))
+    return found
+
+
+async def _questions(bus: Bus, run: RunId, waiting: LogEvent) -> list[Question]:
+    """The approvals that a run waits for, from the log."""
+    if not isinstance(waiting.event, RunWaiting):
+        return []
+    asked = await read_known(bus, bus.subjects.approval_requested(run))
+    since = waiting.stored.time
+    return [
+        Question(asked=it, since=_asked_at(asked, it) or since) for it in waiting.event.approvals
+    ]
+
+
+async def _answers(bus: Bus, runs: Iterable[RunId]) -> dict[RunId, list[LogEvent]]:
+    """The decisions in each of the runs. Most runs have none yet; one request finds that out for
+    hundreds of them.
+    """
+    found: dict[RunId, list[LogEvent]] = {run: [] for run in runs}
+    last = await read_last(bus, [bus.subjects.approval_decided(run) for run in found])
+    for event in last:
+        run = bus.subjects.parse_run(event.subject).run
+        found[run] = await read_known(bus, event.subject)
     return found
 
 
 async def _asked(bus: Bus, run: RunId) -> list[LogEvent]:
     """What people were asked in a run, and what they answered."""
-    return await read_known(bus, f"{bus.subjects.prefix}.run.{run}.approval.*")
+    return await read_known(bus, bus.subjects.approvals(run))
 
 
 async def _root(bus: Bus, run_id: str, listing: Sequence[RunId]) -> str:
@@ -165,17 +224,15 @@ async def _root(bus: Bus, run_id: str, listing: Sequence[RunId]) -> str:
     return run_id
 
 
-def _shown(
-    run_id: str, root: str, question: ApprovalRequested, events: Sequence[LogEvent]
-) -> OpenApproval:
-    since = next(
-        (
-            it.stored.time
-            for it in events
-            if isinstance(it.event, ApprovalRequested) and it.event.call == question.call
-        ),
-        "",
-    )
+def _asked_at(events: Sequence[LogEvent], question: ApprovalRequested) -> str:
+    """The time of a request; empty if these events do not contain it."""
+    for it in events:
+        if isinstance(it.event, ApprovalRequested) and it.event.call == question.call:
+            return it.stored.time
+    return ""
+
+
+def _shown(run_id: str, root: str, question: ApprovalRequested, since: str) -> OpenApproval:
     return OpenApproval(
         run_id=run_id,
         root_run=root,
@@ -189,7 +246,7 @@ def _shown(
     )
 
 
-# --- one answer -----------------------------------------------------------------------------------
+# --- one decision ---------------------------------------------------------------------------------
 
 
 async def decide(
@@ -201,13 +258,17 @@ async def decide(
     always: bool,
     by: str,
     message: str | None = None,
+    asks: Asks | None = None,
 ) -> OpenApproval:
-    """Answer a question of a run, or of a run below it; the question."""
+    """Decide on an approval of a run or of a run below it; return the approval.
+
+    With ``asks`` the decision is a user's request, which a harness writes to the log.
+    """
     while True:
-        events = await bus.log.read(run)
+        events = await _read(bus, run, asks)
         state = RunState.of(run, events)
         question = _question(run, state, events, call)
-        below = await bus.log.read(RunId(question.run)) if question.run else []
+        below = await _read(bus, RunId(question.run), asks) if question.run else []
         earlier = first_decision(below, question.call, question.call_id)
         if earlier is not None:
             raise AlreadyDecided(question.run, _name(question), earlier)
@@ -220,6 +281,9 @@ async def decide(
             run=question.run,
         )
         crashpoint("client.before_decision")
+        if asks is not None:
+            await _ask(bus, asks, run, question, decided)
+            break
         try:
             sequence = await bus.log.append(
                 run,
@@ -233,22 +297,58 @@ async def decide(
         crashpoint("client.after_decision")
         if question.run:
             await _pass_on(bus, run, question, decided, sequence)
-        asked = below if question.run else events
-        parent = state.started.parent if state.started else None
-        root = parent.root if parent else run
-        return _shown(question.run or run, root, question, asked)
+        break
+    asked = below if question.run else events
+    parent = state.started.parent if state.started else None
+    root = parent.root if parent else run
+    return _shown(question.run or run, root, question, _asked_at(asked, question))
+
+
+async def _ask(
+    bus: Bus, asks: Asks, run: RunId, question: ApprovalRequested, decided: ApprovalDecided
+) -> None:
+    """Have a harness write the decision. Raises if another decision or the end came first."""
+    event = await asks.of_run(run, "approval", decided)
+    known = await _read(bus, run, asks)
+    before = [it for it in known if it.sequence < event.sequence]
+    state = RunState.of(run, before)
+    still_open = [] if state.done is not None else state.open_approvals()
+    if not any((it.run, it.call) == (question.run, question.call) for it in still_open):
+        _raise_if_decided(run, before, [question])
+        raise ApprovalNotFound(_nothing_waits(run, state, before))
+    if question.run and isinstance(event.event, ApprovalDecided):
+        await _await_passed_on(bus, asks, question, event.event)
+
+
+async def _await_passed_on(
+    bus: Bus, asks: Asks, question: ApprovalRequested, decided: ApprovalDecided
+) -> None:
+    """Wait until the harness passed the decision on; raises if another decision is first."""
+    deadline = time.monotonic() + asks.patience_s
+    while time.monotonic() < deadline:
+        below = await _asked(bus, RunId(question.run))
+        first = first_decision(below, question.call, question.call_id)
+        if first is not None:
+            _raise_if_other(question, first, decided)
+            return
+        await asyncio.sleep(0.05)
 
 
 async def _pass_on(
     bus: Bus, above: RunId, question: ApprovalRequested, decided: ApprovalDecided, sequence: int
 ) -> None:
-    """The harness does it, too; but of two people, one here and one below, the second must hear
-    that the first answer is another one.
+    """Pass the decision on to the child run. The harness does that too, but if another person
+    decided differently in the child run first, this caller must be told.
     """
     await Children(bus).pass_on(above, decided, sequence)
     below = await _asked(bus, RunId(question.run))
     first = first_decision(below, question.call, question.call_id)
-    if first is not None and first.decided != msgspec.structs.replace(decided, run=""):
+    if first is not None:
+        _raise_if_other(question, first, decided)
+
+
+def _raise_if_other(question: ApprovalRequested, first: Answered, decided: ApprovalDecided) -> None:
+    if first.decided != msgspec.structs.replace(decided, run=""):
         raise AlreadyDecided(question.run, _name(question), first)
 
 
@@ -278,7 +378,7 @@ def _question(
 
 
 def _asked_last(events: Sequence[LogEvent]) -> list[ApprovalRequested]:
-    """What the run waited for last, if that was one thing."""
+    """The last approval that the run waited for, if it was only one."""
     waits = [it.event for it in events if isinstance(it.event, RunWaiting)]
     return waits[-1].approvals if waits and len(waits[-1].approvals) == 1 else []
 
@@ -317,23 +417,40 @@ def _name(question: ApprovalRequested) -> str:
 # --- more input -----------------------------------------------------------------------------------
 
 
-async def stage_input(bus: Bus, run: RunId, input: list[Raw], *, by: str) -> int:
-    """Give a run under way more input; the sequence of that event."""
+async def stage_input(
+    bus: Bus, run: RunId, input: list[Raw], *, by: str, asks: Asks | None = None
+) -> int:
+    """Give a running run more input; return the event's sequence. ``asks``: see :func:`decide`."""
     while True:
-        state = RunState.of(run, await bus.log.read(run))
-        if state.started is None:
-            raise UserError(f"there is no run {run!r} under way; `sandstream runs` lists all")
-        if state.done is not None:
-            raise UserError(
-                f"run {run} has ended ({state.done.status}): start another one with this input"
-            )
+        state = RunState.of(run, await _read(bus, run, asks))
+        _raise_if_over(run, state)
+        staged = InputStaged(input=input, by=by)
+        if asks is not None:
+            sequence = (await asks.of_run(run, "input", staged)).sequence
+            known = await _read(bus, run, asks)
+            _raise_if_over(run, RunState.of(run, [it for it in known if it.sequence < sequence]))
+            return sequence
         try:
             return await bus.log.append(
                 run,
                 bus.subjects.input(run),
-                InputStaged(input=input, by=by),
+                staged,
                 after=state.last_seq,
                 msg_id=f"{run}:input:{uuid.uuid4().hex}",
             )
         except Conflict:
             continue
+
+
+def _raise_if_over(run: RunId, state: RunState) -> None:
+    if state.started is None:
+        raise UserError(f"there is no run {run!r} under way; `sandstream runs` lists all")
+    if state.done is not None:
+        raise UserError(
+            f"run {run} has ended ({state.done.status}): start another one with this input"
+        )
+
+
+async def _read(bus: Bus, run: RunId, asks: Asks | None) -> list[LogEvent]:
+    """The run's current events. A user may lack the permission to read the biggest ones."""
+    return await bus.log.read(run, skip_unknown=asks is not None)

@@ -1,7 +1,7 @@
 """A custom tool: the model writes one text instead of JSON arguments.
 
-Models of the Responses API can be held to a grammar for that text. As with function tools, this is
-only the declaration; who calls it is decided elsewhere.
+The Responses API can constrain that text by a grammar. As with function tools, this module only
+declares the tool; the caller is elsewhere.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ CustomToolExecutor: TypeAlias = Callable[[ToolContext[Any], str], Any | Awaitabl
 CustomToolApprovalFunction: TypeAlias = Callable[
     [RunContextWrapper[Any], Any, str], bool | Awaitable[bool]
 ]
-"""``(context, input, call id)`` -> whether a person has to approve this call. The input is the
-model's text, or what a tool of its own kind makes of it."""
+"""``(context, input, call id)`` -> whether a person must approve this call. The input is the
+model's text, or what a subclass parses from it."""
 CustomToolOnApprovalFunction: TypeAlias = Callable[[RunContextWrapper[Any], Any], Any]
 
 
@@ -43,16 +43,16 @@ class CustomTool:
     on_invoke_tool: CustomToolExecutor
     """Called with the context of the call and the model's text."""
     format: object | None = None
-    """What the text must look like: ``{"type": "grammar", "syntax": "lark", "definition": ...}``;
-    None: anything."""
+    """The format of the text: ``{"type": "grammar", "syntax": "lark", "definition": ...}``;
+    None: any text."""
     needs_approval: bool | CustomToolApprovalFunction = False
     on_approval: CustomToolOnApprovalFunction | None = None
     defer_loading: bool = False
     custom_data_extractor: CustomToolCustomDataExtractor | None = field(default=None, kw_only=True)
-    """Makes data for the application out of a result; it is never sent to the model."""
+    """Extracts data for the application from a result; it is never sent to the model."""
     allowed_callers: list[ToolCaller] | None = field(default=None, kw_only=True)
     tool_config: dict[str, Any] = field(init=False, repr=False)
-    """The definition as a request of the Responses API has it."""
+    """The tool's definition in a request of the Responses API."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -76,10 +76,11 @@ class CustomTool:
             self.tool_config["allowed_callers"] = self.allowed_callers
 
     def runtime_needs_approval(self) -> bool | CustomToolApprovalFunction:
-        """Whether a call has to be approved, in terms of the raw text."""
+        """Whether a call must be approved, judged by the raw text."""
         return self.needs_approval
 
     def runtime_on_approval(self) -> CustomToolOnApprovalFunction | None:
+        """The function that decides on approvals during a run."""
         return self.on_approval
 
     @property

@@ -1,4 +1,4 @@
-"""A stand-in for an agent that some other worker offers."""
+"""A stand-in for an agent of another worker."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sandstream.tool import FunctionTool
 
 @dataclass
 class DeployedAgent(Agent[Any]):
-    """Use it as a handoff or, with :meth:`as_tool`, as a tool: by name, wherever it lives.
+    """Use it as a handoff or, with :meth:`as_tool`, as a tool: by name, wherever it runs.
 
-    When a run starts, the agent that is registered under this name takes its place, with its own
-    tools, model, harness pool and worker.
+    When a run starts, the agent that is registered under this name replaces it, with its own tools,
+    model, harness pool and worker.
     """
 
     def as_tool(self, *arguments: Any, **options: Any) -> FunctionTool:
-        """The agent as a tool. Its run is hosted by its worker, which has no objects of ours."""
+        """The agent as a tool. Its worker hosts the run and cannot use objects of this process."""
         from sandstream.agent_tool import AgentTool
         from sandstream.memory.bus_session import BusSession
 

@@ -1,4 +1,4 @@
-"""The operations of a patch, and who applies them."""
+"""The operations of a patch, and the interface of editors that apply them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ApplyPatchOperationType = Literal["create_file", "update_file", "delete_file"]
 
 @dataclass(slots=True)
 class ApplyPatchOperation:
-    """What a patch does to one file."""
+    """The change of a patch to one file."""
 
     type: ApplyPatchOperationType
     path: str
@@ -31,7 +31,7 @@ class ApplyPatchOperation:
 
 @dataclass(slots=True)
 class ApplyPatchResult:
-    """What came of an operation."""
+    """The outcome of an operation."""
 
     status: Literal["completed", "failed"] | None = None
     output: str | None = None
@@ -42,7 +42,7 @@ _Outcome = ApplyPatchResult | str | None
 
 @runtime_checkable
 class ApplyPatchEditor(Protocol):
-    """Applies the operations of patches somewhere."""
+    """Applies the operations of patches."""
 
     def create_file(self, operation: ApplyPatchOperation) -> _Outcome | Awaitable[_Outcome]: ...
 

@@ -1,4 +1,4 @@
-"""Handlers for failures that a caller wants to turn into a final output."""
+"""Handlers that turn a failure of a run into a final output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunErrorHandlerInput:
 
 @dataclass
 class RunErrorHandlerResult:
-    """A final output in place of the failure."""
+    """A final output that replaces the failure."""
 
     final_output: Any
     include_in_history: bool = True
@@ -65,7 +65,7 @@ def check_error_handlers(handlers: RunErrorHandlers | None) -> RunErrorHandlers:
 
 
 def as_result(value: Any) -> RunErrorHandlerResult | None:
-    """What a handler returned, in one form."""
+    """A handler's return value as a :class:`RunErrorHandlerResult`, or None."""
     if value is None or isinstance(value, RunErrorHandlerResult):
         return value
     if isinstance(value, dict) and "final_output" in value:

@@ -1,26 +1,27 @@
 """Every error that a user of ``sandstream`` can catch.
 
-    AgentsException                 root; ``run_data`` says how far the run had come
+    AgentsException                 root; ``run_data`` is the run up to the failure
     ├── MaxTurnsExceeded            the run used up its turns
-    ├── ModelBehaviorError          the model did what it must not: bad JSON, unknown tool, ...
+    ├── ModelBehaviorError          the model made a mistake: bad JSON, unknown tool, ...
     ├── ModelRefusalError           the model refused; ``refusal`` is its text
     ├── ModelTimeoutError           a model call took longer than ``ModelSettings.timeout``
-    ├── UserError                   Sandstream is used wrongly; the text says how to mend it
+    ├── UserError                   Sandstream is used incorrectly; the text says how to fix it
+    │   └── RetryRefused            (ours) the run cannot be retried, or not with these settings
     ├── ToolTimeoutError            a tool with ``timeout_behavior="raise_exception"`` took too long
     ├── InputGuardrailTripwireTriggered         a guardrail refused the input of the run
     ├── OutputGuardrailTripwireTriggered        a guardrail refused its final output
-    ├── ToolInputGuardrailTripwireTriggered     a tool's guardrail refused a call of it
-    ├── ToolOutputGuardrailTripwireTriggered    a tool's guardrail refused what it returned
+    ├── ToolInputGuardrailTripwireTriggered     a tool's guardrail refused a call
+    ├── ToolOutputGuardrailTripwireTriggered    a tool's guardrail refused the tool's output
     ├── GuardrailTimeout            (ours) a guardrail did not answer in time
     ├── BudgetExceeded              (ours) the run used up its tokens, its time or its tool calls
-    ├── ApprovalExpired             (ours) nobody decided about a call in time
-    ├── ConversationBusy            (ours) another run has the conversation
-    ├── RunCancelled                (ours) somebody cancelled the run
+    ├── ApprovalExpired             (ours) an approval was not decided in time
+    ├── ConversationBusy            (ours) another run uses the conversation
+    ├── RunCancelled                (ours) the run was cancelled
     └── RunFailed                   (ours) the run ended for a reason that has no class above
 
 Each has a ``code`` that never changes (that of ``RunFailed`` names the reason). Branch on the
 class or the code, never on the text.
-This module knows nothing of the bus: whoever reads a terminal event builds the exception.
+This module does not know the bus: the reader of a terminal event builds the exception.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ __all__ = [
     "ModelRefusalError",
     "ModelTimeoutError",
     "OutputGuardrailTripwireTriggered",
+    "RetryRefused",
     "RunCancelled",
     "RunErrorDetails",
     "RunFailed",
@@ -62,7 +64,7 @@ __all__ = [
 
 @dataclass
 class RunErrorDetails:
-    """What a run had done when it failed; attached to the exception as ``run_data``."""
+    """The run up to its failure; attached to the exception as ``run_data``."""
 
     input: str | list[Any]
     new_items: list[Any]
@@ -83,7 +85,7 @@ class RunErrorDetails:
 
 
 class AgentsException(Exception):
-    """Root of the tree above. ``run_data`` is set by the runner when the error leaves a run."""
+    """Root of all exceptions. The runner sets ``run_data`` when the error leaves a run."""
 
     code: str = "error"
     run_data: RunErrorDetails | None
@@ -94,7 +96,7 @@ class AgentsException(Exception):
 
 
 class _MessageError(AgentsException):
-    """An error that is only its message, which stays readable as ``.message``."""
+    """An error that consists of its message, available as ``.message``."""
 
     message: str
 
@@ -104,7 +106,7 @@ class _MessageError(AgentsException):
 
 
 class MaxTurnsExceeded(_MessageError):
-    """The run took as many turns as it was allowed and had no final output yet."""
+    """The run used all of its allowed turns without reaching a final output."""
 
     code = "max_turns"
 
@@ -147,6 +149,12 @@ class UserError(_MessageError):
     """Sandstream is used in a way that cannot work."""
 
     code = "user_error"
+
+
+class RetryRefused(UserError):
+    """The run cannot be retried, or not with these settings. Nothing was changed."""
+
+    code = "retry_refused"
 
 
 class ToolTimeoutError(AgentsException):
@@ -195,7 +203,7 @@ class OutputGuardrailTripwireTriggered(AgentsException):
         from sandstream.agent import Agent
 
         result = self.guardrail_result
-        # an agent is full of functions, which stay here as that of the guardrail does
+        # an agent contains functions, which cannot be pickled, like the guardrail's function
         sent = replace(
             result,
             guardrail=_without_function(result.guardrail),
@@ -205,7 +213,7 @@ class OutputGuardrailTripwireTriggered(AgentsException):
 
 
 class ToolInputGuardrailTripwireTriggered(AgentsException):
-    """A guardrail of a tool wanted the run to end before the call."""
+    """A tool's guardrail ended the run before the call."""
 
     code = "tool_input_guardrail"
     guardrail: ToolInputGuardrail[Any]
@@ -224,7 +232,7 @@ class ToolInputGuardrailTripwireTriggered(AgentsException):
 
 
 class ToolOutputGuardrailTripwireTriggered(AgentsException):
-    """A guardrail of a tool wanted the run to end after the call."""
+    """A tool's guardrail ended the run after the call."""
 
     code = "tool_output_guardrail"
     guardrail: ToolOutputGuardrail[Any]
@@ -243,7 +251,7 @@ class ToolOutputGuardrailTripwireTriggered(AgentsException):
 
 
 class GuardrailTimeout(AgentsException):
-    """A guardrail took longer than it may. The run ends: what was not checked does not pass."""
+    """A guardrail took too long. The run ends: unchecked content does not pass."""
 
     code = "guardrail_timeout"
     name: str
@@ -259,7 +267,7 @@ class GuardrailTimeout(AgentsException):
 
 
 class BudgetExceeded(_MessageError):
-    """The run, with all that it started, used up what it was given; ``budget`` says of what."""
+    """The run and its child runs used up the budget; ``budget`` names the exceeded limit."""
 
     code = "budget"
     budget: str
@@ -273,13 +281,13 @@ class BudgetExceeded(_MessageError):
 
 
 class ApprovalExpired(_MessageError):
-    """A call waited for a person longer than it may, and nobody decided."""
+    """A call waited for a person's decision longer than allowed."""
 
     code = "approval_expired"
 
 
 class ConversationBusy(_MessageError):
-    """Another run has the conversation, and this one was not to wait for it."""
+    """Another run uses the conversation, and this run was not allowed to wait for it."""
 
     code = "conversation_busy"
 
@@ -322,7 +330,7 @@ def _tripped(what: str, guardrail: Any) -> str:
 
 
 def _without_function(guardrail: Any) -> Any:
-    # at the time of pickling: guardrails are declared with the errors of this module
+    # imported late: the guardrail module imports this one
     from sandstream.guardrail import without_function
 
     return without_function(guardrail)

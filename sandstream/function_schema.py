@@ -1,7 +1,7 @@
-"""A Python function -> the JSON schema a model sees, and model arguments -> a Python call.
+"""Turns a Python function into the JSON schema for a model, and a model's arguments into a call.
 
-Types and defaults become a pydantic model, the docstring its descriptions. ``pydantic`` is
-imported when the first function is described, so that ``import sandstream`` stays fast.
+Types and defaults become a pydantic model; the docstring provides its descriptions. ``pydantic`` is
+imported for the first function, so that ``import sandstream`` stays fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from sandstream.docstrings import DocstringStyle, parse_docstring
+from sandstream._docstrings import DocstringStyle, parse_docstring
 from sandstream.exceptions import ModelBehaviorError, UserError
 from sandstream.run_context import RunContextWrapper
 from sandstream.strict_schema import ensure_strict_json_schema
@@ -28,7 +28,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass
 class FuncSchema:
-    """How one function looks to a model, and how to call it with what the model sends."""
+    """The description of a function for a model, and how to call it with the model's arguments."""
 
     name: str
     description: str | None
@@ -178,7 +178,7 @@ def _build_model(
     from pydantic import ConfigDict, create_model
     from pydantic.errors import PydanticUserError
 
-    # With **kwargs every free key has its place, so a stray one is a mistake worth reporting.
+    # With **kwargs, free keys go into their own object, so any other extra key is an error.
     has_kwargs = any(param.kind is param.VAR_KEYWORD for param in params)
     config = ConfigDict(protected_namespaces=())
     if has_kwargs:
@@ -195,7 +195,7 @@ def _build_model(
 
 
 def _field(param: inspect.Parameter, hint: Any, description: str | None) -> Any:
-    """One ``create_model`` field. Later ``Field`` marks of an ``Annotated`` win over earlier."""
+    """One ``create_model`` field. Later ``Field`` marks of an ``Annotated`` take precedence."""
     from pydantic import Field
     from pydantic.fields import FieldInfo
 
@@ -214,12 +214,12 @@ def _field(param: inspect.Parameter, hint: Any, description: str | None) -> Any:
         marks.append(Field(description=description))
     for mark in marks:
         hint = Annotated[hint, mark]
-    # A default inside a Field mark must not be hidden by "no default" outside.
+    # "No default" outside must not hide a default inside a Field mark.
     return hint if isinstance(default, FieldInfo) else (hint, default)
 
 
 def _field_name(param_name: str) -> str:
-    """The name as a pydantic field: names that pydantic keeps for itself get a prefix."""
+    """The name as a pydantic field: names that pydantic reserves get a prefix."""
     from pydantic import BaseModel
 
     reserved = param_name.startswith("_") or hasattr(BaseModel, param_name)
@@ -227,12 +227,12 @@ def _field_name(param_name: str) -> str:
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:
-    """What ``Annotated`` adds to a type."""
+    """The metadata that ``Annotated`` adds to a type."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
 def _element(hint: Any) -> Any:
-    """The type of one of many: constraints hold for each, titles and texts are for the whole."""
+    """The type of one element of ``*args`` or ``**kwargs``, with constraints but without titles."""
     from pydantic.fields import FieldInfo
 
     element = get_args(hint)[0] if _marks(hint) else hint
@@ -252,7 +252,8 @@ def _json_schema_of(model: type[BaseModel], name: str, strict: bool) -> dict[str
 
     try:
         with warnings.catch_warnings():
-            # A default that JSON cannot carry is left out of the schema; the call still uses it.
+            # A default that JSON cannot represent is left out of the schema; the call still uses
+            # it.
             warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
             schema = model.model_json_schema()
     except PydanticUserError as error:

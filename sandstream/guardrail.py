@@ -1,7 +1,7 @@
-"""Guardrails of agents: the user's checks of what goes into a run and of what comes out of it.
+"""Guardrails of agents: the user's checks of a run's input and output.
 
-Owns the declarations and one call of one check. Who runs which check when, and what a trip does to
-a run, is not known here.
+Contains the declarations and a single call of a check. Which checks run when, and what a tripwire
+does to a run, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GuardrailFunctionOutput:
     """The verdict of a check."""
 
     output_info: Any
-    """Whatever the check wants to tell the application; the model never sees it."""
+    """Any information for the application; the model never sees it."""
 
     tripwire_triggered: bool
     """Whether the run must end now."""
@@ -64,10 +64,11 @@ class InputGuardrail(Generic[TContext]):
     """``None``: the function's own name."""
 
     run_in_parallel: bool = True
-    """``True``: together with the first turn, whose tools may then have run before a trip ends the
+    """``True``: concurrently with the first turn; its tools may have run before a trip ends the
     run. ``False``: before the first model call, so that nothing has happened yet."""
 
     def get_name(self) -> str:
+        """The guardrail's name, or that of its function."""
         return self.name or function_name(self.guardrail_function)
 
     async def run(
@@ -76,7 +77,7 @@ class InputGuardrail(Generic[TContext]):
         input: str | list[TResponseInputItem],
         context: RunContextWrapper[TContext],
     ) -> InputGuardrailResult:
-        """Ask the check once."""
+        """Call the check once."""
         output = await called(self.guardrail_function, context, agent, input)
         return InputGuardrailResult(guardrail=self, output=output)
 
@@ -92,12 +93,13 @@ class OutputGuardrail(Generic[TContext]):
     """``None``: the function's own name."""
 
     def get_name(self) -> str:
+        """The guardrail's name, or that of its function."""
         return self.name or function_name(self.guardrail_function)
 
     async def run(
         self, context: RunContextWrapper[TContext], agent: Agent[Any], agent_output: Any
     ) -> OutputGuardrailResult:
-        """Ask the check once."""
+        """Call the check once."""
         output = await called(self.guardrail_function, context, agent, agent_output)
         return OutputGuardrailResult(
             guardrail=self, agent_output=agent_output, agent=agent, output=output
@@ -106,7 +108,7 @@ class OutputGuardrail(Generic[TContext]):
 
 @dataclass
 class InputGuardrailResult:
-    """What one input guardrail said."""
+    """The result of one input guardrail."""
 
     guardrail: InputGuardrail[Any]
     output: GuardrailFunctionOutput
@@ -114,7 +116,7 @@ class InputGuardrailResult:
 
 @dataclass
 class OutputGuardrailResult:
-    """What one output guardrail said, and about what."""
+    """The result of one output guardrail, and the output that it checked."""
 
     guardrail: OutputGuardrail[Any]
     agent_output: Any
@@ -138,7 +140,7 @@ def input_guardrail(
     name: str | None = None,
     run_in_parallel: bool = True,
 ) -> InputGuardrail[TContext] | Callable[[_InputFunction[TContext]], InputGuardrail[TContext]]:
-    """Make an input guardrail of a function, sync or async; with or without parentheses."""
+    """Turn a function, sync or async, into an input guardrail; with or without parentheses."""
 
     def decorate(function: _InputFunction[TContext]) -> InputGuardrail[TContext]:
         check_decorated(function, "input_guardrail")
@@ -160,7 +162,7 @@ def output_guardrail(
 def output_guardrail(
     func: _OutputFunction[TContext] | None = None, *, name: str | None = None
 ) -> OutputGuardrail[TContext] | Callable[[_OutputFunction[TContext]], OutputGuardrail[TContext]]:
-    """Make an output guardrail of a function, sync or async; with or without parentheses."""
+    """Turn a function, sync or async, into an output guardrail; with or without parentheses."""
 
     def decorate(function: _OutputFunction[TContext]) -> OutputGuardrail[TContext]:
         check_decorated(function, "output_guardrail")
@@ -175,7 +177,7 @@ AnyGuardrail = TypeVar("AnyGuardrail", bound=Any)
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """A callable object has no name of its own; that of its class says most."""
+    """The function's name; for a callable object, the name of its class."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
@@ -188,7 +190,7 @@ def check_decorated(function: object, decorator: str) -> None:
 
 
 async def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a check's function says, be it sync or async."""
+    """The result of a check's function, sync or async."""
     if not callable(function):
         raise UserError(f"Guardrail function must be callable, got {function}")
     verdict = function(*arguments)
@@ -196,14 +198,14 @@ async def called(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def function_elsewhere(*arguments: Any) -> NoReturn:
-    """The function of a guardrail whose own is in another process."""
+    """Stands in for a guardrail's function that is in another process."""
     raise UserError(
         "This guardrail only has a name here: its function is in the process that ran it."
     )
 
 
 def without_function(guardrail: AnyGuardrail) -> AnyGuardrail:
-    """A copy of any kind of guardrail that can leave the process: its settings and its name."""
+    """A copy of a guardrail that can be pickled: its settings and name, without its function."""
     copied: AnyGuardrail = dataclasses.replace(
         guardrail, guardrail_function=function_elsewhere, name=guardrail.get_name()
     )

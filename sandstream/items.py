@@ -1,4 +1,4 @@
-"""What a run produces, item by item. Each knows its agent and its raw item."""
+"""The items that a run produces. Each has its agent and its raw item."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class ToolOrigin:
 
 
 class AgentRef:
-    """An agent that is kept alive until it is released, and is still found while others have it."""
+    """A strong reference to an agent until it is released, then a weak one."""
 
     def __init__(self, agent: Agent[Any]) -> None:
         self._strong: Agent[Any] | None = agent
         self._weak = weakref.ref(agent)
 
     def get(self) -> Agent[Any]:
-        return self._strong or self._weak()  # type: ignore[return-value]  # gone: as documented
+        return self._strong or self._weak()  # type: ignore[return-value]  # None if it is gone
 
     def release(self) -> None:
         self._strong = None
 
 
 class RunItemBase:
-    """Base of all items. ``raw_item`` is made of the vendor's types on first access."""
+    """Base of all items. ``raw_item`` is converted to the vendor's type on first access."""
 
     type: ClassVar[str] = ""
 
@@ -64,7 +64,7 @@ class RunItemBase:
 
     @property
     def agent(self) -> Agent[Any]:
-        """Whose item it is; None if it was released and is gone."""
+        """The agent of the item; None if it was released and has been collected."""
         return self._agent.get()
 
     @cached_property
@@ -83,7 +83,7 @@ class RunItemBase:
         return self.plain_item()
 
     def release_agent(self) -> None:
-        """Do not keep the agent object alive any longer."""
+        """Stop keeping the agent object alive."""
         self._agent.release()
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class RunItemBase:
 
 
 class InputItem(RunItemBase):
-    """Input that came while the run was under way. ``agent`` is the one that read it first."""
+    """Input that arrived during the run. ``agent`` is the agent that read it first."""
 
     type = "input_item"
 
@@ -170,7 +170,7 @@ class HandoffCallItem(RunItemBase):
 
 
 class HandoffOutputItem(RunItemBase):
-    """The answer to a handoff call: the run goes on with ``target_agent``."""
+    """The answer to a handoff call: ``target_agent`` continues the run."""
 
     type = "handoff_output_item"
 
@@ -221,7 +221,7 @@ class ToolApprovalItem(RunItemBase):
         self.tool_namespace = tool_namespace
         self.tool_origin = tool_origin
         self.run_id = run_id
-        """The run that waits: the caller's own, or a child run of it."""
+        """The run that waits: the caller's own run, or one of its child runs."""
         self.call = call
         """The call's id in the log of that run."""
 
@@ -264,7 +264,7 @@ RunItem = (
 
 
 class ModelResponse:
-    """One answer of a model: output items, usage, ids."""
+    """One response of a model: output items, usage, ids."""
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ def _content(item: Any) -> list[dict[str, Any]]:
 
 
 class ItemHelpers:
-    """Small readers of items."""
+    """Helpers to read items."""
 
     @classmethod
     def extract_last_content(cls, message: Any) -> str:
@@ -312,7 +312,7 @@ class ItemHelpers:
 
     @classmethod
     def extract_last_text(cls, message: Any) -> str | None:
-        """The text of a message's last part; None if that is no text."""
+        """The text of a message's last part; None if that part is not text."""
         parts = _content(message)
         if parts and parts[-1].get("type") == "output_text":
             return str(parts[-1]["text"])
@@ -348,6 +348,7 @@ class ItemHelpers:
 
     @classmethod
     def text_message_output(cls, message: MessageOutputItem) -> str:
+        """The text of one message; empty if it has none."""
         return cls.extract_text(message._raw) or ""
 
     @classmethod

@@ -1,8 +1,8 @@
-"""Hooks: the user's own code at fixed points of a run. Subclass and override what is needed.
+"""Hooks: the user's own code at fixed points of a run. Subclass and override the methods you need.
 
-``RunHooks`` sees every agent of a run and is given to ``Runner.run(hooks=...)``; ``AgentHooks``
-sees one agent and is given to ``Agent(hooks=...)``. Where both are given they run at the same time.
-What a hook raises ends the run. A method that is not overridden costs nothing.
+``RunHooks`` covers every agent of a run and is passed to ``Runner.run(hooks=...)``; ``AgentHooks``
+covers one agent and is passed to ``Agent(hooks=...)``. If both are given, they run concurrently.
+An exception in a hook ends the run. A method that is not overridden costs nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAgent = TypeVar("TAgent", bound="Agent[Any]", default="Agent[Any]")
 
 
 class RunHooksBase(Generic[TContext, TAgent]):
-    """What happens in a run, whichever agent does it."""
+    """Hooks for all agents of a run."""
 
     async def on_llm_start(
         self,
@@ -32,7 +32,7 @@ class RunHooksBase(Generic[TContext, TAgent]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """The model is about to be asked with just this."""
+        """Called before the model is asked with exactly this input."""
 
     async def on_llm_end(
         self,
@@ -40,15 +40,15 @@ class RunHooksBase(Generic[TContext, TAgent]):
         agent: Agent[TContext],
         response: ModelResponse,
     ) -> None:
-        """The model has answered."""
+        """Called after the model answered."""
 
     async def on_agent_start(self, context: AgentHookContext[TContext], agent: TAgent) -> None:
-        """The agent takes over: at the start of the run and after each handoff."""
+        """The agent starts: at the start of the run and after each handoff."""
 
     async def on_agent_end(
         self, context: AgentHookContext[TContext], agent: TAgent, output: Any
     ) -> None:
-        """The agent has the run's final output; output guardrails have not seen it yet."""
+        """The agent produced the run's final output; output guardrails have not checked it yet."""
 
     async def on_handoff(
         self, context: RunContextWrapper[TContext], from_agent: TAgent, to_agent: TAgent
@@ -58,22 +58,22 @@ class RunHooksBase(Generic[TContext, TAgent]):
     async def on_tool_start(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Tool
     ) -> None:
-        """A tool is about to be called; the context of a function tool is a ``ToolContext``."""
+        """Called before a tool call; the context of a function tool is a ``ToolContext``."""
 
     async def on_tool_end(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Tool, result: object
     ) -> None:
-        """A tool was called; ``result`` is what it returned, as output guardrails left it."""
+        """Called after a tool call; ``result`` is its output after the output guardrails."""
 
 
 class AgentHooksBase(Generic[TContext, TAgent]):
-    """What happens to one agent."""
+    """Hooks for one agent."""
 
     async def on_start(self, context: AgentHookContext[TContext], agent: TAgent) -> None:
-        """The agent takes over: at the start of the run or after a handoff to it."""
+        """The agent starts: at the start of the run or after a handoff to it."""
 
     async def on_end(self, context: AgentHookContext[TContext], agent: TAgent, output: Any) -> None:
-        """The agent has the run's final output; output guardrails have not seen it yet."""
+        """The agent produced the run's final output; output guardrails have not checked it yet."""
 
     async def on_handoff(
         self, context: RunContextWrapper[TContext], agent: TAgent, source: TAgent
@@ -83,12 +83,12 @@ class AgentHooksBase(Generic[TContext, TAgent]):
     async def on_tool_start(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Tool
     ) -> None:
-        """A tool is about to be called; the context of a function tool is a ``ToolContext``."""
+        """Called before a tool call; the context of a function tool is a ``ToolContext``."""
 
     async def on_tool_end(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Tool, result: object
     ) -> None:
-        """A tool was called; ``result`` is what it returned, as output guardrails left it."""
+        """Called after a tool call; ``result`` is its output after the output guardrails."""
 
     async def on_llm_start(
         self,
@@ -97,7 +97,7 @@ class AgentHooksBase(Generic[TContext, TAgent]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """The model is about to be asked with just this."""
+        """Called before the model is asked with exactly this input."""
 
     async def on_llm_end(
         self,
@@ -105,7 +105,7 @@ class AgentHooksBase(Generic[TContext, TAgent]):
         agent: Agent[TContext],
         response: ModelResponse,
     ) -> None:
-        """The model has answered."""
+        """Called after the model answered."""
 
 
 RunHooks = RunHooksBase[TContext, "Agent[Any]"]

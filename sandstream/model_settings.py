@@ -1,7 +1,7 @@
-"""How a model is called: sampling, tool choice, reasoning, limits.
+"""Settings of model calls: sampling, tool choice, reasoning, limits.
 
-``None`` always means "do not send it". The settings cross the bus as plain JSON (``to_wire``);
-nothing here imports ``openai``, whose ``Reasoning`` is accepted by its shape.
+``None`` always means "do not send it". The settings cross the bus as plain JSON (``to_wire``).
+This module does not import ``openai``; its ``Reasoning`` objects are recognized by their shape.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ToolChoice: TypeAlias = Literal["auto", "required", "none"] | str | MCPToolChoic
 
 
 class Reasoning(dict[str, Any]):
-    """Reasoning settings as JSON, readable like the class of that name in ``openai``.
+    """Reasoning settings as JSON, with the attributes of ``openai``'s class of that name.
 
-    ``settings.reasoning.effort`` works for settings that came as a dict or over the bus.
+    ``settings.reasoning.effort`` works for settings from a dict or from the bus.
     """
 
     _KNOWN = frozenset({"effort", "summary", "generate_summary", "context", "mode"})
@@ -51,7 +51,7 @@ _NUMBERS = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "ma
 
 @dataclass
 class ModelSettings:
-    """Settings of an agent's model calls. Not every model or provider knows all of them."""
+    """Settings of an agent's model calls. Not every model or provider supports all of them."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -63,7 +63,7 @@ class ModelSettings:
     """Whether the model may ask for several tool calls in one answer."""
     truncation: Literal["auto", "disabled"] | None = None
     max_tokens: int | None = None
-    """The most tokens the answer may have."""
+    """The maximum number of tokens of the answer."""
     reasoning: Any | None = None
     """``openai.types.shared.Reasoning`` or the same as a dict, such as ``{"effort": "low"}``."""
     verbosity: Literal["low", "medium", "high"] | None = None
@@ -73,19 +73,19 @@ class ModelSettings:
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None
     include_usage: bool | None = None
     response_include: list[str] | None = None
-    """Additional parts the provider should put into its answer."""
+    """Additional parts that the provider should include in its answer."""
     top_logprobs: int | None = None
     extra_query: Mapping[str, Any] | None = None
     extra_body: Any | None = None
     extra_headers: Mapping[str, Any] | None = None
     extra_args: dict[str, Any] | None = None
-    """Passed to the provider's call as they are; merged key by key by ``resolve``."""
+    """Passed unchanged to the provider's call; ``resolve`` merges them key by key."""
     retry: ModelRetrySettings | None = None
     context_management: list[Any] | None = None
     prompt_cache_options: Any | None = None
     preserve_raw_usage: bool | None = None
     timeout: float | None = None
-    """Seconds one model call may take; then ``ModelTimeoutError``."""
+    """The time limit of one model call in seconds; after it, ``ModelTimeoutError``."""
 
     def __post_init__(self) -> None:
         if isinstance(self.reasoning, Mapping):
@@ -111,10 +111,10 @@ class ModelSettings:
 
     @classmethod
     def coerce(cls, value: ModelSettings | Mapping[str, Any]) -> ModelSettings:
-        """Settings as they are, or from a dict.
+        """Return the settings unchanged, or make them from a dict.
 
         Raises:
-            TypeError: if the dict has a key that is no setting.
+            TypeError: if the dict has an unknown key.
         """
         if isinstance(value, ModelSettings):
             return value
@@ -127,9 +127,9 @@ class ModelSettings:
         return cls(**value)
 
     def resolve(self, override: ModelSettings | Mapping[str, Any] | None) -> ModelSettings:
-        """These settings with what ``override`` sets on top.
+        """These settings, overridden by those that ``override`` sets.
 
-        A value replaces a value; only ``extra_args`` and ``retry`` are merged inside.
+        Values are replaced; only ``extra_args`` and ``retry`` are merged.
         """
         if override is None:
             return self
@@ -142,7 +142,7 @@ class ModelSettings:
         return replace(self, **changes)
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Every setting as JSON, also those that are ``None``."""
+        """All settings as JSON, including those that are ``None``."""
         return {f.name: _to_json(getattr(self, f.name)) for f in fields(self)}
 
     def to_wire(self) -> dict[str, Any]:

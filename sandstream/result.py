@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
+from sandstream_bus.counts import numbered
+
+from sandstream._item_records import input_of
 from sandstream.exceptions import AgentsException, RunErrorDetails, UserError
-from sandstream.item_records import input_of
 from sandstream.items import (
     AgentRef,
     ItemHelpers,
@@ -22,26 +24,54 @@ from sandstream.stream_events import StreamEvent
 from sandstream.tool_context import ToolContext
 
 if TYPE_CHECKING:
+    from sandstream_bus.wire.messages import RunDone
+
     from sandstream.agent import Agent
     from sandstream.guardrail import InputGuardrailResult, OutputGuardrailResult
     from sandstream.run_state import RunState
-    from sandstream.run_view import RunView
     from sandstream.tool_guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
+    from sandstream.usage import Usage
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class AgentToolInvocation:
-    """The call that an agent as a tool answered with its run."""
+    """The tool call that an agent's run answered."""
 
     tool_name: str
     tool_call_id: str
     tool_arguments: str
 
 
+class RunSoFar(Protocol):
+    """A run as far as its log shows it; results are filled from it."""
+
+    items: list[RunItem]
+    model_items: list[RunItem]
+    items_in_input: list[RunItem]
+    responses: list[ModelResponse]
+    usage: Usage
+    new_input: str | list[TResponseInputItem] | None
+
+    @property
+    def interruptions(self) -> list[ToolApprovalItem]: ...
+
+    @property
+    def guardrails(self) -> object: ...
+
+    @property
+    def agent(self) -> Agent[Any] | None: ...
+
+    @property
+    def done(self) -> RunDone | None: ...
+
+    @property
+    def turn(self) -> int: ...
+
+
 class RunResultBase:
-    """What all results have in common."""
+    """The common base of results."""
 
     def __init__(
         self,
@@ -67,7 +97,7 @@ class RunResultBase:
         self.tool_input_guardrail_results: list[ToolInputGuardrailResult] = []
         self.tool_output_guardrail_results: list[ToolOutputGuardrailResult] = []
         self.sandbox_states: dict[str, Any] = {}
-        """For each sandbox agent the state from which a later run can resume its workspace:
+        """For each sandbox agent, the state from which a later run can resume its workspace:
         ``SandboxRunConfig(session_state=...)``.
         """
         self._starting_agent = AgentRef(starting_agent)
@@ -77,8 +107,8 @@ class RunResultBase:
         self._omit_reasoning_ids = omit_reasoning_ids
         self._make_state: Callable[[], RunState[Any, Any]] | None = None
 
-    def take(self, view: RunView) -> None:
-        """Show the state of a view."""
+    def take(self, view: RunSoFar) -> None:
+        """Fill the result from a view."""
         self.new_items = view.items
         self._model_items = view.model_items
         self._items_in_input = view.items_in_input
@@ -94,7 +124,7 @@ class RunResultBase:
 
     @property
     def starting_agent(self) -> Agent[Any]:
-        """The agent that the run began with; None if it was released and is gone."""
+        """The agent that the run began with; None if it was released and has been collected."""
         return self._starting_agent.get()
 
     @property
@@ -106,7 +136,7 @@ class RunResultBase:
 
     @property
     def agent_tool_invocation(self) -> AgentToolInvocation | None:
-        """The call that this run answers, if it is that of an agent as a tool."""
+        """The tool call that this run answers, if its agent runs as a tool."""
         context = self.context_wrapper
         if not isinstance(context, ToolContext):
             return None
@@ -117,7 +147,7 @@ class RunResultBase:
         return self.raw_responses[-1].response_id if self.raw_responses else None
 
     def to_state(self) -> RunState[Any, Any]:
-        """The run as a value: to answer its questions, to store it, to go on with it."""
+        """The run as a value: to decide on its approvals, to store it, to continue it."""
         if self._make_state is None:
             raise UserError(
                 "the run is under way: iterate stream_events() to its end, then take its state"
@@ -125,11 +155,11 @@ class RunResultBase:
         return self._make_state()
 
     def set_state_maker(self, make: Callable[[], RunState[Any, Any]]) -> None:
-        """Called by the run's follower."""
+        """Called by the follower of the run."""
         self._make_state = make
 
     def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T:
-        """The final output, taken for a ``cls``; checked only if asked to."""
+        """The final output, cast to ``cls``; checked only with ``raise_if_incorrect_type``."""
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
             raise TypeError(f"Final output is not of type {cls.__name__}")
         return cast(T, self.final_output)
@@ -137,9 +167,9 @@ class RunResultBase:
     def to_input_list(
         self, *, mode: Literal["preserve_all", "normalized"] = "preserve_all"
     ) -> list[TResponseInputItem]:
-        """The whole conversation as input of another run.
+        """The whole conversation as input for another run.
 
-        ``normalized``: as the last agent's model saw it, where a handoff took something away.
+        ``normalized``: as the last agent's model saw it, without what a handoff removed.
         """
         if mode not in ("preserve_all", "normalized"):
             raise ValueError(f"unknown mode {mode!r}: use 'preserve_all' or 'normalized'")
@@ -153,9 +183,7 @@ class RunResultBase:
         return ItemHelpers.input_to_new_input_list(self.input) + new
 
     def release_agents(self, *, release_new_items: bool = True) -> None:
-        """Let go of the agents, for results that are kept for long. An agent that nobody else has
-        is gone then.
-        """
+        """Release the agents of a result that is kept for long, so that they can be collected."""
         if release_new_items:
             for item in self.new_items:
                 item.release_agent()
@@ -164,7 +192,7 @@ class RunResultBase:
         self._make_state = _released
 
     def details(self) -> RunErrorDetails:
-        """The run up to now, for exceptions."""
+        """The run so far, for exceptions."""
         return RunErrorDetails(
             input=self.input,
             new_items=self.new_items,
@@ -192,15 +220,22 @@ class RunResult(RunResultBase):
     def __str__(self) -> str:
         count = len(self.new_items)
         return (
-            f"RunResult: last agent {self.last_agent.name!r}, {count} new items, "
-            f"{len(self.raw_responses)} model responses, final output: {self.final_output!r}"
+            f"RunResult: last agent {self.last_agent.name!r}, "
+            f"{numbered(count, 'new item')}, "
+            f"{numbered(len(self.raw_responses), 'model response')}, "
+            f"final output: {self.final_output!r}"
         )
 
 
-class RunResultStreaming(RunResultBase):
-    """A run in progress. Iterate :meth:`stream_events` to its end; the run is over only then."""
+CancelMode = Literal["immediate", "after_turn"]
+CancelRun = Callable[[CancelMode], Awaitable[None] | None]
+"""Requests the end of a run; returns None if the run has not begun and never will."""
 
-    def __init__(self, *, cancel_run: Callable[[str], Awaitable[None]], **arguments: Any) -> None:
+
+class RunResultStreaming(RunResultBase):
+    """A run in progress. Iterate :meth:`stream_events` to the end; only then is the run over."""
+
+    def __init__(self, *, cancel_run: CancelRun, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.current_turn = 0
         self.is_complete = False
@@ -215,24 +250,24 @@ class RunResultStreaming(RunResultBase):
     def current_agent(self) -> Agent[Any]:
         return self.last_agent
 
-    def take(self, view: RunView) -> None:
+    def take(self, view: RunSoFar) -> None:
         super().take(view)
         over_limit = view.done is not None and view.done.status == "max_turns"
         self.current_turn = max(self.current_turn, view.turn + over_limit, 1)
 
     def put(self, event: StreamEvent) -> None:
-        """Called by the run's follower."""
+        """Called by the follower of the run."""
         if not self._silenced:
             self._events.put_nowait(event)
 
     def finish(self, error: BaseException | None) -> None:
-        """Called by the run's follower, last."""
+        """Called by the follower of the run, as its last call."""
         self.run_loop_exception = error
         self.is_complete = True
         self._events.put_nowait(None)
 
-    def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
-        """Stop the run now, or when the current turn is over. Keep iterating to the end."""
+    def cancel(self, mode: CancelMode = "immediate") -> None:
+        """Stop the run now, or after the current turn. Keep iterating to the end."""
         if mode not in ("immediate", "after_turn"):
             raise ValueError(f"unknown mode {mode!r}: use 'immediate' or 'after_turn'")
         if self.is_complete:
@@ -242,15 +277,19 @@ class RunResultStreaming(RunResultBase):
             while not self._events.empty():
                 self._events.get_nowait()
             self.is_complete = True
-        task = asyncio.ensure_future(self._cancel_run(mode))
+        request = self._cancel_run(mode)
+        if request is None:
+            return
+        task = asyncio.ensure_future(request)
         self._cancel_tasks.add(task)
         task.add_done_callback(self._cancel_tasks.discard)
 
     async def stream_events(self) -> AsyncIterator[StreamEvent]:
-        """All events of the run; raises what the run raised."""
+        """All events of the run; raises the run's exception, if there is one."""
         try:
             while (event := await self._events.get()) is not None:
                 yield event
+            self._events.put_nowait(None)  # for a second iteration, or a concurrent one
         except asyncio.CancelledError:
             self.cancel()
             raise

@@ -1,7 +1,7 @@
-"""When a failed model call is tried again, and after which delay.
+"""Decides whether a failed model call is repeated, and after which delay.
 
 Opt-in: without a policy and a maximum there are no retries. Settings cross the bus; a policy is
-Python and stays in the process that makes the call. Nothing here calls a model.
+Python and stays in the process that makes the call. This module does not call models.
 """
 
 from __future__ import annotations
@@ -60,12 +60,13 @@ class ModelRetryBackoffSettings:
         return min(delay, ceiling)
 
     def to_json_dict(self) -> dict[str, Any]:
+        """All settings by their names."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 @dataclass
 class ModelRetryNormalizedError:
-    """What every provider's errors have in common."""
+    """The common data of all providers' errors."""
 
     status_code: int | None = None
     error_code: str | None = None
@@ -79,7 +80,7 @@ class ModelRetryNormalizedError:
 
 @dataclass
 class ModelRetryAdvice:
-    """The model's own opinion on whether its failed request may be sent again."""
+    """The model's own advice on whether to send a failed request again."""
 
     suggested: bool | None = None
     retry_after: float | None = None
@@ -91,7 +92,7 @@ class ModelRetryAdvice:
 
 @dataclass
 class ModelRetryAdviceRequest:
-    """What a model is told of its failed call when it is asked for advice."""
+    """The data about a failed call when its model is asked for advice."""
 
     error: Exception
     attempt: int
@@ -102,19 +103,19 @@ class ModelRetryAdviceRequest:
 
 @dataclass
 class RetryDecision:
-    """What a policy says. ``delay`` in seconds wins over the backoff."""
+    """The decision of a policy. ``delay`` in seconds overrides the backoff."""
 
     retry: bool
     delay: float | None = None
     reason: str | None = None
     approve_unsafe_replay: bool = False
-    # The provider said no: no other policy of a combination may say yes.
+    # The provider said no: no other policy in a combination may override it.
     _is_veto: bool = field(default=False, init=False, repr=False, compare=False)
 
 
 @dataclass
 class RetryPolicyContext:
-    """What a policy decides on. ``attempt`` is the number of the attempt that failed."""
+    """The data for a policy's decision. ``attempt`` is the number of the failed attempt."""
 
     error: Exception
     attempt: int
@@ -160,7 +161,7 @@ class ModelRetrySettings:
             raise ValueError(f"max_retries must be a whole number, not {self.max_retries!r}.")
 
     def resolve(self, override: ModelRetrySettings | None) -> ModelRetrySettings:
-        """These settings with what ``override`` sets on top, the backoff field by field."""
+        """These settings, overridden by those that ``override`` sets; backoff field by field."""
         if override is None:
             return self
         backoff = self.backoff
@@ -173,19 +174,19 @@ class ModelRetrySettings:
         return ModelRetrySettings(retries, backoff, override.policy or self.policy)
 
     def to_json_dict(self) -> dict[str, Any]:
-        """All settings but the policy, which is Python."""
+        """All settings except the policy, which is Python."""
         backoff = self.backoff.to_json_dict() if self.backoff else None
         return {"max_retries": self.max_retries, "backoff": backoff}
 
 
 class _RetryPolicies:
-    """The ready-made policies; combine them with ``any`` and ``all``."""
+    """Ready-made policies; combine them with ``any`` and ``all``."""
 
     def never(self) -> RetryPolicy:
         return lambda context: False
 
     def provider_suggested(self) -> RetryPolicy:
-        """Do what the provider advises. Its explicit "no" also binds other policies."""
+        """Follow the provider's advice. Its explicit "no" also overrides other policies."""
 
         def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             advice = context.provider_advice
@@ -204,7 +205,7 @@ class _RetryPolicies:
         return lambda context: context.normalized.is_network_error or context.normalized.is_timeout
 
     def retry_after(self) -> RetryPolicy:
-        """Retry when the provider said how long to wait, after that time."""
+        """Retry if the provider said how long to wait, after that time."""
 
         def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             delay = context.normalized.retry_after
@@ -220,7 +221,7 @@ class _RetryPolicies:
         return lambda context: context.normalized.status_code in wanted
 
     def any(self, *policies: RetryPolicy) -> RetryPolicy:
-        """Retry if one policy says so and none has a veto of the provider."""
+        """Retry if one policy approves and none carries the provider's veto."""
         if not policies:
             return self.never()
 
@@ -235,7 +236,7 @@ class _RetryPolicies:
         return policy
 
     def all(self, *policies: RetryPolicy) -> RetryPolicy:
-        """Retry only if every policy says so."""
+        """Retry only if every policy approves."""
         if not policies:
             return self.never()
 
@@ -252,7 +253,7 @@ class _RetryPolicies:
 
 
 async def decide(policy: RetryPolicy, context: RetryPolicyContext) -> RetryDecision:
-    """Ask a policy, whatever form its answer has."""
+    """Ask a policy and normalize its answer."""
     answer: Any = policy(context)
     if inspect.isawaitable(answer):
         answer = await answer
@@ -260,7 +261,7 @@ async def decide(policy: RetryPolicy, context: RetryPolicyContext) -> RetryDecis
 
 
 def _merged(approvals: list[RetryDecision]) -> RetryDecision:
-    """One decision of many: what a later one sets wins; one approval of unsafe replay is enough."""
+    """Merge decisions: later values win; one approval of unsafe replay is enough."""
     merged = RetryDecision(True)
     for each in approvals:
         merged.delay = merged.delay if each.delay is None else each.delay

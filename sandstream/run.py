@@ -1,4 +1,4 @@
-"""Where programs for the OpenAI Agents SDK look for the runner and its settings."""
+"""The runner and its settings, at their import path in the OpenAI Agents SDK."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
-from sandstream_bus.specs import MAX_SECONDS, Budget
+from sandstream_bus.wire.specs import MAX_SECONDS, Budget
 
 from sandstream.exceptions import UserError
 from sandstream.items import TResponseInputItem
@@ -57,7 +57,7 @@ DEFAULT_MAX_TURNS = 10
 
 @dataclass
 class ModelInputData:
-    """What a model call is made of, as a filter may change it."""
+    """The input of a model call, which a filter may change."""
 
     input: list[TResponseInputItem]
     instructions: str | None
@@ -101,7 +101,7 @@ ToolErrorFormatter = Callable[[ToolErrorFormatterArgs], str | Awaitable[str | No
 
 @dataclass
 class OutputGuardrailBlockedMessageArgs(Generic[T]):
-    """The argument of an ``output_guardrail_blocked_message`` function: not what was refused."""
+    """The argument of an ``output_guardrail_blocked_message`` function; omits the output."""
 
     default_message: str
     guardrail_name: str
@@ -116,11 +116,11 @@ OutputGuardrailBlockedMessageFormatter = Callable[
 
 @dataclass
 class ToolExecutionConfig:
-    """How function tools of one answer are run."""
+    """Settings for the function tools of one answer."""
 
     max_function_tool_concurrency: int | None = None
     pre_approval_tool_input_guardrails: bool = False
-    """Guardrails of a tool's input also run before a person is asked."""
+    """Whether input guardrails of a tool also run before a person is asked."""
 
     def __post_init__(self) -> None:
         limit = self.max_function_tool_concurrency
@@ -130,10 +130,52 @@ class ToolExecutionConfig:
 
 @dataclass
 class RunConfig:
-    """What can be set for a whole run, for all of its agents.
+    """Settings for a whole run, for all of its agents.
 
-    ``run_key`` makes the run idempotent and lets it outlive its caller: calling again with the same
-    key continues the run, or returns its result if it has ended.
+    Args:
+        model: The model of all agents, instead of their own.
+        model_provider: Finds the model of a name; ``None`` is OpenAI and compatible endpoints.
+        model_settings: Replaces those settings of the agents that are given here.
+        handoff_input_filter: Changes what the next agent sees, for handoffs without a filter.
+        nest_handoff_history: Give the next agent a summary of the conversation in one message.
+        handoff_history_mapper: Makes this summary.
+        input_guardrails: Checks of the input, in addition to those of the first agent.
+        output_guardrails: Checks of the output, in addition to those of the last agent.
+        tracing_disabled: Trace nothing of the run; a trace around it does not show it either.
+        tracing: Options of the exporter for this run, such as its API key.
+        trace_include_sensitive_data: Whether traces may hold the words of people, models and tools.
+        workflow_name: The name of the run's trace.
+        trace_id: The id of the run's trace, if the run is not started inside of one.
+        group_id: Connects the traces of several runs, for example those of one conversation.
+        trace_metadata: Additional data of the trace.
+        session_input_callback: Combines the session's history and the new input.
+        call_model_input_filter: Changes the input and instructions of each model call.
+        tool_error_formatter: Makes the texts that tell the model about tool errors.
+        session_settings: Replaces settings of the session, such as how many items to read.
+        reasoning_item_id_policy: Whether reasoning items keep their ids in the next model call.
+        tool_execution: How function tools of one answer are run.
+        tool_not_found_behavior: End the run when the model calls an unknown tool, or tell it.
+        tool_name_collision_policy: Warn about two tools with one name, or refuse the run.
+        sandbox: Where the sandbox agents of the run work.
+        output_guardrail_blocked_message: Replaces a tool's result that was the output and that a
+            guardrail refused.
+        budget: Limits for the run and all of its child runs together.
+        approval_expires_s: How long a call waits for a person, in seconds; ``None`` is for ever.
+        approval_expiry: What happens to a call that was not answered in time.
+        guardrail_timeout: How long a guardrail may take, in seconds; ``None`` removes the limit.
+        run_key: Makes the run idempotent and lets it outlive its caller. A call with the same key
+            continues the run, or returns its result if it has ended.
+        retry_failed: If the run of the ``run_key`` has failed, continue it at the failed step.
+        harness_pool: Let the harness replicas of this pool take the run's turns, instead of this
+            process.
+
+    Raises:
+        UserError: A value makes no sense.
+        TypeError: A value has a wrong type.
+
+    Example:
+        config = RunConfig(run_key="order-4711", budget=Budget(tokens=100_000))
+        result = await Runner.run(agent, "Handle order 4711.", run_config=config)
     """
 
     model: str | Model | None = None
@@ -145,13 +187,13 @@ class RunConfig:
     input_guardrails: list[InputGuardrail[Any]] | None = None
     output_guardrails: list[OutputGuardrail[Any]] | None = None
     tracing_disabled: bool = False
-    """Nobody traces the run; a trace around it does not show it either."""
+    """Do not trace the run, not even in a trace around it."""
     tracing: TracingConfig | None = None
     trace_include_sensitive_data: bool = field(default_factory=includes_sensitive_data)
-    """Whether traces may hold what people, models and tools have said."""
+    """Whether traces may contain what people, models and tools said."""
     workflow_name: str = "Agent workflow"
     trace_id: str | None = None
-    """The trace of the run, if it is not made inside of one."""
+    """The trace of the run, if it does not start inside another trace."""
     group_id: str | None = None
     trace_metadata: dict[str, Any] | None = None
     session_input_callback: SessionInputCallback | None = None
@@ -165,16 +207,18 @@ class RunConfig:
     sandbox: SandboxRunConfig | None = None
     """Where the sandbox agents of the run work."""
     output_guardrail_blocked_message: str | OutputGuardrailBlockedMessageFormatter | None = None
-    """What is kept of a tool's result that was the output and that a guardrail refused."""
+    """The text that replaces a tool's result if it is the output and a guardrail refuses it."""
     budget: Budget | None = field(default=None, kw_only=True)
-    """What the run and all of its child runs may use together."""
+    """The limits for the run and all of its child runs together."""
     approval_expires_s: float | None = field(default=None, kw_only=True)
-    """How long a call waits for a person; None: for ever."""
+    """How long a call waits for a person; None: without a limit."""
     approval_expiry: Literal["reject", "approve", "fail"] = field(default="reject", kw_only=True)
-    """What happens to a call that nobody has answered in time."""
+    """What happens to a call without a decision in time."""
     guardrail_timeout: float | None = field(default=300.0, kw_only=True)
-    """How long a guardrail may take, in seconds."""
+    """The time limit of a guardrail in seconds."""
     run_key: str | None = field(default=None, kw_only=True)
+    retry_failed: bool = field(default=False, kw_only=True)
+    """If the run of the ``run_key`` has failed, retry its failed step."""
     harness_pool: str | None = field(default=None, kw_only=True)
     """Let the harness replicas of this pool take the run's turns, instead of this process."""
 
@@ -205,6 +249,8 @@ class RunConfig:
         check_trace_settings(self)
         if self.run_key is not None and not self.run_key:
             raise UserError("run_key must not be empty; leave it out for a run without a key")
+        if self.retry_failed and self.run_key is None:
+            raise UserError("retry_failed says what to do with the run of a run_key: give one")
 
     @classmethod
     def coerce(cls, value: RunConfig | Mapping[str, Any] | None) -> RunConfig:
@@ -238,7 +284,7 @@ def _sandbox_config(value: Any) -> SandboxRunConfig:
 
 
 def __getattr__(name: str) -> Any:
-    """The sandbox settings, imported by whoever needs them: most runs have no sandbox."""
+    """The sandbox settings, imported on demand: most runs have no sandbox."""
     if name in ("SandboxArchiveLimits", "SandboxConcurrencyLimits", "SandboxRunConfig"):
         from sandstream.sandbox import config
 
@@ -272,7 +318,7 @@ def _check_expiry(value: Any) -> None:
 def _budget(value: Mapping[str, Any]) -> Budget:
     limits = Budget.__struct_fields__
     unknown = [name for name in value if name not in limits]
-    if unknown:  # a limit with a slip in its name would be none
+    if unknown:  # a misspelled limit would have no effect
         raise UserError(f"RunConfig budget has no {unknown[0]!r}; it has {', '.join(limits)}")
     try:
         return msgspec.convert(dict(value), Budget)

@@ -12,7 +12,7 @@ from sandstream.exceptions import ModelBehaviorError
 from sandstream.usage import Usage
 
 if TYPE_CHECKING:
-    from sandstream.approval_records import Approvals, Decision
+    from sandstream._approval_records import Approvals, Decision
     from sandstream.items import ToolApprovalItem
 
 __all__ = ["AgentHookContext", "RunContextWrapper", "TContext"]
@@ -22,14 +22,14 @@ TContext = TypeVar("TContext", default=Any)
 
 @dataclass(eq=False)
 class RunContextWrapper(Generic[TContext]):
-    """The user's own ``context`` object with what the run knows about itself.
+    """The user's own ``context`` object, with the run's data about itself.
 
     Tools, hooks, guardrails and dynamic instructions receive it. The context is never shown to
     the model. It lives in the process that hosts the user's Python and does not cross the bus.
     """
 
     context: TContext
-    """What the caller passed to ``Runner.run(context=...)``; ``None`` if nothing."""
+    """The value of ``Runner.run(context=...)``, or ``None``."""
 
     usage: Usage = field(default_factory=Usage)
     """Tokens used by the run so far."""
@@ -44,18 +44,19 @@ class RunContextWrapper(Generic[TContext]):
 
     @property
     def approvals(self) -> Approvals:
-        """What people answered to calls that wait for them."""
+        """People's decisions on waiting calls."""
         if self._approvals is None:
-            from sandstream.approval_records import Approvals
+            from sandstream._approval_records import Approvals
 
             self._approvals = Approvals()
         return self._approvals
 
     def set_approvals(self, approvals: Approvals) -> None:
+        """Replace the decisions on calls that wait for approval."""
         self._approvals = approvals
 
     def copied(self) -> RunContextWrapper[TContext]:
-        """For a state: what happens to it later does not change this one."""
+        """A copy for a saved state: later changes to it do not affect this one."""
         made = RunContextWrapper(self.context, tool_input=self.tool_input)
         made.usage = copy.deepcopy(self.usage)
         made.turn_input = list(self.turn_input)
@@ -63,7 +64,7 @@ class RunContextWrapper(Generic[TContext]):
         return made
 
     def approve_tool(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:
-        """Allow a call; with ``always_approve`` all of this tool by this agent."""
+        """Allow a call; with ``always_approve``, all calls of this tool by this agent."""
         self.approvals.decide(approval_item, approve=True, always=always_approve)
 
     def reject_tool(
@@ -72,13 +73,13 @@ class RunContextWrapper(Generic[TContext]):
         always_reject: bool = False,
         rejection_message: str | None = None,
     ) -> None:
-        """Refuse a call; the model reads ``rejection_message``, or a default."""
+        """Refuse a call; the model gets ``rejection_message``, or a default text."""
         self.approvals.decide(
             approval_item, approve=False, always=always_reject, message=rejection_message
         )
 
     def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
-        """Whether a call may be made; None if nobody has said."""
+        """Whether a call is approved; None without a decision."""
         found = self.approvals.for_name(tool_name, call_id)
         return None if found is None else found.approve
 
@@ -92,7 +93,7 @@ class RunContextWrapper(Generic[TContext]):
         tool_lookup_key: Any | None = None,
         current_invocation: ToolApprovalItem | None = None,
     ) -> bool | None:
-        """Like :meth:`is_tool_approved`, for the call of an item where one is given."""
+        """Like :meth:`is_tool_approved`, for the call of an item if one is given."""
         if not isinstance(call_id, str) or not call_id:
             raise ModelBehaviorError("a call that waits for a person needs an id")
         found = self._decision(tool_name, call_id, current_invocation or existing_pending)
@@ -107,7 +108,7 @@ class RunContextWrapper(Generic[TContext]):
         existing_pending: ToolApprovalItem | None = None,
         tool_lookup_key: Any | None = None,
     ) -> str | None:
-        """What whoever refused a call wants the model to read."""
+        """The message for the model from the person who refused a call."""
         found = self._decision(tool_name, call_id, existing_pending)
         return None if found is None or found.approve else found.message
 
@@ -121,4 +122,4 @@ class RunContextWrapper(Generic[TContext]):
 
 @dataclass(eq=False)
 class AgentHookContext(RunContextWrapper[TContext]):
-    """What the hooks get at the start and at the end of an agent."""
+    """The context of hooks at the start and at the end of an agent."""

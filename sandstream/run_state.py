@@ -7,36 +7,37 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
+from sandstream_bus.wire.error_text import error_text
 from typing_extensions import TypeVar
 
-from sandstream.exceptions import UserError
-from sandstream.items import ItemHelpers, ToolApprovalItem, TResponseInputItem
-from sandstream.reach import reach
-from sandstream.run_config import RunConfig
-from sandstream.run_context import RunContextWrapper, TContext
-from sandstream.run_record import RunRecord
-from sandstream.run_state_context import (
+from sandstream._agent_graph import reach
+from sandstream._run_record import RunRecord
+from sandstream._run_state_context import (
     ContextDeserializer,
     ContextOverride,
     ContextSerializer,
     dump_context,
     load_context,
 )
-from sandstream.run_state_json import SavedState, from_data, from_text, to_data
+from sandstream._run_state_json import SavedState, from_data, from_text, to_data
+from sandstream.exceptions import UserError
+from sandstream.items import ItemHelpers, ToolApprovalItem, TResponseInputItem
+from sandstream.run_config import RunConfig
+from sandstream.run_context import RunContextWrapper, TContext
 from sandstream.tracing.saved_trace import SavedTrace
 
 if TYPE_CHECKING:
+    from sandstream._hosting.hosted_run import HostedRun
+    from sandstream._hosting.run_view import RunView
     from sandstream.agent import Agent
-    from sandstream.hosting.hosted_run import HostedRun
-    from sandstream.run_view import RunView
     from sandstream.tracing.traces import Trace
 
 TAgent = TypeVar("TAgent", default="Agent[Any]")
 
 
 class RunState(Generic[TContext, TAgent]):
-    """A run up to a point, and what is to be said when it goes on: answers to its questions, and
-    more input. ``Runner.run(agent, state)`` goes on with it.
+    """A run up to some event, with the decisions and the input for its continuation.
+    ``Runner.run(agent, state)`` continues it.
 
     Made by ``result.to_state()``, or by :meth:`from_json` and :meth:`from_string`.
     """
@@ -56,9 +57,9 @@ class RunState(Generic[TContext, TAgent]):
         self.record = record
         self.context = context
         self.hosted = hosted
-        """The objects of the run so far, if it was in this process."""
+        """The objects of the run, if it was in this process."""
         self.trace = trace or SavedTrace()
-        """The trace in which the run goes on."""
+        """The trace in which the run continues."""
         self._pending_input = list(pending_input)
         self._interruptions = interruptions
 
@@ -66,7 +67,7 @@ class RunState(Generic[TContext, TAgent]):
     def run_id(self) -> str:
         return self.record.run_id
 
-    # --- questions and answers -----------------------------------------------------------------
+    # --- approvals ----------------------------------------------------------------------------
 
     def get_interruptions(self) -> list[ToolApprovalItem]:
         """The calls that wait for a person."""
@@ -75,8 +76,8 @@ class RunState(Generic[TContext, TAgent]):
         return [copy.copy(item) for item in self._interruptions]
 
     def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:
-        """Allow a call, when the run goes on; with ``always_approve`` all later calls of this tool
-        by this agent, too.
+        """Allow a call when the run continues; with ``always_approve``, also all later calls of
+        this tool by this agent.
         """
         self.context.approve_tool(self._known(approval_item), always_approve)
 
@@ -87,11 +88,11 @@ class RunState(Generic[TContext, TAgent]):
         *,
         rejection_message: str | None = None,
     ) -> None:
-        """Refuse a call; the model reads ``rejection_message``, or a default."""
+        """Refuse a call; the model gets ``rejection_message``, or a default text."""
         self.context.reject_tool(self._known(approval_item), always_reject, rejection_message)
 
     def _known(self, item: ToolApprovalItem) -> ToolApprovalItem:
-        """The item as this state has it, if somebody else made this one."""
+        """This state's own item for an item that the caller made."""
         if item.run_id:
             return item
         same = [it for it in self.get_interruptions() if it.call_id == item.call_id]
@@ -101,20 +102,20 @@ class RunState(Generic[TContext, TAgent]):
 
     @property
     def pending_input(self) -> list[TResponseInputItem]:
-        """Input that the next model call will see."""
+        """Input for the next model call."""
         return copy.deepcopy(self._pending_input)
 
     def add_input(self, input: str | list[TResponseInputItem]) -> None:
-        """Say more: the next model call sees it."""
+        """Add input for the next model call."""
         self._check_goes_on()
         self._pending_input.extend(copy.deepcopy(ItemHelpers.input_to_new_input_list(input)))
 
     def clear_pending_input(self) -> None:
-        """Take back what was added."""
+        """Remove the added input."""
         self._pending_input = []
 
     def _check_goes_on(self) -> None:
-        """Will there be another model call?"""
+        """Raise if there will be no other model call."""
         state = self.record.state
         if state.done is not None and state.done.status != "cancelled":
             raise UserError("the run is over: start another one with this input")
@@ -133,7 +134,7 @@ class RunState(Generic[TContext, TAgent]):
     # --- traces --------------------------------------------------------------------------------
 
     def set_trace(self, trace: Trace | None) -> None:
-        """Have the run go on in this trace, for whoever is told of it; None: in its own."""
+        """Let the run continue in this trace, as trace processors see it; None: in its own."""
         self.trace = SavedTrace.of(trace)
 
     # --- storing -------------------------------------------------------------------------------
@@ -145,7 +146,7 @@ class RunState(Generic[TContext, TAgent]):
         strict_context: bool = False,
         include_tracing_api_key: bool = False,
     ) -> dict[str, Any]:
-        """The state as plain JSON values. Whoever may change it decides about the run: keep it
+        """The state as plain JSON values. Anyone who can change them controls the run: store them
         where only you can write.
         """
         context, meta = dump_context(self.context.context, context_serializer, strict_context)
@@ -163,7 +164,7 @@ class RunState(Generic[TContext, TAgent]):
         try:
             return to_data(saved)
         except TypeError as error:
-            raise UserError(f"the pending input is not JSON: {error}") from None
+            raise UserError(f"the pending input is not JSON: {error_text(error)}") from None
 
     def to_string(
         self,
@@ -190,8 +191,8 @@ class RunState(Generic[TContext, TAgent]):
         context_deserializer: ContextDeserializer | None = None,
         strict_context: bool = False,
     ) -> RunState[Any, Agent[Any]]:
-        """The state that :meth:`to_json` made. Agents, tools and callables come from
-        ``initial_agent`` and what it reaches.
+        """Load a state from the result of :meth:`to_json`. Agents, tools and callables come from
+        ``initial_agent`` and the agents it reaches.
         """
         saved = from_data(state_json)
         return _restored(
@@ -207,7 +208,7 @@ class RunState(Generic[TContext, TAgent]):
         context_deserializer: ContextDeserializer | None = None,
         strict_context: bool = False,
     ) -> RunState[Any, Agent[Any]]:
-        """The state that :meth:`to_string` made, as :meth:`from_json`."""
+        """Load a state from the result of :meth:`to_string`; see :meth:`from_json`."""
         saved = from_text(state_string)
         return _restored(
             initial_agent, saved, context_override, context_deserializer, strict_context
@@ -215,13 +216,13 @@ class RunState(Generic[TContext, TAgent]):
 
     @property
     def given_input(self) -> str | list[TResponseInputItem]:
-        """The input with which the run began."""
+        """The input that the run began with."""
         return self._view().given_input
 
     # --- for the runner ------------------------------------------------------------------------
 
     def check_agents(self, agent: Agent[Any]) -> None:
-        """Are the agents of the run among those that can be reached?"""
+        """Check that the run's agents can be reached from ``agent``."""
         found = reach(agent, RunConfig()).own.agents
         missing = sorted(self.record.agents() - set(found))
         if missing:
@@ -244,7 +245,7 @@ class RunState(Generic[TContext, TAgent]):
             )
 
     def _view(self) -> RunView:
-        from sandstream.hosting.hosted_run import HostedRun
+        from sandstream._hosting.hosted_run import HostedRun
 
         config = RunConfig()
         found = reach(self.agent, config)
@@ -266,8 +267,8 @@ def _restored(
     deserializer: ContextDeserializer | None,
     strict: bool,
 ) -> RunState[Any, Agent[Any]]:
-    from sandstream.approval_records import Approvals
-    from sandstream.run_view import usage_of
+    from sandstream._approval_records import Approvals
+    from sandstream.usage import usage_of
 
     record = saved.record()
     context = load_context(

@@ -37,7 +37,7 @@ RunItemEventName = Literal[
 
 
 class RawResponsesStreamEvent:
-    """One stream event of the model. ``data`` is of the vendor's type, made on first access."""
+    """One stream event of the model. ``data`` is converted to the vendor's type on first access."""
 
     type: ClassVar[Literal["raw_response_event"]] = "raw_response_event"
 
@@ -66,7 +66,7 @@ class RunItemStreamEvent:
 
 
 class AgentUpdatedStreamEvent:
-    """Another agent works now; also the first event of a run."""
+    """Another agent took over; also the first event of a run."""
 
     type: ClassVar[Literal["agent_updated_stream_event"]] = "agent_updated_stream_event"
 
@@ -88,7 +88,7 @@ _NAMES: dict[type[RunItem], RunItemEventName] = {
 
 
 def event_of(item: RunItem) -> list[RunItemStreamEvent]:
-    """The event that tells of an item; input and what waits for a person have none."""
+    """The stream event for an item; input and approval items have none."""
     name = _NAMES.get(type(item))
     return [RunItemStreamEvent(name, item)] if name else []
 

@@ -1,8 +1,8 @@
-"""JSON schema -> the strict form that a model provider can enforce token by token.
+"""Converts a JSON schema to the strict form that a model provider can enforce token by token.
 
-Strict means: every object is closed, every property is required, and only the keywords that
-constrained decoding knows are left. What cannot be expressed so is an error here, at definition
-time, not a rejected request in the middle of a run.
+Strict means: every object is closed, every property is required, and only keywords of constrained
+decoding are left. A schema that cannot be strict raises here, at definition time, instead of
+causing a rejected request during a run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Path = tuple[str, ...]
 
 
 def ensure_strict_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a strict copy of ``schema``; the argument stays as it is.
+    """Return a strict copy of ``schema``; the argument is not changed.
 
     Raises:
         UserError: if the schema has an open object, a root that is not one plain object, or is
@@ -44,7 +44,7 @@ def ensure_strict_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Strict:
-    """Works on a copy. References are looked up in the original, which is never half done."""
+    """Works on a copy. References are resolved in the original, which is never partly changed."""
 
     def __init__(self, original: dict[str, Any]) -> None:
         self._original = original
@@ -98,7 +98,7 @@ class _Strict:
             node["items"] = self._node(node["items"], (*path, "items"))
 
     def _combinations(self, node: dict[str, Any], path: _Path) -> None:
-        """``oneOf`` becomes ``anyOf``; an ``allOf`` of one is that one."""
+        """``oneOf`` becomes ``anyOf``; an ``allOf`` with one member becomes that member."""
         for key in ("anyOf", "oneOf"):
             if isinstance(node.get(key), list):
                 members = [
@@ -118,11 +118,11 @@ class _Strict:
             node["allOf"] = members
 
     def _inline(self, node: dict[str, Any], path: _Path) -> dict[str, Any]:
-        """Replace a ``$ref`` that has other keys beside it; those keys win over the target's."""
+        """Replace a ``$ref`` that has other keys beside it; those keys override the target's."""
         ref = node.pop("$ref")
         target = self._resolve(ref, path)
         for key, value in target.items():
-            if key != "$ref" or value != ref:  # a definition that is only itself says nothing
+            if key != "$ref" or value != ref:  # ignore a definition that refers only to itself
                 node.setdefault(key, copy.deepcopy(value))
         return self._node(node, (*path, "$ref"))
 

@@ -1,8 +1,8 @@
-"""Function tools: the user's Python, offered to a model.
+"""Function tools: the user's Python functions, offered to a model.
 
-Owns the declaration (``FunctionTool``, ``function_tool``) and one invocation with its timeout and
-failure rules (``invoke_function_tool``). It does not know who calls: not the loop, not the bus, not
-the order of hooks and guardrails around a call.
+Contains the declaration (``FunctionTool``, ``function_tool``) and a single invocation with its
+timeout and failure rules (``invoke_function_tool``). It does not know its callers: the loop, the
+bus, and the hooks and guardrails around a call are elsewhere.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import asyncio
 import inspect
 import logging
 import math
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import msgspec
+from sandstream_bus.environment import shows_tool_data
+from sandstream_bus.wire.error_text import error_text
 
+from sandstream._docstrings import DocstringStyle
 from sandstream.custom_tool import CustomTool
-from sandstream.docstrings import DocstringStyle
 from sandstream.exceptions import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
 from sandstream.function_schema import FuncSchema, function_schema
 from sandstream.items import ToolOrigin
@@ -95,24 +96,24 @@ class FunctionTool:
     custom_data_extractor: FunctionToolCustomDataExtractor | None = field(
         default=None, kw_only=True
     )
-    """Makes data for the application out of a result; it is never sent to the model."""
+    """Extracts data for the application from a result; it is never sent to the model."""
     needs_approval: NeedsApproval = field(default=False, kw_only=True)
-    """Whether a person must agree to a call: a bool, or ``(context, arguments, call id)``."""
+    """Whether a person must approve a call: a bool, or ``(context, arguments, call id)``."""
     tool_input_guardrails: list[Any] | None = field(default=None, kw_only=True)
     tool_output_guardrails: list[Any] | None = field(default=None, kw_only=True)
     tool_origin: ToolOrigin | None = field(default=None, kw_only=True, repr=False)
-    """Where the tool comes from, if it is not a plain function."""
+    """The origin of the tool, if it is not a plain function."""
     title: str | None = field(default=None, kw_only=True, repr=False)
-    """What people may be shown in place of the name."""
+    """A name to show to people instead of ``name``."""
     delivery: Delivery = field(default="at_least_once", kw_only=True)
-    """What happens when the worker dies during a call. ``at_least_once``: it is called again with
-    the same ``tool_call_id``. ``at_most_once``: it is not, and the model is told that the outcome
-    is unknown."""
+    """What happens if the worker dies during a call. ``at_least_once``: the tool is called again
+    with the same ``tool_call_id``. ``at_most_once``: it is not called again, and the model is told
+    that the outcome is unknown."""
 
     _on_failure: ToolErrorFunction | None = field(default=None, kw_only=True, repr=False)
     """``None``: an exception ends the run."""
     _on_failure_is_default: bool = field(default=False, kw_only=True, repr=False)
-    """The user chose no failure handler, so a run may format the error in its own way."""
+    """The user chose no failure handler, so the run's formatter may format the error."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -170,7 +171,7 @@ FunctionToolCustomDataExtractor: TypeAlias = Callable[
 
 @dataclass
 class FunctionToolResult:
-    """What one function call gave; passed to a ``tool_use_behavior`` function."""
+    """The result of one function call, for a ``tool_use_behavior`` function."""
 
     tool: FunctionTool
     output: Any
@@ -179,19 +180,19 @@ class FunctionToolResult:
 
 @dataclass
 class ToolsToFinalOutputResult:
-    """A ``tool_use_behavior`` function's verdict on whether the run ends here."""
+    """The decision of a ``tool_use_behavior`` function on whether the run ends here."""
 
     is_final_output: bool
     final_output: Any | None = None
 
 
 def default_tool_error_function(ctx: RunContextWrapper[Any], error: Exception) -> str:
-    """The text for a failed call. It leaves out the error, which may hold anything."""
+    """The text for a failed call. It omits the error, which may contain sensitive data."""
     return "An error occurred while running the tool. Please try again."
 
 
 class _Unset:
-    """The type of "no failure handler chosen", which differs from choosing ``None``."""
+    """The type of "no failure handler chosen", as opposed to ``None``."""
 
 
 _UNSET = _Unset()
@@ -248,11 +249,48 @@ def function_tool(
     tool_output_guardrails: list[Any] | None = None,
     delivery: Delivery = "at_least_once",
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Make a tool of a function; with or without parentheses.
+    """Make a tool of a function. Use it as a decorator, with or without parentheses.
 
-    A sync function runs in a worker thread. An exception becomes a text for the model by
-    ``failure_error_function``; with ``None`` it ends the run. ``timeout`` needs an async
-    function, because a thread cannot be stopped.
+    The model sees the function's name, its parameters and its docstring. A first parameter of the
+    type ``RunContextWrapper`` or ``ToolContext`` gets the context. A function that is not async
+    runs in a worker thread.
+
+    Args:
+        func: The function.
+        name_override: The name of the tool, instead of the function's.
+        description_override: The description for the model, instead of the docstring's.
+        docstring_style: The format of the docstring; ``None`` finds it out.
+        use_docstring_info: Take descriptions of the tool and its parameters from the docstring.
+        failure_error_function: Makes a text for the model of an exception; with ``None`` an
+            exception ends the run.
+        strict_mode: Let the model follow the schema of the parameters strictly.
+        is_enabled: Whether the model sees the tool: a bool, or a function of the context and the
+            agent that decides it in each turn.
+        timeout: How long a call may take, in seconds. Only for async functions, as a thread cannot
+            be stopped.
+        timeout_behavior: Tell the model about a timeout, or end the run with an exception.
+        timeout_error_function: Makes the text for the model of a timeout.
+        custom_data_extractor: Makes data for your application of a result. The model never sees it.
+        needs_approval: Whether a person must approve a call: a bool, or a function of the context,
+            the arguments and the id of the call.
+        tool_input_guardrails: Checks of the arguments before a call.
+        tool_output_guardrails: Checks of the result after a call.
+        delivery: What happens to a call whose worker dies. ``at_least_once`` calls the function
+            again with the same ``tool_call_id``; ``at_most_once`` tells the model that the outcome
+            is unknown.
+
+    Returns:
+        The tool; without ``func``, a decorator that makes it.
+
+    Raises:
+        UserError: The function cannot be described to a model.
+        ValueError: ``timeout`` is given for a function that is not async.
+
+    Example:
+        @function_tool
+        async def get_weather(city: str) -> str:
+            '''Get the weather of a city.'''
+            return f"It is sunny in {city}."
     """
     handler: ToolErrorFunction | None = default_tool_error_function
     if not isinstance(failure_error_function, _Unset):
@@ -311,7 +349,7 @@ class _Invoker:
         self._handler = handler
 
     async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:
-        """Call the function; a failure is turned into text by the tool's handler, if it has one."""
+        """Call the function; the tool's failure handler, if any, turns an exception into text."""
         try:
             return await self.call(ctx, arguments)
         except Exception as error:
@@ -344,25 +382,25 @@ class _Invoker:
 
 
 def schema_of(tool: FunctionTool) -> FuncSchema | None:
-    """What a decorated function takes; None for a tool with code of another kind."""
+    """The schema of a decorated function; None for a tool with other code."""
     invoke = tool.on_invoke_tool
     return invoke._schema if isinstance(invoke, _Invoker) else None
 
 
 def _bad_arguments(what: str, error: Exception) -> ModelBehaviorError:
-    return ModelBehaviorError(f"{what}: {error}" if _shows_tool_data() else what)
+    return ModelBehaviorError(f"{what}: {error_text(error)}" if _shows_tool_data() else what)
 
 
 def _in_thread(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     try:
         return function(*args, **kwargs)
     except StopIteration as error:
-        # A future cannot carry StopIteration: the caller would wait for ever.
+        # A future cannot carry StopIteration: the caller would wait forever.
         raise RuntimeError("the tool raised StopIteration") from error
 
 
 class _ToolCancelled(Exception):
-    """A tool raised ``CancelledError`` although nobody cancelled the call."""
+    """A tool raised ``CancelledError`` although the call was not cancelled."""
 
 
 async def invoke_function_tool(
@@ -372,14 +410,14 @@ async def invoke_function_tool(
     *,
     error_formatter: ToolErrorFormatter | None = None,
 ) -> Any:
-    """Make one call with the tool's timeout and failure rules; return what the model gets.
+    """Call the tool once with its timeout and failure rules; return the model's value.
 
-    ``error_formatter`` is the run's, and is asked only where the tool has no handler of its own
-    choice. Cancellation of the caller goes through.
+    ``error_formatter`` is the run's; it is used only if the user chose no failure handler for the
+    tool. Cancellation of the caller is passed through.
 
     Raises:
-        ToolTimeoutError: if the tool wants its timeout raised.
-        AgentsException: what the tool raised, if it has no failure handler; other exceptions are
+        ToolTimeoutError: if the tool's ``timeout_behavior`` is ``raise_exception``.
+        AgentsException: raised by a tool without a failure handler; other exceptions are
             wrapped in ``UserError``.
     """
     invoke = tool.on_invoke_tool
@@ -394,7 +432,7 @@ async def invoke_function_tool(
         if task is not None and task.cancelling():
             raise
         failure = _ToolCancelled(str(error) or "the tool cancelled itself")
-    except Exception as error:  # noqa: BLE001 - whatever the user's code raises is the result
+    except Exception as error:  # noqa: BLE001 - any exception of user code is the result
         if limit.expired():
             return await _timed_out(tool, ctx, error)
         failure = error
@@ -421,7 +459,7 @@ async def _failed(
     if handler is None:
         if isinstance(error, AgentsException):
             raise error
-        raise UserError(f"Error running tool {tool.name}: {error}") from error
+        raise UserError(f"Error running tool {tool.name}: {error_text(error)}") from error
     logger.warning(
         "A tool failed; the model is told so",
         extra={"tool": tool.name, "call_id": ctx.tool_call_id, "error": type(error).__name__},
@@ -446,4 +484,4 @@ async def _resolved(value: Any) -> Any:
 
 
 def _shows_tool_data() -> bool:
-    return os.environ.get("OPENAI_AGENTS_DONT_LOG_TOOL_DATA", "1").lower() in ("0", "false")
+    return shows_tool_data()

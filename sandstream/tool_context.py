@@ -1,4 +1,4 @@
-"""The context of one tool call: the run's context plus which call this is."""
+"""The context of one tool call: the run's context plus the identity of the call."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class ToolContext(RunContextWrapper[TContext]):
         self.tool_namespace = tool_namespace
         self.agent = agent
         self.run_config = run_config
-        self._failure: Exception | None = None  # the model is told of it, and the run goes on
+        self._failure: Exception | None = None  # the model is told about it, and the run continues
 
     @cached_property
     def tool_call(self) -> Any | None:
-        """The model's call as the vendor's type, made on first access."""
+        """The model's call in the vendor's type, converted on first access."""
         return typed_item(self._tool_call)
 
     @property
     def qualified_tool_name(self) -> str:
-        """The tool's name with its namespace in front, if it has one."""
+        """The tool's name, prefixed with its namespace if it has one."""
         if self.tool_namespace:
             return f"{self.tool_namespace}.{self.tool_name}"
         return self.tool_name
@@ -84,9 +84,9 @@ class ToolContext(RunContextWrapper[TContext]):
         tool_namespace: str | None = None,
         run_config: Any | None = None,
     ) -> ToolContext[TContext]:
-        """Narrow a run's context to one call; the usage total stays shared with the run.
+        """Derive the context of one call from a run's context; both share the usage total.
 
-        Name, arguments and namespace are taken from ``tool_call`` where they are not given.
+        Name, arguments and namespace default to those of ``tool_call``.
         """
         return cls(
             context=context.context,

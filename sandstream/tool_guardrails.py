@@ -1,7 +1,7 @@
-"""Guardrails of function tools: the user's checks of single calls, before and after.
+"""Guardrails of function tools: the user's checks before and after single calls.
 
-Unlike a guardrail of an agent, one of a tool has a milder verdict than ending the run: it can
-answer the model in the tool's place.
+Unlike an agent's guardrail, a tool's guardrail need not end the run: it can also answer the model
+in place of the tool.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class RejectContentBehavior(TypedDict):
-    """The model gets ``message`` instead of what the tool says; the run goes on."""
+    """The model gets ``message`` instead of the tool's output; the run continues."""
 
     type: Literal["reject_content"]
     message: str
@@ -55,10 +55,10 @@ class AllowBehavior(TypedDict):
 
 @dataclass
 class ToolGuardrailFunctionOutput:
-    """The verdict of a check of a tool call."""
+    """The verdict on a tool call."""
 
     output_info: Any
-    """Whatever the check wants to tell the application; the model never sees it."""
+    """Any information for the application; the model never sees it."""
 
     behavior: RejectContentBehavior | RaiseExceptionBehavior | AllowBehavior = field(
         default_factory=lambda: AllowBehavior(type="allow")
@@ -66,12 +66,12 @@ class ToolGuardrailFunctionOutput:
 
     @classmethod
     def allow(cls, output_info: Any = None) -> ToolGuardrailFunctionOutput:
-        """The call is fine."""
+        """Allow the call."""
         return cls(output_info, AllowBehavior(type="allow"))
 
     @classmethod
     def reject_content(cls, message: str, output_info: Any = None) -> ToolGuardrailFunctionOutput:
-        """Tell the model ``message`` in place of the tool's output."""
+        """Send ``message`` to the model in place of the tool's output."""
         return cls(output_info, RejectContentBehavior(type="reject_content", message=message))
 
     @classmethod
@@ -82,19 +82,19 @@ class ToolGuardrailFunctionOutput:
 
 @dataclass
 class ToolInputGuardrailData:
-    """What a check before a call gets."""
+    """The argument of a check before a call."""
 
     context: ToolContext[Any]
-    """Of this call: ``tool_name``, ``tool_arguments``, ``tool_call_id`` and the user's context."""
+    """The call's ``tool_name``, ``tool_arguments``, ``tool_call_id`` and the user's context."""
     agent: Agent[Any]
 
 
 @dataclass
 class ToolOutputGuardrailData(ToolInputGuardrailData):
-    """What a check after a call gets."""
+    """The argument of a check after a call."""
 
     output: Any
-    """What the tool returned."""
+    """The tool's return value."""
 
 
 _Verdict: TypeAlias = ToolGuardrailFunctionOutput | Awaitable[ToolGuardrailFunctionOutput]
@@ -114,10 +114,11 @@ class ToolInputGuardrail(Generic[TContext_co]):
     """``None``: the function's own name."""
 
     def get_name(self) -> str:
+        """The guardrail's name, or that of its function."""
         return self.name or function_name(self.guardrail_function)
 
     async def run(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
-        """Ask the check once."""
+        """Call the check once."""
         verdict: ToolGuardrailFunctionOutput = await called(self.guardrail_function, data)
         return verdict
 
@@ -133,17 +134,18 @@ class ToolOutputGuardrail(Generic[TContext_co]):
     """``None``: the function's own name."""
 
     def get_name(self) -> str:
+        """The guardrail's name, or that of its function."""
         return self.name or function_name(self.guardrail_function)
 
     async def run(self, data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
-        """Ask the check once."""
+        """Call the check once."""
         verdict: ToolGuardrailFunctionOutput = await called(self.guardrail_function, data)
         return verdict
 
 
 @dataclass
 class ToolInputGuardrailResult:
-    """What one check before a call said."""
+    """The result of one check before a call."""
 
     guardrail: ToolInputGuardrail[Any]
     output: ToolGuardrailFunctionOutput
@@ -151,7 +153,7 @@ class ToolInputGuardrailResult:
 
 @dataclass
 class ToolOutputGuardrailResult:
-    """What one check after a call said."""
+    """The result of one check after a call."""
 
     guardrail: ToolOutputGuardrail[Any]
     output: ToolGuardrailFunctionOutput
@@ -170,7 +172,7 @@ def tool_input_guardrail(
 def tool_input_guardrail(
     func: _InputFunction | None = None, *, name: str | None = None
 ) -> ToolInputGuardrail[Any] | Callable[[_InputFunction], ToolInputGuardrail[Any]]:
-    """Make a check before calls of a function, sync or async; with or without parentheses."""
+    """Turn a function, sync or async, into a check before calls; with or without parentheses."""
 
     def decorate(function: _InputFunction) -> ToolInputGuardrail[Any]:
         check_decorated(function, "tool_input_guardrail")
@@ -192,7 +194,7 @@ def tool_output_guardrail(
 def tool_output_guardrail(
     func: _OutputFunction | None = None, *, name: str | None = None
 ) -> ToolOutputGuardrail[Any] | Callable[[_OutputFunction], ToolOutputGuardrail[Any]]:
-    """Make a check after calls of a function, sync or async; with or without parentheses."""
+    """Turn a function, sync or async, into a check after calls; with or without parentheses."""
 
     def decorate(function: _OutputFunction) -> ToolOutputGuardrail[Any]:
         check_decorated(function, "tool_output_guardrail")

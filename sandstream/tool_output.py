@@ -1,4 +1,4 @@
-"""What a tool may return besides text, and the form of any result on the wire."""
+"""Tool outputs besides text, and the wire form of any output."""
 
 from __future__ import annotations
 
@@ -49,11 +49,15 @@ class ToolOutputFileContent:
 
 
 class ToolOutputTextDict(TypedDict):
+    """:class:`ToolOutputText` as a dict."""
+
     type: Literal["text"]
     text: str
 
 
 class ToolOutputImageDict(TypedDict):
+    """:class:`ToolOutputImage` as a dict."""
+
     type: Literal["image"]
     image_url: NotRequired[str]
     file_id: NotRequired[str]
@@ -61,6 +65,8 @@ class ToolOutputImageDict(TypedDict):
 
 
 class ToolOutputFileContentDict(TypedDict):
+    """:class:`ToolOutputFileContent` as a dict."""
+
     type: Literal["file"]
     file_data: NotRequired[str]
     file_url: NotRequired[str]
@@ -88,8 +94,8 @@ def _require(condition: bool, output: object, problem: str) -> None:
 def tool_output_to_wire(value: Any) -> str | list[dict[str, Any]]:
     """A tool's return value as the output of a function call in the Responses API.
 
-    Texts stay, the ``ToolOutput...`` forms (one or a list of them, also as dicts) become input
-    parts, anything else is its ``str``.
+    Texts are unchanged. The ``ToolOutput...`` classes (one, a list, or equal dicts) become input
+    parts. Any other value becomes its ``str``.
     """
     if isinstance(value, str):
         return value

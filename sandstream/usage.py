@@ -1,8 +1,8 @@
 """Token counts of model requests, summed over a run.
 
-Plain dataclasses: they cross the bus as JSON and are made for every model call, so nothing here
-imports ``openai`` or ``pydantic``. The detail objects of the ``openai`` package are accepted by
-their attributes, and dicts by their keys.
+Plain dataclasses: they cross the bus as JSON and are created for every model call, so this module
+does not import ``openai`` or ``pydantic``. Detail objects of ``openai`` are read by attribute,
+dicts by key.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from sandstream_bus.wire.model_records import TokenUsage
 
 __all__ = ["InputTokensDetails", "OutputTokensDetails", "RequestUsage", "Usage"]
 
@@ -48,8 +50,8 @@ class RequestUsage:
 class Usage:
     """Tokens and requests of one model call, or the running total of a run.
 
-    ``requests`` counts attempts that were retried too. ``request_usage_entries`` has one entry
-    for each request that reported its tokens.
+    ``requests`` includes retried attempts. ``request_usage_entries`` has one entry for each request
+    that reported its tokens.
     """
 
     requests: int = 0
@@ -65,8 +67,8 @@ class Usage:
         self.output_tokens_details = _output_details(self.output_tokens_details)
 
     def add(self, other: Usage) -> None:
-        """Add ``other`` to this total. ``other`` stays as it is and shares nothing with it."""
-        # Taken before the sums change: ``usage.add(usage)`` must double, not diverge.
+        """Add ``other`` to this total. ``other`` is not changed and shares no objects with it."""
+        # Copied before the sums change, so that ``usage.add(usage)`` doubles the total.
         entries = other.entries()
         self.requests += other.requests
         self.input_tokens += other.input_tokens
@@ -84,7 +86,7 @@ class Usage:
         self.request_usage_entries.extend(entries)
 
     def entries(self) -> list[RequestUsage]:
-        """A copy of the breakdown by request; made of the totals if there is one request."""
+        """A copy of the entries by request; derived from the totals for a single request."""
         if self.request_usage_entries:
             return [
                 replace(
@@ -126,3 +128,17 @@ def _output_details(details: Any) -> OutputTokensDetails:
     if isinstance(details, OutputTokensDetails):
         return details
     return OutputTokensDetails(reasoning_tokens=_count(details, "reasoning_tokens"))
+
+
+def usage_of(tokens: TokenUsage) -> Usage:
+    """Token counts of a message as the public type."""
+    return Usage(
+        requests=tokens.requests,
+        input_tokens=tokens.input_tokens,
+        input_tokens_details=InputTokensDetails(
+            cached_tokens=tokens.cached_tokens, cache_write_tokens=tokens.cache_write_tokens
+        ),
+        output_tokens=tokens.output_tokens,
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=tokens.reasoning_tokens),
+        total_tokens=tokens.total_tokens,
+    )

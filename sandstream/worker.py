@@ -1,41 +1,49 @@
-"""Workers: offer the agents of a module and host their callables."""
+"""Workers: register the agents of a module and host their callables."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import importlib.util
 import logging
 import sys
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sandstream_actors.state_cache import StateCache
-from sandstream_actors.tools import ToolHost
+from sandstream_actors.run.state_cache import States
+from sandstream_actors.tool_host.actor import ToolHost
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.messages import AgentRegistered, RunStarted
-from sandstream_bus.subjects import RunId, token_of
+from sandstream_bus.errors import UndecodableMessage
+from sandstream_bus.nats.connection import PUBLISH_BUDGET_S
+from sandstream_bus.nats.log_guard import LogChange
+from sandstream_bus.wire.messages import AgentRegistered, RunStarted
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
+from sandstream_bus.wire.subjects import RunId, check_token, token_of
+from sandstream_providers import registry
 
+from sandstream._agent_graph import Circle, Reach
+from sandstream._hosting.hosted_run import Host, HostedRun
+from sandstream._hosting.memory_phases import hosted_phase, phase_models, phase_of
+from sandstream._hosting.models import HostedModels
+from sandstream._hosting.user_code import UserCode
+from sandstream._run.plan import RunPlan, bound_agents, hosted_child
+from sandstream._wire.options import compile_options
 from sandstream.agent import Agent
 from sandstream.exceptions import UserError
-from sandstream.hosted_models import HostedModels
-from sandstream.hosting.hosted_run import Host, HostedRun
-from sandstream.hosting.memory_phases import hosted_phase, phase_models, phase_of
-from sandstream.hosting.user_code import UserCode
-from sandstream.reach import Circle, Reach
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig
 from sandstream.run_context import RunContextWrapper
-from sandstream.run_options import compile_options
-from sandstream.run_plan import RunPlan, bound_agents, hosted_child
 from sandstream.tracing.setup import reporter_here
 
 if TYPE_CHECKING:
-    from sandstream.mcp.hosting import ConnectedServers
-    from sandstream.sandbox.binding import BoundAgent
+    from sandstream.mcp.hosted_servers import ConnectedServers
+    from sandstream.sandbox.bound_agent import BoundAgent
     from sandstream.sandbox.sandbox_agent import SandboxAgent
 
 logger = logging.getLogger(__name__)
@@ -44,14 +52,16 @@ _KEPT_RUNS = 1000
 
 
 def load_module(path: str) -> ModuleType:
-    """Import a file as a module of its own name. Errors in it are the user's and say where."""
+    """Import a file under a module name of its own. Errors in the file are not caught."""
     file = Path(path)
+    if path and file.is_dir():
+        raise UserError(f"{path!r} is a directory; give the path of a Python file with agents")
     if not file.is_file():
-        raise UserError(f"there is no file {path}; give the path of a Python file with agents")
+        raise UserError(f"there is no file {path!r}; give the path of a Python file with agents")
     name = f"sandstream_app_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise UserError(f"{path} is not a Python file")
+        raise UserError(f"{path!r} is not a Python file: give one whose name ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(file.parent.resolve()))
@@ -93,15 +103,15 @@ class AgentWorker:
         self.agents = agents
         self.pool = token_of(pool)
         self._config = config or RunConfig()
-        self._harness_pool = harness_pool
+        self._harness_pool = check_token(harness_pool, "the harness pool")
         self._plans = {
             name: RunPlan(agent, self._config, "", bind=self._bind)
             for name, agent in agents.items()
         }
         self._everyone: dict[str, Agent[Any]] = {}
-        """All agents that calls can be about, by key."""
+        """All agents that calls can refer to, by key."""
         self._children: dict[str, Circle] = {}
-        """What all of them call as tools."""
+        """The circles of all agents that they use as tools."""
         for name, plan in self._plans.items():
             self._everyone = {**plan.found.own.agents, **self._everyone}
             self._children |= {f"{name}/{key}": it for key, it in plan.found.children.items()}
@@ -109,10 +119,12 @@ class AgentWorker:
         self._hosted_models = HostedModels(bus)
         user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._host = ToolHost(bus, user_code, pool=self.pool, max_in_flight=max_in_flight)
+        self._again: asyncio.Future[None] | None = None
+        self._forget_change: Callable[[], None] = lambda: None
         self._servers = _servers_of([plan.found for plan in self._plans.values()])
 
     async def start(self) -> None:
-        """Host first, then offer, so that no call comes before somebody listens."""
+        """Host first, then register, so that no call arrives before the host listens."""
         registrations = [
             AgentRegistered(
                 graph=await self._plans[agent.name].graph(self.pool, one_run=False),
@@ -125,39 +137,57 @@ class AgentWorker:
             await self._servers.start()
         reporter_here().attach(self._bus)
         await self._host.start()
+        await self._register(registrations)
+        self._forget_change = self._bus.guard.on_change(partial(self._on_lost_log, registrations))
+
+    async def _register(
+        self, registrations: list[AgentRegistered], budget_s: float | None = PUBLISH_BUDGET_S
+    ) -> None:
         instance = uuid.uuid4().hex
         crashpoint("worker.before_register")
         for registration in registrations:
-            await self._bus.agents.register(registration, instance=instance)
+            await self._bus.agents.register(registration, instance=instance, budget_s=budget_s)
         crashpoint("worker.after_register")
 
+    async def _on_lost_log(self, registrations: list[AgentRegistered], _: LogChange) -> None:
+        """Register the agents again, and forget lost runs: a new run may have the same id."""
+        self._runs.clear()
+        self._again = asyncio.ensure_future(self._register_again(registrations))
+
+    async def _register_again(self, registrations: list[AgentRegistered]) -> None:
+        await self._register(registrations, budget_s=None)
+        logger.warning("agents are registered again: %s", ", ".join(sorted(self.agents)))
+
     def _bind(self, agent: SandboxAgent[Any], config: RunConfig, run: str) -> BoundAgent:
-        """The form that a sandbox agent has in a run: its sandbox is on whichever node takes it."""
-        from sandstream.sandbox.binding import BoundAgent
+        """Bind a sandbox agent to a run; any node may take its sandbox."""
+        from sandstream.sandbox.bound_agent import BoundAgent
         from sandstream.sandbox.config import SandboxRunConfig
-        from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
         from sandstream.sandbox.session.link import BusLink
 
         if config.sandbox is None:
-            sandbox = SandboxRunConfig(client=UnixLocalSandboxClient())
+            sandbox = SandboxRunConfig(client=registry.new_client(DEFAULT_PROVIDER))
             config = dataclasses.replace(config, sandbox=sandbox)
         assert config.sandbox is not None
         client: Any = config.sandbox.client
-        provider = client.link.provider if client is not None else "local"
+        provider = client.link.provider if client is not None else DEFAULT_PROVIDER
         return BoundAgent(agent, config, run, BusLink(self._bus, provider))
 
     async def stop(self) -> None:
+        self._forget_change()
+        if self._again is not None:
+            self._again.cancel()
         await self._host.stop()
         await reporter_here().detach(self._bus)
         await self._hosted_models.aclose()
         if self._servers is not None:
             await self._servers.stop()
 
-    async def _find_run(self, run: RunId, states: StateCache) -> HostedRun:
+    async def _find_run(self, run: RunId, states: States) -> HostedRun:
         hosted = self._runs.get(run)
         if hosted is None:
             state = await states.load(run)
-            assert state.started is not None
+            if state.started is None:
+                raise UndecodableMessage(f"the beginning of the run {run} cannot be read")
             phase = phase_of(state)
             if phase is not None:
                 origin = await self._find_run(RunId(phase.origin), states)
@@ -169,9 +199,9 @@ class AgentWorker:
         self._runs.move_to_end(run)
         return hosted
 
-    async def _host_run(self, run: RunId, started: RunStarted, states: StateCache) -> HostedRun:
-        """The objects of a run: of its parent's tool if that is here, else of the agents that were
-        deployed from here.
+    async def _host_run(self, run: RunId, started: RunStarted, states: States) -> HostedRun:
+        """The objects of a run: from its parent's tool if the parent is hosted here, else from the
+        agents that this worker registered.
         """
         agents = self._deployed_in(started)
         parent = started.parent
@@ -187,8 +217,9 @@ class AgentWorker:
                     child.options = started.options
                     return child
             plan = self._plans.get(started.graph.start)
-            # others may hand back to agents that were deployed from here
-            agents = {**agents, **(plan.found.own.agents if plan else self._everyone)}
+            # The plan has only stand-ins for deployed agents. Agents that this worker registered
+            # replace them.
+            agents = {**(plan.found.own.agents if plan else self._everyone), **agents}
         context = msgspec.json.decode(started.context) if started.context else None
         own = Circle(started.graph.start, agents, self._config)
         bound = bound_agents(own, run, self._bind)
@@ -205,9 +236,7 @@ class AgentWorker:
         )
 
     def _deployed_in(self, started: RunStarted) -> dict[str, Agent[Any]]:
-        """The agents of a run of somebody else's that came from our registrations, by their keys
-        in the run.
-        """
+        """The agents of another program's run that we registered, by their keys in the run."""
         return {
             key: self._plans[agent.deployed].found.own.agents[agent.deployed_key]
             for key, agent in started.graph.agents.items()
@@ -216,12 +245,12 @@ class AgentWorker:
 
 
 def _servers_of(reached: list[Reach]) -> ConnectedServers | None:
-    """The MCP servers of all agents, those of child runs included."""
+    """The MCP servers of all agents, including those of child runs."""
     circles = [circle for it in reached for circle in (it.own, *it.children.values())]
     agents = [agent for circle in circles for agent in circle.agents.values()]
     servers = dict.fromkeys(server for agent in agents for server in agent.mcp_servers)
     if not servers:
         return None
-    from sandstream.mcp.hosting import ConnectedServers
+    from sandstream.mcp.hosted_servers import ConnectedServers
 
     return ConnectedServers(servers)

@@ -1,7 +1,7 @@
-"""Which arguments a ``needs_approval`` function may judge.
+"""Decides which arguments a ``needs_approval`` function may judge.
 
-It decides by what the model wrote; the tool gets what validation makes of that. If the two could
-differ, or if code of the user's takes part in the validation, a person decides instead.
+The function sees the arguments that the model wrote; the tool gets them after validation. If the
+two could differ, or if validation runs the user's code, a person decides instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLAIN = {"any", "none", "bool", "int", "float"}
 
 
 def judgeable_arguments(tool: FunctionTool, arguments: str) -> dict[str, Any] | None:
-    """The arguments of a call as the tool will get them; None if that is not certain."""
+    """The arguments as the tool will get them; None if that is not certain."""
     decoded = _json_object(arguments)
     schema = schema_of(tool)
     if decoded is None or schema is None:
@@ -65,15 +65,15 @@ def _same(left: Any, right: Any, *, ordered: bool = True) -> bool:
     return left is None or (isinstance(left, bool | int | str) and left == right)
 
 
-# --- does nobody's code run in the validation? ----------------------------------------------------
+# --- does validation run only pydantic's code? ---------------------------------------------------
 
 
 def _is_only_data(model: type[BaseModel]) -> bool:
-    """Whether validation runs no code but pydantic's; an unknown kind of schema counts as no."""
+    """Whether validation runs only pydantic's code; False for an unknown kind of schema."""
     from pydantic_core import SchemaValidator
 
     if type(model.__pydantic_validator__) is not SchemaValidator:
-        return False  # a plugin of pydantic's is around it
+        return False  # a pydantic plugin wraps it
     core: Any = model.__pydantic_core_schema__
     try:
         return core["type"] == "model" and core["cls"] is model and _is_data(core["schema"])
@@ -86,7 +86,7 @@ def _is_data(core: Any) -> bool:
         case kind if kind in _PLAIN:
             return True
         case "str":
-            return "pattern" not in core  # matching may take for ever
+            return "pattern" not in core  # matching may take forever
         case "model-fields":
             fields = [field["schema"] for field in core["fields"].values()]
             return not core.get("extras_schema") and all(map(_is_data, fields))

@@ -1,7 +1,7 @@
-"""Which span the user's code belongs to while it works on a call.
+"""Sets the current span while the user's code works on a call.
 
-Spans that it makes, of the SDK or of OpenTelemetry, become part of the run's trace, in whichever
-process it runs.
+Spans that the code creates, with the SDK or with OpenTelemetry, become part of the run's trace,
+in any process.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from sandstream_bus.messages import CallRequested
-from sandstream_bus.subjects import RunId
-from sandstream_bus.trace_context import TraceContext, incoming
+from sandstream_bus.wire.messages import CallRequested
+from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.trace_context import TraceContext, incoming
 
-from sandstream.hosting.hosted_run import HostedRun
+from sandstream._hosting.hosted_run import HostedRun
 from sandstream.tracing.ids import sdk_span_id, sdk_trace_id
 from sandstream.tracing.provider import SynchronousMultiTracingProcessor
 from sandstream.tracing.scope import current
@@ -29,12 +29,12 @@ from sandstream.tracing.spans import NoOpSpan, Span, SpanImpl
 from sandstream.tracing.traces import NoOpTrace, Trace, TraceImpl
 
 _NOBODY = SynchronousMultiTracingProcessor()
-"""Who is told of spans that are shown elsewhere."""
+"""Receives spans that are shown elsewhere, and drops them."""
 
 
 @contextlib.asynccontextmanager
 async def span_of_call(hosted: HostedRun, run: RunId, call: CallRequested) -> AsyncIterator[None]:
-    """While this lasts, the current span is the call's."""
+    """Make the call's span the current span."""
     context = incoming()
     if not hosted.options.traced:
         with current(NoOpTrace(), NoOpSpan(_data(hosted, call))), _opentelemetry(context):
@@ -51,7 +51,7 @@ async def span_of_call(hosted: HostedRun, run: RunId, call: CallRequested) -> As
 async def _shown(
     hosted: HostedRun, run: RunId, call: CallRequested, context: TraceContext
 ) -> tuple[Trace, Span[Any]]:
-    """The trace and the span as processors know them, else as far as is known here."""
+    """The trace and span that processors know; otherwise stand-ins with what is known here."""
     tracing = hosted.tracing
     span = await tracing.span_for(run, call) if tracing is not None else None
     trace = tracing.trace if tracing is not None else None
@@ -87,17 +87,17 @@ def _trace_of(hosted: HostedRun, context: TraceContext) -> TraceImpl:
 
 
 def _data(hosted: HostedRun, call: CallRequested) -> SpanData:
-    if call.kind == "tool":
+    if call.traits.is_tool:
         arguments = call.arguments if hosted.options.trace_contents else None
         return FunctionSpanData(call.name, arguments, None)
-    if call.kind == "handoff":
+    if call.traits.is_handoff:
         return HandoffSpanData(call.agent, None)
     return TurnSpanData(call.turn, call.agent)
 
 
 @contextlib.contextmanager
 def _opentelemetry(context: TraceContext | None) -> Iterator[None]:
-    """The same for a program that uses OpenTelemetry; others need not import it."""
+    """Set the current OpenTelemetry span, if the program has imported OpenTelemetry."""
     trace = sys.modules.get("opentelemetry.trace")
     api = sys.modules.get("opentelemetry.context")
     if trace is None or api is None:

@@ -1,18 +1,23 @@
 """Agents as tools: the input, the output and the events of a child run.
 
-The harness starts the run and takes its end; these are the parts of it that only the user's code
-can do. What that code raises is the tool's failure, which the tool's own handler turns into a text.
+The harness starts the child run and processes its end. This module does the parts that need the
+user's code. An exception of that code is the tool's failure; the tool's own handler turns it into
+a text.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
-from sandstream_actors.run_state import RunState
-from sandstream_actors.state_cache import StateCache
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_actors.run.call_results import listening_to
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.state_cache import States
+from sandstream_actors.tool_host.actor import TakenCall
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.error_text import error_text
+from sandstream_bus.wire.messages import (
     CallRequested,
     CancelRequested,
     ChildInput,
@@ -20,44 +25,46 @@ from sandstream_bus.messages import (
     LiveEvent,
     RunDone,
 )
-from sandstream_bus.specs import NO_JSON
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.specs import NO_JSON
+from sandstream_bus.wire.subjects import RunId
 
+from sandstream._agent_tool_stream import StreamOverflow, feed
+from sandstream._hosting.early_results import say_early
+from sandstream._hosting.final_output import final_output
+from sandstream._hosting.hosted_run import Host, HostedRun
+from sandstream._hosting.outcomes import Outcome, kept, original
+from sandstream._hosting.tool_calls import tool_context
+from sandstream._hosting.values import as_json, final_value, resolved
+from sandstream._task_ends import stop
+from sandstream._wire.options import compile_input
+from sandstream._wire.outcomes import error_info, exception_of_error
 from sandstream.agent_tool import AgentTool
-from sandstream.agent_tool_stream import StreamOverflow, feed
 from sandstream.exceptions import AgentsException, UserError
-from sandstream.hosting.final_output import final_output
-from sandstream.hosting.hosted_run import Host, HostedRun
-from sandstream.hosting.outcomes import Outcome
-from sandstream.hosting.tool_calls import tool_context
-from sandstream.hosting.values import as_json, final_value, resolved
-from sandstream.outcomes import error_info, exception_of_error
 from sandstream.result import RunResult
-from sandstream.run_options import compile_input
-from sandstream.run_view import usage_of
 from sandstream.stream_events import RawResponsesStreamEvent, StreamEvent
 from sandstream.tool import FunctionToolCustomDataContext, tool_output_to_wire
+from sandstream.usage import usage_of
 
 
 async def child_input(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> Outcome:
-    """The input of a run, from structured arguments. If there can be none, the error is the
-    outcome of the tool, as if the run had failed.
+    """Make the input of a child run from structured arguments. If that fails, the error becomes the
+    tool's outcome, as if the run had failed.
     """
     tool = _tool(hosted, call)
     try:
         made = await tool.input_of(tool.parsed(call.arguments))
         items = compile_input(made)
     except Exception as error:  # noqa: BLE001  what user code raises is the tool's failure
-        return Outcome(ChildInput(input=[]), {"error": _kept(hosted, error)})
+        return Outcome(ChildInput(input=[]), {"error": kept(hosted, state.run, call, error)})
     return Outcome(ChildInput(input=items, is_text=isinstance(made, str)))
 
 
 async def child_output(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> Outcome:
-    """The tool's output, from the end of its run."""
+    """Make the tool's output from the end of its run."""
     tool = _tool(hosted, call)
     context = tool_context(hosted, call)
     tool_call = call.call.removesuffix("-output")
@@ -66,13 +73,12 @@ async def child_output(
     failed: ErrorInfo | None = None
     try:
         if ended.error is not None:
-            original = hosted.exceptions.get(ended.error.message)
-            raise original or exception_of_error(ended.error, call.child)
+            raise original(hosted, ended.error) or exception_of_error(ended.error, call.child)
         value = await tool.output_of(await _result(hosted, call, states))
     except Exception as error:
         if tool.on_failure is None:
             raise _raised(tool, error) from error
-        failed = _kept(hosted, error)
+        failed = error_info(error)
         value = await resolved(tool.on_failure(context, error))
     agent = hosted.agent(call.agent)
     may_end = agent.tool_use_behavior != "run_llm_again"
@@ -91,9 +97,7 @@ async def child_output(
     return Outcome(wire, more)
 
 
-async def watch(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
-) -> None:
+async def watch(hosted: HostedRun, state: RunState, call: TakenCall, states: States) -> None:
     """Show the run's events to ``on_stream`` while it runs; too many of them end it."""
     tool = _tool(hosted, call)
     assert tool.on_stream is not None
@@ -102,13 +106,17 @@ async def watch(
         return  # there is no run
     host = _host(hosted)
     run = RunId(call.child)
-    events = _events(host, run, states)
+
+    async def announce() -> None:
+        await say_early(host, state, call, listening_to(call.call))
+
+    events = _events(host, run, states, announce)
     item = tool_context(hosted, call).tool_call
     limit = tool.on_stream_max_pending_events
+    feeding = asyncio.ensure_future(feed(tool.on_stream, limit, events, tool.agent, item))
     try:
-        await feed(tool.on_stream, limit, events, tool.agent, item)
+        await _until_over(host, state.run, run, feeding)
     except StreamOverflow as error:
-        _kept(hosted, error)
         await host.bus.work_log.send(
             host.bus.subjects.cancel(run),
             CancelRequested(reason=str(error)),
@@ -117,10 +125,28 @@ async def watch(
         raise
 
 
-async def _events(host: Host, run: RunId, states: StateCache) -> AsyncIterator[StreamEvent]:
-    """The stream events of a run that is about to start, up to its end."""
+async def _until_over(host: Host, parent: RunId, run: RunId, feeding: asyncio.Task[None]) -> None:
+    """Wait for the end of the child run, or of its parent if the child never started."""
+    ended = asyncio.ensure_future(host.bus.follow.done(parent))
+    try:
+        await asyncio.wait({feeding, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not feeding.done():
+            ended.result()
+            if await host.bus.log.last_sequence(run) == 0:
+                return
+            # a child that has started is cancelled and publishes its end
+        await feeding
+    finally:
+        await stop([feeding, ended])
+
+
+async def _events(
+    host: Host, run: RunId, states: States, announce: Callable[[], Awaitable[None]]
+) -> AsyncIterator[StreamEvent]:
+    """The stream events of a run up to its end. The run starts once the follower listens."""
     view = None
-    async with aclosing(host.bus.follow.run(run, deltas=True)) as following:
+    following = host.bus.follow.run(run, deltas=True, on_listening=announce)
+    async with aclosing(following):
         async for event in following:
             if isinstance(event, LiveEvent):
                 yield RawResponsesStreamEvent(bytes(event.event))
@@ -131,7 +157,7 @@ async def _events(host: Host, run: RunId, states: StateCache) -> AsyncIterator[S
                     yield shown
 
 
-async def _result(hosted: HostedRun, call: CallRequested, states: StateCache) -> RunResult:
+async def _result(hosted: HostedRun, call: CallRequested, states: States) -> RunResult:
     """The result of a run that completed."""
     run = RunId(call.child)
     child = await _host(hosted).find_run(run, states)
@@ -149,7 +175,7 @@ async def _result(hosted: HostedRun, call: CallRequested, states: StateCache) ->
     )
     result.take(view)
     result.final_output = final_output(child, view, done)
-    child.context.usage = usage_of(call.usage)  # its caller's, of which its own is part
+    child.context.usage = usage_of(call.usage)  # the caller's usage, which includes the child's
     return result
 
 
@@ -166,14 +192,7 @@ def _host(hosted: HostedRun) -> Host:
     return hosted.host
 
 
-def _kept(hosted: HostedRun, error: Exception) -> ErrorInfo:
-    """The error as data; whoever gets it back in this process finds the original."""
-    info = error_info(error)
-    hosted.exceptions[info.message] = error
-    return info
-
-
 def _raised(tool: AgentTool, error: Exception) -> Exception:
     if isinstance(error, AgentsException):
         return error
-    return UserError(f"Error running tool {tool.name}: {error}")
+    return UserError(f"Error running tool {tool.name}: {error_text(error)}")

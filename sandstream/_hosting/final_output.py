@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from sandstream_bus.messages import RunDone
+from sandstream_bus.wire.messages import RunDone
 
-from sandstream.graph import output_schema_of
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.values import final_value
-from sandstream.run_view import RunView
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.run_view import RunView
+from sandstream._hosting.values import final_value
+from sandstream._wire.compile import output_schema_of
 
 
 def final_output(hosted: HostedRun, view: RunView, done: RunDone) -> Any:
-    """What ``RunResult.final_output`` shows of a run that completed."""
+    """The value of ``RunResult.final_output`` for a completed run."""
     if "final" in hosted.values:
         return hosted.values["final"]
     agent = view.agent

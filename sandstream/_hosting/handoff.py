@@ -1,4 +1,4 @@
-"""A handoff, as far as it is the user's code: callback, hook, and what the next agent reads."""
+"""The parts of a handoff that need the user's code: callback, hook, and input filter."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_actors.run_state import RunState
-from sandstream_actors.state_cache import StateCache
-from sandstream_bus.messages import CallRequested, HandedOff, Rewrite
-from sandstream_bus.specs import AgentSpec
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.state_cache import States
+from sandstream_bus.wire.messages import CallRequested, HandedOff, Rewrite
+from sandstream_bus.wire.specs import AgentSpec
 
+from sandstream._agent_graph import Circle, Reach, free_key, reach
+from sandstream._hosting import hooks
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.run_view import RunView
+from sandstream._item_records import input_of, record_of
+from sandstream._wire.compile import compile_graph, handoffs_of
 from sandstream.agent import Agent
 from sandstream.deployed_agent import DeployedAgent
 from sandstream.exceptions import UserError
-from sandstream.graph import compile_graph, handoffs_of
+from sandstream.handoffs._invocation import invoke, rewritten
 from sandstream.handoffs.handoff import Handoff
 from sandstream.handoffs.history import nest_handoff_history
-from sandstream.handoffs.taking import invoke, rewritten
-from sandstream.hosting import hooks
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.item_records import input_of, record_of
 from sandstream.items import ItemHelpers, RunItem, ToolApprovalItem
-from sandstream.reach import Circle, Reach, free_key, reach
 from sandstream.run_config import RunConfig
-from sandstream.run_view import RunView, usage_of
+from sandstream.usage import usage_of
 
 logger = logging.getLogger(__name__)
 
 
 async def hand_off(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> HandedOff:
     """Take the handoff that the model called."""
     source = hosted.agent(call.agent)
@@ -59,12 +60,12 @@ def _find(agent: Agent[Any], name: str) -> Handoff[Any, Any]:
     raise UserError(f"agent {agent.name!r} has no handoff {name!r} in this process")
 
 
-# --- agents that the run did not know -------------------------------------------------------------
+# --- agents that are new to the run ---------------------------------------------------------------
 
 
 def _place(hosted: HostedRun, state: RunState, target: Agent[Any]) -> list[str]:
-    """The keys of the next agent and of all that it can reach. What only the user's code knew
-    becomes part of the run.
+    """The keys of the target agent and of all agents that it can reach. Agents that only the user's
+    code knew become part of the run.
     """
     reached = reach(target, hosted.config).own.agents.values()
     for agent in reached:
@@ -87,7 +88,7 @@ def _key_of(hosted: HostedRun, agent: Agent[Any]) -> str | None:
 
 
 def _specs(hosted: HostedRun, keys: list[str], *, host: str) -> dict[str, AgentSpec]:
-    """Agents that the run's log does not have yet, as data."""
+    """Specs of agents that are not in the run's log yet."""
     if not keys:
         return {}
     children = hosted.found.children if hosted.found is not None else {}
@@ -107,16 +108,16 @@ def _changes_history(
     source: Agent[Any],
     target: Agent[Any],
 ) -> bool:
-    """Is there a filter, or is the past folded? Neither is possible for a past that a server keeps.
+    """Does a filter or nesting change the history? A history that the server keeps cannot change.
 
     Raises:
-        UserError: if there is a filter, and the conversation is the server's.
+        UserError: if there is a filter and the server keeps the conversation.
     """
     filters = handoff.input_filter is not None or config.handoff_input_filter is not None
     nests = handoff.nest_handoff_history
     if nests is None:
         nests = config.nest_handoff_history
-    if not state.is_server_managed:
+    if not state.options.is_server_managed:
         return filters or nests
     if filters:
         raise UserError(
@@ -136,7 +137,7 @@ async def _rewrite(
     hosted: HostedRun, handoff: Handoff[Any, Any], view: RunView, target: Agent[Any]
 ) -> Rewrite | None:
     def key_of(agent: Agent[Any]) -> str:
-        return _key_of(hosted, agent) or agent.name  # an item of the user's own may have any
+        return _key_of(hosted, agent) or agent.name  # the user's own item may name any agent
 
     config = hosted.config
     before, model_before = view.items_before_answer
@@ -171,9 +172,7 @@ async def _rewrite(
 
 
 def _is_folded(handoff: Handoff[Any, Any], config: RunConfig) -> bool:
-    """Does our own folding make the input? It keeps messages as they are; of what others make of
-    them nothing is known.
-    """
+    """Is the input made by our own nesting? Only that is known to keep messages unchanged."""
     input_filter = handoff.input_filter or config.handoff_input_filter
     if input_filter is not None:
         return input_filter is nest_handoff_history
@@ -181,7 +180,7 @@ def _is_folded(handoff: Handoff[Any, Any], config: RunConfig) -> bool:
 
 
 def _contained(items: Sequence[RunItem], new_input: list[Any]) -> set[int]:
-    """The items that are part of the input, each place in it counted once."""
+    """The ids of items that are part of the input; each input item matches one item at most."""
     left = list(new_input)
     found: set[int] = set()
     for item in items:

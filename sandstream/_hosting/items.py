@@ -1,17 +1,17 @@
-"""Makes the items of a run out of what its log says, with the agents and tools of this process."""
+"""Builds the items of a run from its log, with the agents and tools of this process."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
-from sandstream_actors.output_items import ToolCall
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import ApprovalRequested, CallFinished
-from sandstream_bus.specs import AgentSpec
+from sandstream_actors.run.output_items import ToolCall
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import ApprovalRequested, CallFinished
+from sandstream_bus.wire.specs import AgentSpec
 
+from sandstream._hosting.hosted_run import HostedRun
 from sandstream.agent import Agent, Tool
-from sandstream.hosting.hosted_run import HostedRun
 from sandstream.items import (
     HandoffCallItem,
     MessageOutputItem,
@@ -35,7 +35,7 @@ _definition = msgspec.json.Decoder(_Definition).decode
 
 
 class ItemMaker:
-    """Knows the run's state, which it never changes."""
+    """Reads the run's state and never changes it."""
 
     def __init__(self, hosted: HostedRun, state: RunState) -> None:
         self._hosted = hosted
@@ -43,7 +43,7 @@ class ItemMaker:
         self._elsewhere: dict[str, Agent[Any]] = {}
 
     def agent(self, key: str, spec: AgentSpec | None = None) -> Agent[Any]:
-        """The agent of a key; one that has only its name, if it lives in another process."""
+        """The agent of a key; a stand-in with only the name, if the agent is in another process."""
         found = self._hosted.agents.get(key)
         if found is not None:
             return found
@@ -68,7 +68,7 @@ class ItemMaker:
         return ToolCallItem(agent, raw, self._description(name, tool), title, _origin(tool))
 
     def of_outcome(self, call: ToolCall, result: CallFinished) -> ToolCallOutputItem:
-        """What became of a call."""
+        """The output item of a call."""
         wire = msgspec.json.decode(result.output)
         kind = "custom_tool_call_output" if call.is_custom else "function_call_output"
         raw = {"call_id": call.call_id, "output": wire, "type": kind}
@@ -106,7 +106,7 @@ class ItemMaker:
         )
 
     def _nested_agent(self, request: ApprovalRequested) -> Agent[Any]:
-        """Two child runs may have agents of one key: the one that has the tool is meant."""
+        """Two child runs may have agents with the same key: choose the one that has the tool."""
         circles = self._hosted.found.children.values() if self._hosted.found else ()
         found = [it.agents[request.agent] for it in circles if request.agent in it.agents]
         for agent in found:
@@ -132,7 +132,7 @@ def _origin(tool: Tool | None) -> ToolOrigin | None:
 
 
 def _value_of(wire: Any) -> Any:
-    """What a tool of another process gave, from its form on the wire: an image is an object."""
+    """The output of another process's tool, from its wire form; an image becomes an object."""
     if isinstance(wire, list) and len(wire) == 1 and wire[0].get("type") == "input_image":
         fields = {name: wire[0].get(name) for name in ("image_url", "file_id", "detail")}
         return ToolOutputImage(**fields)

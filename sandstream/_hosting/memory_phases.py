@@ -1,5 +1,5 @@
-"""The models of a memory's phases, where they are objects of the user's: their runs ask for them in
-the process of the run that is remembered, also after that run's caller has got its result.
+"""The models of memory phases, if they are the user's objects. A phase's run asks them in the
+process of the run that is remembered, even after that run's caller got its result.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sandstream_actors.run_state import RunState
-from sandstream_bus.memory_specs import MemoryPart, scope_of
-from sandstream_bus.specs import AgentSpec, OutputSpec, ToolSpec
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.memory_specs import MemoryPart, scope_of
+from sandstream_bus.wire.specs import AgentSpec, OutputSpec, ToolSpec
 
+from sandstream._hosting.hosted_run import HostedRun
 from sandstream.agent import Agent, Tool
 from sandstream.agent_output import AgentOutputSchemaBase
 from sandstream.custom_tool import CustomTool
 from sandstream.exceptions import UserError
-from sandstream.hosting.hosted_run import HostedRun
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model, ModelProvider
 from sandstream.run_config import RunConfig
@@ -26,15 +26,15 @@ from sandstream.run_context import RunContextWrapper
 from sandstream.tool import FunctionTool
 
 if TYPE_CHECKING:
-    from sandstream.sandbox.binding import BoundAgent
-    from sandstream.sandbox.memory_config import MemoryGenerateConfig
+    from sandstream.sandbox._memory.config import MemoryGenerateConfig
+    from sandstream.sandbox.bound_agent import BoundAgent
 
 _KEPT_RUNS = 4096
 
 
 @dataclass(frozen=True)
 class PhaseModels:
-    """Who does the phases of a memory."""
+    """The models of a memory's phases."""
 
     config: MemoryGenerateConfig
     provider: ModelProvider | None
@@ -52,7 +52,7 @@ ByScope = Mapping[str, PhaseModels]
 
 
 def phase_models(bound: Mapping[str, BoundAgent]) -> dict[str, PhaseModels]:
-    """The models of the memories of a run's agents that must be asked here, by scope."""
+    """The memory models of a run's agents that can only be asked in this process, by scope."""
     found: dict[str, PhaseModels] = {}
     for agent in bound.values():
         use, memory = agent.memory_use, agent.memory
@@ -65,7 +65,7 @@ def phase_models(bound: Mapping[str, BoundAgent]) -> dict[str, PhaseModels]:
 
 
 class KeptModels:
-    """What is left of runs for the sake of their memories: the models, nothing else."""
+    """Keeps the models of ended runs for their memories, and nothing else of them."""
 
     def __init__(self) -> None:
         self._by_run: OrderedDict[str, ByScope] = OrderedDict()
@@ -84,13 +84,13 @@ class KeptModels:
 
 
 def phase_of(state: RunState) -> MemoryPart | None:
-    """Which phase of a memory a run is, if it is one."""
+    """The memory phase that a run is, or None."""
     part = state.options.memory
     return part if part is not None and part.step != "rollout" else None
 
 
 def hosted_phase(state: RunState, part: MemoryPart, models: ByScope) -> HostedRun:
-    """The objects of a phase's run. Its tools are the sandbox's: nobody calls them here."""
+    """The objects of a phase's run. Its tools run in the sandbox and are never called here."""
     found = models.get(part.scope)
     agents: dict[str, Agent[Any]] = {}
     for key, spec in state.agents.items():
@@ -134,7 +134,7 @@ def _output(spec: AgentSpec) -> AgentOutputSchemaBase | None:
 
 
 class _Output(AgentOutputSchemaBase):
-    """A form that crossed the bus."""
+    """An output schema that came over the bus."""
 
     def __init__(self, spec: OutputSpec) -> None:
         self._spec = spec
@@ -157,7 +157,7 @@ class _Output(AgentOutputSchemaBase):
 
 
 class _Gone(Model):
-    """Stands for a model that is here no more."""
+    """Stands in for a model that this process no longer has."""
 
     def __init__(self, part: MemoryPart) -> None:
         self._error = UserError(

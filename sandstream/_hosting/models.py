@@ -1,4 +1,4 @@
-"""Asks a model object of the user for a turn, in the process that has it."""
+"""Asks the user's model object for a turn, in the process that has the object."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from msgspec import Raw
 from sandstream_actors.harness.deltas import DeltaSink
 from sandstream_actors.model.responses_answer import PRELUDE
 from sandstream_actors.model.vendor_types import plain
-from sandstream_actors.model_request import build_request, seen_upto
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.model_request import build_request, seen_upto
+from sandstream_actors.run.state import RunState
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import CallRequested, ModelAnswered, TokenUsage
-from sandstream_bus.specs import NO_JSON
+from sandstream_bus.wire.messages import CallRequested, ModelAnswered, Prepared, TokenUsage
+from sandstream_bus.wire.specs import NO_JSON
 
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.retry_policy import with_policy
+from sandstream._wire.compile import handoffs_of, output_schema_of, settings_of
 from sandstream.agent import Agent, Tool
 from sandstream.exceptions import ModelBehaviorError, ModelTimeoutError
-from sandstream.graph import handoffs_of, output_schema_of, settings_of
 from sandstream.handoffs.handoff import Handoff
-from sandstream.hosted_retries import with_policy
-from sandstream.hosting.hosted_run import HostedRun
 from sandstream.items import ModelResponse
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model, ModelTracing
@@ -43,11 +43,11 @@ _POSITIONAL = (
     "handoffs",
     "tracing",
 )
-"""What users' ``stream_response`` has always been called with by position."""
+"""Arguments that ``stream_response`` of users' models always gets by position."""
 
 
 class HostedModels:
-    """Calls model objects; passes their stream events on. Who makes it closes it."""
+    """Calls model objects and passes their stream events on. The creator closes it."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -63,15 +63,17 @@ class HostedModels:
             return model
         return (config.model_provider or self._by_name).get_model(model)
 
-    async def ask(self, hosted: HostedRun, state: RunState, call: CallRequested) -> ModelAnswered:
+    async def ask(
+        self, hosted: HostedRun, state: RunState, prepared: Prepared, call: CallRequested
+    ) -> ModelAnswered:
         agent = hosted.agent(call.agent)
         model = self._find(agent, hosted.config)
-        request, upto = build_request(state), seen_upto(state)
-        disabled = set(state.prepared.disabled_tools) if state.prepared else set()
+        request, upto = build_request(state, prepared), seen_upto(state, prepared)
+        disabled = set(prepared.disabled_tools)
         settings = ModelSettings.coerce(request.settings)
         retry = settings_of(agent, hosted.config).retry
         has_policy = retry is not None and retry.policy is not None
-        if has_policy:  # it is in charge: nobody below it repeats a call
+        if has_policy:  # the policy decides on retries: the model must not retry by itself
             settings = replace(settings, retry=ModelRetrySettings(max_retries=0))
         if isinstance(model, SeamModel):
             model = model.with_cache_key(request.cache_key)
@@ -113,7 +115,7 @@ class HostedModels:
             agent=call.agent,
             output=[Raw(msgspec.json.encode(item)) for item in response.to_input_items()],
             disabled_tools=sorted(disabled),
-            listed_tools=state.prepared.tools if state.prepared else [],
+            listed_tools=prepared.tools,
             usage=_tokens(response.usage).plus(TokenUsage(requests=failures)),
             response_id=response.response_id,
             request_id=response.request_id,
@@ -126,7 +128,7 @@ class HostedModels:
 
 
 def _tracing(state: RunState) -> ModelTracing:
-    """How much a model may trace of a call by itself."""
+    """How much a model may itself trace of a call."""
     if not state.options.traced:
         return ModelTracing.DISABLED
     is_open = state.options.trace_contents
@@ -139,14 +141,14 @@ def _handoffs(hosted: HostedRun, key: str, disabled: set[str]) -> list[Handoff[A
 
 
 def _tools(hosted: HostedRun, key: str, disabled: set[str]) -> list[Tool]:
-    """What the model may call; a handoff goes before a tool of its name."""
+    """The tools that the model may call; a handoff takes precedence over a tool of its name."""
     taken = {item.tool_name for item in _handoffs(hosted, key, disabled)}
     tools = {tool.name: tool for tool in hosted.tools(key)}
     return [tool for name, tool in tools.items() if name not in disabled and name not in taken]
 
 
 class _Asking:
-    """One turn's call of a model object, and what it has shown."""
+    """One turn's call of a model object; notes whether stream events were shown."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Asks a retry policy of the user whether a failed model call is made again, and waits.
+"""Asks the user's retry policy whether to repeat a failed model call, and waits.
 
-A policy is a function, so it runs in the process that has it, and so does the model call. What may
-never be repeated is decided here: a stream that showed something, a request that changes a
-conversation on the server unless it is known to be safe.
+A policy is a function, so it runs in the process that has it, and so does the model call. This
+module also decides what is never repeated: a stream that showed something, and a request that
+changes a conversation on the server, unless repeating it is known to be safe.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sandstream_actors.model import ModelCallError
+from sandstream_bus.wire.error_text import error_text
 
 from sandstream.items import ModelResponse
 from sandstream.retry import (
@@ -35,7 +36,7 @@ async def with_policy(
     previous_response_id: str | None,
     conversation_id: str | None,
 ) -> tuple[ModelResponse, int]:
-    """The answer, and how many attempts failed before it."""
+    """Return the answer, and the number of failed attempts before it."""
     assert retry.policy is not None
     limit = retry.max_retries or 0
     backoff = retry.backoff or ModelRetryBackoffSettings()
@@ -71,7 +72,7 @@ async def with_policy(
 
 
 def describe(error: Exception) -> tuple[ModelRetryNormalizedError, ModelRetryAdvice | None]:
-    """What policies are told of an error; the seam's errors also say what they advise."""
+    """The data about an error for policies; errors of the model seam also carry advice."""
     failure = error.__cause__
     if not isinstance(failure, ModelCallError):
         return _of_foreign(error), None
@@ -87,7 +88,7 @@ def describe(error: Exception) -> tuple[ModelRetryNormalizedError, ModelRetryAdv
     advice = ModelRetryAdvice(
         suggested=failure.retryable,
         retry_after=failure.retry_after_s,
-        # an endpoint that answered with an error has kept nothing of the request
+        # an endpoint that answered with an error has stored nothing of the request
         replay_safety="safe" if failure.status is not None else "unknown",
         normalized=normalized,
         response_started=failure.events_seen > 0,
@@ -103,7 +104,7 @@ def _of_foreign(error: Exception) -> ModelRetryNormalizedError:
     return ModelRetryNormalizedError(
         status_code=read("status_code", int),
         error_code=read("code", str),
-        message=str(error),
+        message=error_text(error),
         request_id=read("request_id", str),
         is_network_error=isinstance(error, ConnectionError),
         is_timeout=isinstance(error, TimeoutError),

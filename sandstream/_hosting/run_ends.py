@@ -1,5 +1,5 @@
-"""The end of a run: does a tool's result end it, does the output fit, what does a handler say, what
-do hooks and guardrails say to it.
+"""The end of a run: stop decisions, validation of the output, error handlers, and the hooks and
+guardrails for the final output.
 """
 
 from __future__ import annotations
@@ -9,15 +9,25 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_actors.run_state import RunState
-from sandstream_actors.state_cache import StateCache
-from sandstream_actors.withheld import WITHHELD
-from sandstream_bus.messages import (
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.state_cache import States
+from sandstream_actors.run.withheld import WITHHELD
+from sandstream_bus.wire.error_text import error_text
+from sandstream_bus.wire.messages import (
     CallRequested,
     RunDone,
     StopDecision,
 )
 
+from sandstream._hosting import hooks
+from sandstream._hosting.guardrails.checks import run_output_guardrails
+from sandstream._hosting.guardrails.records import records_of
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.outcomes import CallFailed, Outcome, encode
+from sandstream._hosting.values import as_json, final_value, resolved
+from sandstream._item_records import input_of
+from sandstream._wire.compile import output_schema_of
+from sandstream._wire.outcomes import exception_of
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorData, RunErrorHandlerInput, as_result
 from sandstream.exceptions import (
@@ -25,32 +35,23 @@ from sandstream.exceptions import (
     OutputGuardrailTripwireTriggered,
     UserError,
 )
-from sandstream.graph import output_schema_of
 from sandstream.guardrail import GuardrailFunctionOutput, OutputGuardrailResult
-from sandstream.hosting import hooks
-from sandstream.hosting.guard_records import records_of
-from sandstream.hosting.guards import run_output_guardrails
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.outcomes import CallFailed, Outcome, encode
-from sandstream.hosting.values import as_json, final_value, resolved
-from sandstream.item_records import input_of
 from sandstream.items import ToolCallOutputItem
-from sandstream.outcomes import exception_of
 from sandstream.run_config import OutputGuardrailBlockedMessageArgs
-from sandstream.run_view import usage_of
 from sandstream.tool import (
     FunctionTool,
     FunctionToolResult,
     ToolsToFinalOutputResult,
 )
+from sandstream.usage import usage_of
 
 logger = logging.getLogger(__name__)
 
 
 async def decide_stop(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> StopDecision:
-    """A callable ``tool_use_behavior``."""
+    """Call a ``tool_use_behavior`` function."""
     agent = hosted.agent(call.agent)
     behavior = agent.tool_use_behavior
     assert callable(behavior)
@@ -79,7 +80,7 @@ async def decide_stop(
 
 
 async def validate_output(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> StopDecision:
     """Check the final answer against ``output_type``; ask the handler if it does not fit."""
     agent = hosted.agent(call.agent)
@@ -98,7 +99,7 @@ async def validate_output(
 
 
 async def handle_error(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> StopDecision:
     assert call.error is not None
     done = RunDone(
@@ -110,7 +111,7 @@ async def handle_error(
 
 
 async def _ask_handler(
-    hosted: HostedRun, state: RunState, states: StateCache, kind: str, error: Exception
+    hosted: HostedRun, state: RunState, states: States, kind: str, error: Exception
 ) -> StopDecision:
     handler: Any = hosted.error_handlers.get(kind)
     view = hosted.view()
@@ -134,7 +135,7 @@ async def _ask_handler(
 
 
 def _checked_final(agent: Agent[Any], value: Any) -> Raw:
-    """A handler's output must fit ``output_type`` as the model's would."""
+    """A handler's output must fit ``output_type``, like the model's output."""
     schema = output_schema_of(agent)
     if schema is None:
         return encode(value if isinstance(value, str) else str(value))
@@ -145,15 +146,15 @@ def _checked_final(agent: Agent[Any], value: Any) -> Raw:
         schema.validate_json(candidate.decode())
     except ModelBehaviorError as error:
         raise UserError(
-            f"the error handler's final_output does not fit output_type: {error}"
+            f"the error handler's final_output does not fit output_type: {error_text(error)}"
         ) from error
     return text
 
 
 async def finish(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> Outcome:
-    """The run has its final output: the hook (``agent_end``), or the output guardrails.
+    """Call the ``agent_end`` hook or the output guardrails with the run's final output.
 
     Raises:
         CallFailed: if a guardrail trips, raises or takes too long.
@@ -191,7 +192,7 @@ async def finish(
 def _blocked_message(
     hosted: HostedRun, agent: Agent[Any], error: OutputGuardrailTripwireTriggered
 ) -> str:
-    """What is kept of a tool's refused result. A function that fails does not bring it back."""
+    """The text that replaces a tool's refused result, even if the user's function fails."""
     wanted = hosted.config.output_guardrail_blocked_message
     if callable(wanted):
         name = error.guardrail_result.guardrail.get_name()
@@ -206,13 +207,13 @@ def _blocked_message(
 
 
 def _without_data(result: OutputGuardrailResult, text: str) -> OutputGuardrailResult:
-    """A verdict on what a tool has said, without what it said or what the guardrail says of it."""
+    """The verdict on a tool's output, without the output and without the guardrail's info."""
     verdict = GuardrailFunctionOutput(None, result.output.tripwire_triggered)
     return OutputGuardrailResult(result.guardrail, text, result.agent, verdict)
 
 
 def _final_output(hosted: HostedRun, state: RunState, call: CallRequested) -> Any:
-    """The final output as an object: as this process had it, or from its form on the bus."""
+    """The final output as an object: the original from this process, else decoded from the bus."""
     if "final" in hosted.values:
         return hosted.values["final"]
     agent = hosted.agent(call.agent)

@@ -1,7 +1,7 @@
-"""The trace of one call of the runner: which it is, and the spans that processors are told of.
+"""The trace of one call of the runner, and the spans that trace processors receive.
 
-Processors hear of a run as its events arrive. Without any there is nothing to do here: the run's
-log has it all.
+Processors receive spans as the run's events arrive. Without processors there is nothing to do here:
+the log contains the whole run.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import logging
 from contextlib import aclosing
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sandstream_bus.errors import BusError
-from sandstream_bus.headers import TRACEPARENT
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallFinished, CallRequested
-from sandstream_bus.subjects import RunId
-from sandstream_bus.trace_context import TraceContext, trace_id_of
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.messages import CallFinished, CallRequested
+from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.trace_context import TraceContext, trace_id_of
 
-from sandstream.graph import output_schema_of
+from sandstream._wire.compile import output_schema_of
 from sandstream.models.openai_provider import SeamModel
-from sandstream.trace_parent import trace_parent
 from sandstream.tracing.config import includes_task_and_turn_spans
 from sandstream.tracing.ids import root_span_id, sdk_span_id, sdk_trace_id, w3c_trace_id
 from sandstream.tracing.provider import DefaultTraceProvider
@@ -31,23 +30,34 @@ from sandstream.tracing.run_spans import RunSpans, Settings, SpanBegan, Step
 from sandstream.tracing.saved_trace import SavedTrace
 from sandstream.tracing.setup import get_trace_provider, reporter_here
 from sandstream.tracing.spans import Span, SpanImpl
+from sandstream.tracing.trace_parent import trace_parent
 from sandstream.tracing.traces import Trace, TraceImpl, was_started_here
 
 if TYPE_CHECKING:
-    from sandstream.hosting.hosted_run import HostedRun
-    from sandstream.process import Process
+    from sandstream_bus.bus import Bus
+
+    from sandstream._hosting.hosted_run import HostedRun
     from sandstream.run_config import RunConfig
 
 logger = logging.getLogger(__name__)
 
 CATCH_UP_S: Final = 1.0
-"""How long the user's code waits for its span to be told."""
+"""How long the user's code waits until its span was reported."""
 LAST_EVENTS_S: Final = 5.0
 
 
+class TracedProcess(Protocol):
+    """The process of the traced run: its bus, and the objects of its runs."""
+
+    @property
+    def bus(self) -> Bus: ...
+
+    def hosted(self, run: RunId) -> HostedRun | None: ...
+
+
 class RunTracing:
-    """Around one call of the runner: ``async with``. ``parent`` is what the run's first event
-    names as its caller's span.
+    """Traces one call of the runner, as a context manager. ``parent`` is the caller's span that
+    the run's first event names.
     """
 
     def __init__(self, run_id: str, config: RunConfig, *, saved: SavedTrace | None = None) -> None:
@@ -70,7 +80,7 @@ class RunTracing:
                 self._own.is_of_run = given is None or saved is not None
         self.trace: Trace | None = self._own or current
         self._runs: dict[str, _Followed] = {}
-        self._process: Process | None = None
+        self._process: TracedProcess | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._news = asyncio.Condition()
 
@@ -82,7 +92,7 @@ class RunTracing:
 
     @property
     def saved(self) -> SavedTrace:
-        """What a state of the run keeps of it."""
+        """The trace, for a saved state of the run."""
         trace = self.trace.to_json(include_tracing_api_key=True) if self.trace else None
         return SavedTrace(self.parent.header if self.parent else None, trace)
 
@@ -105,8 +115,8 @@ class RunTracing:
             if self._own is not None:
                 self._own.finish()
 
-    def follow(self, process: Process, *, known: int = 0) -> None:
-        """The run has begun: tell what happens in it, after the event ``known``."""
+    def follow(self, process: TracedProcess, *, known: int = 0) -> None:
+        """The run has begun: report its events after the event ``known``."""
         if self.is_traced and self.parent is not None:
             reporter_here().has_run(self.parent.trace_id)
         if not self._is_shown or self._run_id in self._runs:
@@ -116,8 +126,8 @@ class RunTracing:
         self._start(_Followed(self._run_id, self._settings(self._run_id), root, known))
 
     async def _finish(self) -> None:
-        """Tell the rest: the run has ended, waits for people, or nobody waits for it any more."""
-        self._is_shown = False  # for code that is late
+        """Report the rest: the run ended, waits for people, or its caller stopped waiting."""
+        self._is_shown = False  # for code that runs late
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -130,7 +140,7 @@ class RunTracing:
                 await self._catch_up(top)
         except (BusError, TimeoutError) as error:
             logger.warning("the end of a run's trace is missing", extra={"why": str(error)})
-        except Exception:  # the run has its result whatever is wrong here
+        except Exception:  # an error here must not change the run's result
             logger.exception("a run's trace has a gap", extra={"run_id": self._run_id})
         for followed in reversed(self._runs.values()):
             for step in followed.spans.close(_now()):
@@ -151,12 +161,12 @@ class RunTracing:
                 async for event in events:
                     if isinstance(event, LogEvent):
                         await self._take(followed, event)
-        except BusError as error:  # what is missing is read when the run has ended
+        except BusError as error:  # missing events are read when the run has ended
             logger.warning("a run's trace is not followed", extra={"why": str(error)})
-        except Exception:  # the run goes on whatever is wrong here
+        except Exception:  # an error here must not stop the run
             logger.exception("a run's trace has a gap", extra={"run_id": followed.run})
         followed.is_left = True
-        async with self._news:  # nobody needs to wait for more
+        async with self._news:  # wake up waiters: no more events will come
             self._news.notify_all()
 
     async def _catch_up(self, followed: _Followed) -> None:
@@ -168,10 +178,10 @@ class RunTracing:
             await self._take(followed, event)
 
     async def _take(self, followed: _Followed, event: LogEvent) -> None:
-        """One event; two readers may bring it."""
+        """Process one event; two readers may deliver the same one."""
         ended = event.event
         child = self._runs.get(followed.children.get(getattr(ended, "call", ""), ""))
-        if isinstance(ended, CallFinished) and ended.kind == "child" and child is not None:
+        if isinstance(ended, CallFinished) and ended.traits.is_child_run and child is not None:
             await self._catch_up(child)
         if event.sequence <= followed.last:
             return
@@ -180,7 +190,7 @@ class RunTracing:
         for step in followed.spans.feed(event, _time_of(event), quiet=is_quiet):
             self._tell(followed, step)
         asked = event.event
-        if isinstance(asked, CallRequested) and asked.kind == "child" and asked.child:
+        if isinstance(asked, CallRequested) and asked.traits.is_child_run and asked.child:
             followed.children[asked.call] = asked.child
             if asked.child not in self._runs:
                 root = followed.shown.get(f"call:{asked.call}")
@@ -216,8 +226,8 @@ class RunTracing:
     # --- for the user's code -------------------------------------------------------------------
 
     async def span_for(self, run: str, call: CallRequested) -> Span[Any] | None:
-        """The span in which a call of the user's code runs, once processors know of it; None if
-        they will not hear of it soon, or at all.
+        """The span of a call of the user's code, once processors know it; None if they do not get
+        it soon, or at all.
         """
         if not self._is_shown:
             return None
@@ -274,17 +284,17 @@ class RunTracing:
 
 
 class _Followed:
-    """One run of the tree, and the spans of it that processors know."""
+    """One run of the tree, and its spans that processors know."""
 
     def __init__(self, run: str, settings: Settings, root: Span[Any] | None, known: int) -> None:
         self.run = run
         self.spans = RunSpans(run, settings)
         self.root = root
-        """What its outermost spans are below; None: the trace."""
+        """The parent of its outermost spans; None: the trace."""
         self.known = known
         self.last = 0
         self.is_left = False
-        """Nobody listens to it any more: it has ended, or something is wrong."""
+        """Events are no longer followed: the run ended, or following failed."""
         self.shown: dict[str, Span[Any]] = {}
         self.ended: dict[str, Span[Any]] = {}
         self.children: dict[str, str] = {}
@@ -317,7 +327,7 @@ def _new_trace(config: RunConfig, trace_id: str, saved: SavedTrace | None) -> Tr
 
 
 def _time_of(event: LogEvent) -> str:
-    """When the server stored it."""
+    """The time at which the server stored the event."""
     if not event.stored.time:
         return _now()
     return datetime.fromisoformat(event.stored.time).isoformat(timespec="microseconds")

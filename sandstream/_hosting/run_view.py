@@ -1,22 +1,22 @@
-"""A run as its caller sees it: items, responses, usage, stream events, read off the log.
+"""A run as its caller sees it: items, responses, usage and stream events, computed from the log.
 
-The harness's own state of the run decides what counts; here it is only shown with the objects of
-this process.
+The harness's fold of the run decides which events count; this module shows its state with the
+objects of this process.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 from msgspec import Raw
-from sandstream_actors.output_items import assistant_message, handoff_outputs
-from sandstream_actors.run_places import past_events
-from sandstream_actors.run_state import RunState
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_actors.run.output_items import assistant_message, handoff_outputs
+from sandstream_actors.run.places import past_events
+from sandstream_actors.run.state import RunState
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     CallFinished,
     ConversationOpened,
@@ -25,21 +25,21 @@ from sandstream_bus.messages import (
     Rewrite,
     RunDone,
     RunEvent,
+    RunReopened,
     RunRestored,
     RunStarted,
     RunWaiting,
     StopDecision,
-    TokenUsage,
     TurnRequested,
 )
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 
+from sandstream._hosting.guardrails.records import GuardrailResults, results_of
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.items import ItemMaker
+from sandstream._item_records import items_of_input, items_of_records
 from sandstream.agent import Agent
 from sandstream.guardrail import InputGuardrailResult, OutputGuardrailResult
-from sandstream.hosting.guard_records import GuardrailResults, results_of
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.item_making import ItemMaker
-from sandstream.item_records import items_of_input, items_of_records
 from sandstream.items import (
     HandoffOutputItem,
     InputItem,
@@ -53,27 +53,13 @@ from sandstream.items import (
 )
 from sandstream.stream_events import AgentUpdatedStreamEvent, StreamEvent, event_of
 from sandstream.tool_guardrails import ToolInputGuardrailResult
-from sandstream.usage import InputTokensDetails, OutputTokensDetails, Usage
+from sandstream.usage import Usage, usage_of
 
 _stop = msgspec.json.Decoder(StopDecision).decode
 
 
-def usage_of(tokens: TokenUsage) -> Usage:
-    """Token counts of the wire as the public type."""
-    return Usage(
-        requests=tokens.requests,
-        input_tokens=tokens.input_tokens,
-        input_tokens_details=InputTokensDetails(
-            cached_tokens=tokens.cached_tokens, cache_write_tokens=tokens.cache_write_tokens
-        ),
-        output_tokens=tokens.output_tokens,
-        output_tokens_details=OutputTokensDetails(reasoning_tokens=tokens.reasoning_tokens),
-        total_tokens=tokens.total_tokens,
-    )
-
-
 def _with_entry(usage: Usage) -> Usage:
-    """The answer's tokens belong to one request, even if failed attempts came before it."""
+    """The answer's tokens belong to one request, even after failed attempts."""
     if usage.requests <= 1:
         return usage
     answered = dataclasses.replace(usage, requests=1)
@@ -81,7 +67,7 @@ def _with_entry(usage: Usage) -> Usage:
 
 
 class RunView:
-    """Grows with each event it is fed."""
+    """The view of one run; each event that it is fed extends it."""
 
     def __init__(self, hosted: HostedRun) -> None:
         self._hosted = hosted
@@ -90,16 +76,16 @@ class RunView:
         self._outputs: dict[str, ToolCallOutputItem | None] = {}
         self._approvals: dict[str, ToolApprovalItem] = {}
         self._answer_at = (0, 0)
-        """Where the items of the last answer begin, in ``items`` and in ``model_items``."""
+        """The indexes of the last answer's first items in ``items`` and ``model_items``."""
         self.items: list[RunItem] = []
-        """What the run has produced, for its result."""
+        """The items that the run produced, for its result."""
         self.model_items: list[RunItem] = []
-        """What the model sees of that: a handoff may have taken something away."""
+        """The items that the model sees; a handoff may have removed some."""
         self.items_in_input: list[RunItem] = []
-        """Items that a handoff has put into the run's input as they are."""
+        """Items that a handoff put unchanged into the run's input."""
         self.new_input: str | list[TResponseInputItem] | None = None
-        """The run's input where it is not only the caller's: after a session's history, or as a
-        handoff has left it.
+        """The run's input if it differs from the caller's: with a session's history, or as a
+        handoff rewrote it.
         """
         self.responses: list[ModelResponse] = []
         self.usage = Usage()
@@ -113,7 +99,7 @@ class RunView:
 
     @property
     def given_input(self) -> str | list[TResponseInputItem]:
-        """The run's input in the form in which it was given: a text, or items."""
+        """The run's input in its original form: a text, or items."""
         if self.new_input is not None:
             return self.new_input
         items = self.input
@@ -138,7 +124,7 @@ class RunView:
 
     @property
     def interruptions(self) -> list[ToolApprovalItem]:
-        """Calls that wait for a person, those of child runs included."""
+        """Calls that wait for a person, including those of child runs."""
         if self.done is not None:
             return []
         own = self._approvals
@@ -164,7 +150,7 @@ class RunView:
 
     @property
     def items_before_answer(self) -> tuple[list[RunItem], list[RunItem]]:
-        """What was there before the last answer: for the result, and for the model."""
+        """The items before the last answer: for the result, and for the model."""
         return self.items[: self._answer_at[0]], self.model_items[: self._answer_at[1]]
 
     @property
@@ -172,7 +158,7 @@ class RunView:
         return self.items[self._answer_at[0] :]
 
     def handoff_items(self, target: Agent[Any]) -> list[RunItem]:
-        """The outputs of the last answer's handoffs, if the first one leads to ``target``."""
+        """The outputs of the last answer's handoffs, if its first handoff leads to ``target``."""
         agent = self._make.agent(self.key)
         outputs = handoff_outputs(self.state.handoff_calls, target.name)
         *ignored, taken = [msgspec.json.decode(output) for output in outputs]
@@ -188,7 +174,7 @@ class RunView:
             self.feed(event.event, event.subject, event.sequence)
 
     def feed(self, event: RunEvent, subject: str = "", sequence: int = 0) -> list[StreamEvent]:
-        """Take in the next event of the log; the stream events that follow from it."""
+        """Apply the next event of the log; return the resulting stream events."""
         state = self.state
         sequence = sequence or state.last_seq + 1
         if subject and not state.run:
@@ -197,27 +183,38 @@ class RunView:
             return self._restored(event, sequence)
         if state.places.is_elsewhere(subject, event):
             return []  # the harness does not count it either
-        match event:
-            case ModelAnswered() if event.turn == state.turn + 1:
-                return self._answered(event, subject, sequence)
-            case CallFinished():
-                return self._finished(event, subject, sequence)
-            case TurnRequested(reason="handoff") if event.turn == state.turn + 1:
-                return self._handed_over(event, subject, sequence)
-            case ModelDeferred() if event.turn == state.turn + 1:
-                self.usage.requests += 1
+        if isinstance(event, CallFinished):
+            return self._finished(event, subject, sequence)
+        next_turn = state.turn + 1
+        if isinstance(event, ModelAnswered) and event.turn == next_turn:
+            return self._answered(event, subject, sequence)
+        if isinstance(event, TurnRequested) and (event.reason, event.turn) == (
+            "handoff",
+            next_turn,
+        ):
+            return self._handed_over(event, subject, sequence)
+        if isinstance(event, ModelDeferred) and event.turn == next_turn:
+            self.usage.requests += 1
         is_new = state.started is None
         state.apply(sequence, event, subject)
-        match event:
-            case RunStarted() if is_new:
-                return [AgentUpdatedStreamEvent(self._make.agent(self.key))]
-            case ConversationOpened():
-                self.new_input = self.input
-            case ApprovalDecided():
-                return self._outcomes()
-            case RunWaiting():
-                return self._outcomes(paused=True)
+        if isinstance(event, RunStarted) and is_new:
+            return [AgentUpdatedStreamEvent(self._make.agent(self.key))]
+        if isinstance(event, ConversationOpened):
+            self.new_input = self.input
+        elif isinstance(event, ApprovalDecided | RunWaiting):
+            return self._outcomes(paused=isinstance(event, RunWaiting))
+        elif isinstance(event, RunReopened):
+            return self._reopened(event)
         return []
+
+    def _reopened(self, event: RunReopened) -> list[StreamEvent]:
+        """Remove items that no longer count; show results that arrived after the end."""
+        if event.drops_answer:
+            del self.items[self._answer_at[0] :]
+            del self.model_items[self._answer_at[1] :]
+        for call in event.forgets:
+            self._outputs.pop(call, None)
+        return self._outcomes()
 
     @property
     def _raw_input(self) -> list[Raw]:
@@ -257,21 +254,30 @@ class RunView:
         if result is None or was_known:
             return []
         self._take_guardrails(result)
-        if result.kind == "child":
-            self.usage.add(usage_of(result.usage))
-        elif result.kind == "history":
-            self.new_input = self.input
-        elif result.kind == "finish" and result.error is not None and result.value:
-            self._withhold(msgspec.json.decode(result.value, type=str))
-        elif result.kind in ("error", "output") and result.output:
-            return self._handled(_stop(result.output))
+        match result.kind:
+            case "child":
+                self.usage.add(usage_of(result.usage))
+            case "history":
+                self.new_input = self.input
+            case "finish":
+                if result.error is not None and result.value:
+                    self._withhold(msgspec.json.decode(result.value, type=str))
+            case "error" | "output":
+                if result.output:
+                    return self._handled(_stop(result.output))
+            case "tool" | "prepare" | "model" | "review" | "stop" | "handoff" | "reject" | "hook":
+                pass
+            case "guard" | "save" | "open" | "checkpoint" | "close":
+                pass
+            case "child_input" | "child_output" | "watch":
+                pass
+            case _:
+                assert_never(result.kind)
         return self._outcomes()
 
     def _outcomes(self, *, paused: bool = False) -> list[StreamEvent]:
-        """What the calls of the last answer have come to: shown when all have, or when only
-        people can go on.
-        """
-        if self.state.open_tool_calls() and not paused:
+        """Add the outcomes of the last answer's calls, once all are known or people must decide."""
+        if self.state.done is not None or (self.state.open_tool_calls() and not paused):
             return []
         new: list[RunItem] = []
         for call in self.state.tool_calls:
@@ -294,7 +300,7 @@ class RunView:
         return self._add([MessageOutputItem(self._make.agent(self.key), raw)])
 
     def _withhold(self, text: str) -> None:
-        """A guardrail refused what the tools of the last turn have said."""
+        """Replace the last turn's tool outputs, which a guardrail refused."""
         for items, start in zip((self.items, self.model_items), self._answer_at, strict=True):
             for index, item in enumerate(items[start:], start):
                 if isinstance(item, ToolCallOutputItem):
@@ -304,7 +310,7 @@ class RunView:
                     )
 
     def _take_guardrails(self, result: CallFinished) -> None:
-        """What guardrails said: as they said it, if they were asked in this process."""
+        """Add guardrail results: the original objects, if the guardrails ran in this process."""
         if not result.guardrails:
             return
         here = self._hosted.guardrails.get(result.call)
@@ -347,7 +353,7 @@ class RunView:
         return [*events, AgentUpdatedStreamEvent(target)]
 
     def _rewritten(self, rewrite: Rewrite, new: list[RunItem]) -> list[StreamEvent]:
-        """A filter decided what stays. Whoever follows the run is told what is new to him."""
+        """Replace the items with those that a filter kept; return events for the new ones."""
         seen = {id(item) for item in self.items}
         known = [*self.items, *new, *self.model_items]
         self.items = items_of_records(rewrite.items, known, self._make.agent)

@@ -1,7 +1,8 @@
-"""The user's session: what was said before, and what is said now.
+"""Reads and writes the user's session for a run.
 
-A write is one call with one result. Nobody can write to a user's session and to the log at once: a
-write whose outcome was lost is looked for at the end of the session before it is made again.
+A write is one call with one result. A write to a user's session and a write to the log are not
+atomic together: if a result was lost, the end of the session is compared before the write is
+repeated.
 """
 
 from __future__ import annotations
@@ -12,27 +13,28 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_actors.run_state import RunState
-from sandstream_actors.state_cache import StateCache
-from sandstream_bus.messages import CallRequested, History
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.state_cache import States
+from sandstream_actors.tool_host.actor import TakenCall
+from sandstream_bus.wire.messages import CallRequested, History
 
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.outcomes import encode
 from sandstream.exceptions import UserError
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.outcomes import encode
 from sandstream.items import TResponseInputItem
-from sandstream.memory.merging import items_to_store, prepared_input
 from sandstream.memory.openai_conversations_session import OpenAIConversationsSession
-from sandstream.memory.session import Session, call_session
+from sandstream.memory.session import Session, call_session, known_id, tell_id
+from sandstream.memory.session_input import items_to_store, prepared_input
 from sandstream.memory.session_settings import SessionSettings
 
 
 async def history(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> History:
-    """What the model reads first: the session's items and the run's input, or what the callback
-    makes of both.
+    """The beginning of the model's input: the session's items and the run's input, or the
+    callback's combination of both.
     """
-    session = _session(hosted)
+    session = _session(hosted, state)
     use = state.options.session
     limit = use.limit if use is not None and use.kind == "host" else None
     if use is not None and use.kind == "bus":
@@ -49,15 +51,17 @@ async def history(
         from_conversations_api=isinstance(session, OpenAIConversationsSession),
     )
     whole, new = prepared.model_input, prepared.to_persist
+    # noted before the first write: a process that continues the run finds the same session
+    begun = known_id(session) if use is not None and not use.id else ""
     before = len(whole) - len(new)
     if before >= 0 and whole[before:] == new:
-        return History(history=_encoded(whole[:before]), input=_encoded(new))
-    return History(history=_encoded(whole), input=[], kept=_encoded(new))
+        return History(history=_encoded(whole[:before]), input=_encoded(new), session=begun)
+    return History(history=_encoded(whole), input=[], kept=_encoded(new), session=begun)
 
 
-async def save(hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache) -> None:
+async def save(hosted: HostedRun, state: RunState, call: TakenCall, states: States) -> None:
     """Append the run's input, or what a turn has added to it, to the session."""
-    session = _session(hosted)
+    session = _session(hosted, state)
     upto = state.saving.get(call.call, 0)
     said = state.own_input if call.turn == 0 else state.said[state.session_has : upto]
     items = items_to_store(
@@ -77,7 +81,7 @@ async def _ends_with(hosted: HostedRun, session: Session, items: list[TResponseI
 
 
 def _key(item: Any) -> str:
-    """Ids are left out: a session at a provider gives items ids of its own."""
+    """Ids are left out: a provider's session assigns its own ids to items."""
     return json.dumps(
         {name: value for name, value in dict(item).items() if name not in ("id", "status")},
         sort_keys=True,
@@ -85,12 +89,13 @@ def _key(item: Any) -> str:
     )
 
 
-def _session(hosted: HostedRun) -> Session:
+def _session(hosted: HostedRun, state: RunState) -> Session:
     if hosted.session is None:
         raise UserError(
             "this run keeps its conversation in a session of the process that started it: pass "
             "the same session to go on with it"
         )
+    tell_id(hosted.session, state.options.session)
     return hosted.session
 
 

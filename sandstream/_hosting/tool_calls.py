@@ -1,23 +1,23 @@
-"""One call of a tool as the user's code sees it: its context, and the model's item."""
+"""One tool call as the user's code sees it: its context, and the model's item."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
-from sandstream_actors.output_items import ToolCall
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import CallRequested
+from sandstream_actors.run.output_items import ToolCall
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import CallRequested
 
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.run_view import usage_of
+from sandstream._hosting.hosted_run import HostedRun
 from sandstream.tool_context import ToolContext
+from sandstream.usage import usage_of
 
 
 def tool_context(
     hosted: HostedRun, call: CallRequested, *, is_custom: bool = False
 ) -> ToolContext[Any]:
-    """The context of a call of a tool."""
+    """The context of a tool call."""
     hosted.context.usage = usage_of(call.usage)
     item = {
         "type": "function_call",
@@ -37,7 +37,7 @@ def tool_context(
 
 
 def about(request: CallRequested, call: ToolCall) -> CallRequested:
-    """The request that asks for a call of the answer, made of one that is about the answer."""
+    """The request for one tool call, derived from a request about the whole answer."""
     return msgspec.structs.replace(
         request,
         call=call.id,
@@ -49,7 +49,7 @@ def about(request: CallRequested, call: ToolCall) -> CallRequested:
 
 
 def answered_item(state: RunState, call: ToolCall) -> dict[str, Any]:
-    """The model's own item of a call."""
+    """The model's own item for a call."""
     assert state.answer is not None
     items = (msgspec.json.decode(raw) for raw in state.answer.event.output)
     found: dict[str, Any] = next(it for it in items if it.get("call_id") == call.call_id)

@@ -1,4 +1,4 @@
-"""A model has answered: its hook, and which calls a person must agree to."""
+"""Reviews a model's answer: calls its hook, and finds the calls that need an approval."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_actors.call_results import REJECTED, child_result
-from sandstream_actors.output_items import ToolCall
-from sandstream_actors.run_state import RunState
-from sandstream_actors.state_cache import StateCache
-from sandstream_bus.messages import CallRequested, Reviewed
+from sandstream_actors.run.call_results import REJECTED, child_result
+from sandstream_actors.run.output_items import ToolCall
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.state_cache import States
+from sandstream_bus.wire.error_text import error_text
+from sandstream_bus.wire.messages import CallRequested, Reviewed
 
+from sandstream._hosting import hooks
+from sandstream._hosting.approval_arguments import judgeable_arguments
+from sandstream._hosting.guardrails.checks import guard_tool_input
+from sandstream._hosting.guardrails.records import records_of
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.mcp_tools import listed_tool
+from sandstream._hosting.outcomes import CallFailed, Outcome, encode
+from sandstream._hosting.tool_calls import about, answered_item, tool_context
+from sandstream._hosting.tool_texts import formatted
+from sandstream._hosting.values import resolved
 from sandstream.custom_tool import CustomTool
 from sandstream.exceptions import AgentsException, UserError
-from sandstream.hosting import hooks
-from sandstream.hosting.approval_arguments import judgeable_arguments
-from sandstream.hosting.guard_records import records_of
-from sandstream.hosting.guards import guard_tool_input
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.mcp_tools import listed_tool
-from sandstream.hosting.outcomes import CallFailed, Outcome, encode
-from sandstream.hosting.tool_calls import about, answered_item, tool_context
-from sandstream.hosting.tool_texts import formatted
-from sandstream.hosting.values import resolved
 from sandstream.items import ModelResponse, ToolApprovalItem
-from sandstream.run_view import usage_of
 from sandstream.tool import FunctionTool
 from sandstream.tool_guardrails import ToolInputGuardrailData, ToolInputGuardrailResult
+from sandstream.usage import usage_of
 
 logger = logging.getLogger(__name__)
 
 
 async def review(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> Outcome:
-    """The hook of the answer, then all of its calls.
+    """Call the hook for the answer, then review all of its calls.
 
     Raises:
         CallFailed: if a hook, a ``needs_approval`` function or a guardrail raises.
@@ -73,7 +74,7 @@ def _response(state: RunState) -> ModelResponse:
 
 @dataclass
 class _Reviewing:
-    """What is found out about the calls of one answer."""
+    """The findings about the calls of one answer."""
 
     hosted: HostedRun
     state: RunState
@@ -92,7 +93,7 @@ class _Reviewing:
             return
         tool = await listed_tool(self.hosted, self.request.agent, call.name)
         if tool is None or (self.state.agent_name, call.name) in self.state.sticky:
-            # nobody can say, or somebody has said it for all calls
+            # the tool is unknown here, or an earlier decision covers all of its calls
             self.needs_approval.append(call.id)
         elif isinstance(tool, CustomTool):
             await self._look_at_custom(call, tool)
@@ -111,7 +112,7 @@ class _Reviewing:
         except AgentsException:
             raise
         except Exception as error:
-            raise UserError(f"Error running tool {tool.name}: {error}") from error
+            raise UserError(f"Error running tool {tool.name}: {error_text(error)}") from error
 
     async def _before_approval(self, call: ToolCall, tool: FunctionTool) -> None:
         refusal: str | None = None
@@ -150,16 +151,14 @@ class _Reviewing:
         return await _rejection(self.hosted, about(self.request, call), "custom")
 
 
-async def reject(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
-) -> str:
+async def reject(hosted: HostedRun, state: RunState, call: CallRequested, states: States) -> str:
     """The text for a call that a person refused."""
     is_custom = any(it.is_custom for it in state.tool_calls if it.call_id == call.call_id)
     return await _rejection(hosted, call, "custom" if is_custom else "function")
 
 
 async def _rejection(hosted: HostedRun, call: CallRequested, tool_type: str) -> str:
-    """A formatter that fails does not undo a refusal: the model gets the default text."""
+    """The refusal text. If the formatter fails, the model gets the default text."""
     try:
         text = await formatted(
             hosted, call, "approval_rejected", REJECTED, None, tool_type=tool_type
@@ -171,9 +170,9 @@ async def _rejection(hosted: HostedRun, call: CallRequested, tool_type: str) -> 
 
 
 async def outside_hook(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> None:
-    """A tool hook around a call that another actor makes."""
+    """Call a tool hook around a call that another actor makes."""
     made = next(it for it in state.tool_calls if it.id == call.call.rpartition("-")[0])
     agent = hosted.agent(call.agent)
     tool = hosted.tool(call.agent, made.name)
@@ -188,13 +187,13 @@ async def outside_hook(
 
 
 def _result(hosted: HostedRun, state: RunState, call: ToolCall) -> Any:
-    """What the model reads of a call that has ended."""
+    """The result of a finished call as the model reads it."""
     if call.id in hosted.values:
         return hosted.values[call.id]
     result = state.results[call.id]
     spec = state.tool(call.name)
     if spec is not None and spec.child is not None:
         told = child_result(state, call, spec.child, result)
-        assert told is not None  # the hook is asked for once it is known
+        assert told is not None  # the hook is requested only once the result is known
         result = told
     return msgspec.json.decode(result.output) if result.output else None

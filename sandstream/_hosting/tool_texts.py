@@ -1,13 +1,13 @@
-"""What a run's own formatter makes of the texts that a model gets in a tool's place."""
+"""Applies the run's formatter to texts that a model gets in place of a tool's output."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from sandstream_bus.messages import CallRequested
+from sandstream_bus.wire.messages import CallRequested
 
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.values import resolved
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.values import resolved
 from sandstream.run_config import ToolErrorFormatterArgs
 
 

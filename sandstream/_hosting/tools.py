@@ -6,24 +6,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Raw
-from sandstream_actors.state_cache import StateCache
-from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, GuardrailRecord
-from sandstream_bus.specs import NO_JSON
-from sandstream_bus.subjects import RunId
+from sandstream_actors.run.state_cache import States
+from sandstream_bus.wire.error_text import error_text
+from sandstream_bus.wire.messages import CallFinished, CallRequested, ErrorInfo, GuardrailRecord
+from sandstream_bus.wire.specs import NO_JSON
+from sandstream_bus.wire.subjects import RunId
 
+from sandstream._hosting import hooks
+from sandstream._hosting.guardrails.checks import guard_tool_input, guard_tool_output
+from sandstream._hosting.guardrails.records import AnyResult, records_of
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.mcp_tools import listed_tool
+from sandstream._hosting.outcomes import CallFailed, encode, finished
+from sandstream._hosting.tool_calls import tool_context
+from sandstream._hosting.tool_texts import formatted
+from sandstream._hosting.values import as_json, final_value, resolved
+from sandstream._wire.outcomes import error_info
 from sandstream.agent import Tool
 from sandstream.custom_tool import CustomTool, CustomToolCustomDataContext
 from sandstream.exceptions import AgentsException, UserError
-from sandstream.hosting import hooks
-from sandstream.hosting.guard_records import AnyResult, records_of
-from sandstream.hosting.guards import guard_tool_input, guard_tool_output
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.mcp_tools import listed_tool
-from sandstream.hosting.outcomes import CallFailed, encode, finished
-from sandstream.hosting.tool_calls import tool_context
-from sandstream.hosting.tool_texts import formatted
-from sandstream.hosting.values import as_json, final_value, resolved
-from sandstream.outcomes import error_info
 from sandstream.tool import (
     FunctionTool,
     FunctionToolCustomDataContext,
@@ -40,7 +41,7 @@ from sandstream.tool_guardrails import (
 
 
 async def call_tool(
-    hosted: HostedRun, call: CallRequested, run: RunId, states: StateCache
+    hosted: HostedRun, call: CallRequested, run: RunId, states: States
 ) -> CallFinished:
     tool = await listed_tool(hosted, call.agent, call.name)
     if tool is None or not await _was_offered(tool, run, states):
@@ -70,14 +71,14 @@ async def call_tool(
 
 @dataclass
 class _Verdicts:
-    """What the guardrails of one call said, and how the tool failed that the model is told of."""
+    """The guardrail verdicts on one call, and the tool failure that the model is told about."""
 
     before: list[ToolInputGuardrailResult] = field(default_factory=list)
     after: list[ToolOutputGuardrailResult] = field(default_factory=list)
     failure: Exception | None = None
 
     def told(self, hosted: HostedRun, call: CallRequested) -> list[GuardrailRecord]:
-        """As data; the objects stay with the run."""
+        """The verdicts as data; the objects are kept in the hosted run."""
         results: list[AnyResult] = [*self.before, *self.after]
         hosted.guardrails[call.call] = results
         return records_of(results, call.agent)
@@ -86,14 +87,14 @@ class _Verdicts:
 async def _guarded(
     hosted: HostedRun, call: CallRequested, tool: FunctionTool, verdicts: _Verdicts
 ) -> tuple[Any, Raw]:
-    """The call with all that is around it: what the model gets, and the application's data."""
+    """Call the tool with its guardrails and hooks; return the model's value and custom data."""
     agent = hosted.agent(call.agent)
     context = tool_context(hosted, call)
     limit_s = hosted.config.guardrail_timeout
     before = ToolInputGuardrailData(context, agent)
     _, refusal = await guard_tool_input(tool, before, limit_s, results=verdicts.before)
     if refusal is not None:
-        return refusal, NO_JSON  # as if it had not been called: no hook hears of it
+        return refusal, NO_JSON  # the tool is not called, so no hook is either
     await hooks.tool_start(hosted.hooks, agent.hooks, context, agent, tool)
     value = await _invoked(hosted, call, tool, context)
     verdicts.failure = context._failure
@@ -117,7 +118,7 @@ async def _invoked(
 async def _call_custom_tool(
     hosted: HostedRun, call: CallRequested, tool: CustomTool
 ) -> CallFinished:
-    """The model gets a text, whatever happens: what the tool raises is told to it, too."""
+    """Call a custom tool. The model always gets a text, also if the tool raises."""
     agent = hosted.agent(call.agent)
     context = tool_context(hosted, call, is_custom=True)
     failed: ErrorInfo | None = None
@@ -137,8 +138,8 @@ async def _call_custom_tool(
     return finished(call, output=encode(text), error=failed, custom_data=custom_data)
 
 
-async def _was_offered(tool: Tool, run: RunId, states: StateCache) -> bool:
-    """A tool that was disabled when the model was asked does not exist for it."""
+async def _was_offered(tool: Tool, run: RunId, states: States) -> bool:
+    """A tool that was disabled in the model's request counts as not existing."""
     if isinstance(tool, CustomTool) or tool.is_enabled is True:
         return True
     return tool.name not in (await states.load(run)).disabled_tools
@@ -163,4 +164,4 @@ async def _custom_data(tool: FunctionTool, context: ToolContext[Any], value: Any
     except AgentsException:
         raise
     except Exception as error:
-        raise UserError(f"Error running tool {tool.name}: {error}") from error
+        raise UserError(f"Error running tool {tool.name}: {error_text(error)}") from error

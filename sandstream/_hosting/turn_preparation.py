@@ -1,4 +1,4 @@
-"""What a turn's model request is made of, where the user's code has a say in it."""
+"""The parts of a turn's model request that the user's code decides."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_actors.run_state import RunState
-from sandstream_actors.state_cache import StateCache
-from sandstream_bus.messages import CallRequested, Prepared
-from sandstream_bus.specs import NO_JSON
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.state_cache import States
+from sandstream_bus.wire.messages import CallRequested, Prepared
+from sandstream_bus.wire.specs import NO_JSON
 
+from sandstream._hosting import hooks
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.mcp_tools import list_for
+from sandstream._hosting.outcomes import encode
+from sandstream._hosting.values import resolved
+from sandstream._wire.compile import handoffs_of, tool_spec, tools_of
 from sandstream.agent import Agent, Tool, is_tool_enabled
 from sandstream.exceptions import UserError
-from sandstream.graph import handoffs_of, tool_spec, tools_of
-from sandstream.hosting import hooks
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.mcp_tools import is_handoff_enabled, list_for
-from sandstream.hosting.outcomes import encode
-from sandstream.hosting.values import resolved
 from sandstream.items import TResponseInputItem
+from sandstream.mcp.agent_tools import is_handoff_enabled
 from sandstream.run_config import CallModelData, ModelInputData
-from sandstream.run_view import usage_of
+from sandstream.usage import usage_of
 
 logger = logging.getLogger(__name__)
 
 
 async def prepare(
-    hosted: HostedRun, state: RunState, call: CallRequested, states: StateCache
+    hosted: HostedRun, state: RunState, call: CallRequested, states: States
 ) -> Prepared:
-    """Hooks, instructions, prompt, tools, handoffs and filtered input of the turn that is due."""
+    """Hooks, instructions, prompt, tools, handoffs and filtered input of the next turn."""
     agent = hosted.agent(call.agent)
     working = hosted.working_agent(call.agent)
     context = hosted.context
@@ -43,7 +44,7 @@ async def prepare(
     disabled = await _disabled(hosted, working, agent)
     listed = await _listed(hosted, call.agent, disabled) if agent.mcp_servers else []
     items: list[TResponseInputItem] = _decoded(state.conversation())
-    upto = state.last_seq  # the filter may take its time
+    upto = state.last_seq  # before the filter, which may take long
     filtered: list[Raw] | None = None
     if hosted.config.call_model_input_filter is not None:
         data: CallModelData[Any] = CallModelData(

@@ -1,4 +1,4 @@
-"""Values of the user's code: awaited where needed, as JSON where they cross the bus."""
+"""Return values of the user's code: awaited if necessary, and encoded as JSON for the bus."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from sandstream._json_values import plain_part
+from sandstream._wire.compile import output_schema_of
 from sandstream.agent import Agent
-from sandstream.graph import output_schema_of
-from sandstream.json_values import plain_part
 
 
 async def resolved(value: Any) -> Any:
@@ -18,7 +18,7 @@ async def resolved(value: Any) -> Any:
 
 
 def as_json(value: Any) -> Raw:
-    """Any return value as JSON; what JSON cannot say becomes its text."""
+    """Any return value as JSON; parts that JSON cannot represent become text."""
     dump = getattr(value, "model_dump_json", None)
     if callable(dump):
         return Raw(str(dump()).encode())
@@ -26,7 +26,7 @@ def as_json(value: Any) -> Raw:
 
 
 def final_value(agent: Agent[Any], value: Any) -> Any:
-    """What a run ends with if a tool's return value ends it: text, unless the agent is typed."""
+    """The final output if a tool's return value ends the run: text, unless the agent is typed."""
     if output_schema_of(agent) is not None or isinstance(value, str):
         return value
     return str(value)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from sandstream.looking.parts import Interval, union, without
-from sandstream.looking.timeline import Timeline
+from sandstream._inspect.parts import Interval, union, without
+from sandstream._inspect.timeline import Timeline
 
 _LONG_GAP = 0.2
 """A share of the whole, from which on a gap can be drawn short."""
@@ -90,7 +90,7 @@ def axis_of(timeline: Timeline) -> TimeAxis:
         for row in timeline.rows
         if not row.depth
         for part in row.parts
-        if part.kind in ("work", "queued")
+        if part.kind in ("work", "queued", "lost")
     )
     return time_axis(start, end, _long_gaps(start, end, busy))
 

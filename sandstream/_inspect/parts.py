@@ -7,9 +7,11 @@ from typing import Literal
 
 import msgspec
 
-PartKind = Literal["queued", "work", "person", "rate_limit"]
-"""Nobody had begun; somebody worked; a person's answer was waited for; a rate limit was."""
-STRONGEST_FIRST: tuple[PartKind, ...] = ("work", "rate_limit", "person", "queued")
+PartKind = Literal["queued", "lost", "work", "person", "rate_limit"]
+"""Nobody had begun; a process had it that was lost; somebody worked; a person's answer was waited
+for; a rate limit was.
+"""
+STRONGEST_FIRST: tuple[PartKind, ...] = ("work", "lost", "rate_limit", "person", "queued")
 """What a bar shows where several things below it go on at once."""
 
 Interval = tuple[int, int]
@@ -69,6 +71,14 @@ def layered(start_ns: int, end_ns: int, below: dict[PartKind, list[Interval]]) -
     waits = union((part.start_ns, part.end_ns) for part in parts)
     parts.extend(Part("work", *interval) for interval in without(whole, waits))
     return sorted(parts, key=lambda part: part.start_ns) or [Part("work", start_ns, end_ns)]
+
+
+def overlaid(whole: Part, lost: Iterable[Interval]) -> list[Part]:
+    """A part, with what was lost within it."""
+    shown = _within(lost, whole.start_ns, whole.end_ns)
+    parts = [Part("lost", *interval) for interval in shown]
+    parts += [Part(whole.kind, *it) for it in without([(whole.start_ns, whole.end_ns)], shown)]
+    return sorted(parts, key=lambda part: part.start_ns) or [whole]
 
 
 def _within(intervals: Iterable[Interval], start_ns: int, end_ns: int) -> list[Interval]:

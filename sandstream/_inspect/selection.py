@@ -12,7 +12,7 @@ from statistics import median_low
 
 import msgspec
 
-from sandstream.looking.timeline import Row
+from sandstream._inspect.timeline import Row
 
 GROUPED_FROM = 13
 """So many equal rows at the same time are one group."""
@@ -32,6 +32,7 @@ class Group(msgspec.Struct, kw_only=True):
     """Of all that is below."""
     failed: int = 0
     retried: int = 0
+    """Those in which something took more than one attempt or request."""
 
     @property
     def start_ns(self) -> int:
@@ -105,7 +106,7 @@ def _group(
         chats = [row for row in subtree if row.operation == "chat"]
         group.input_tokens += sum(row.input_tokens for row in chats)
         group.output_tokens += sum(row.output_tokens for row in chats)
-        group.retried += any(row.attempt > 1 or row.deliveries > 1 for row in subtree)
+        group.retried += any(row.attempts > 1 or row.retries for row in subtree)
         if any(row.is_failed for row in subtree):
             failures.append(list(subtree))
     group.failed = len(failures)

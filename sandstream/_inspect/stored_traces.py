@@ -12,12 +12,11 @@ from sandstream_actors.tracing.store.path import installation_of, store_path
 from sandstream_actors.tracing.store.queries import TraceReader
 from sandstream_bus.bus import Bus
 
-from sandstream.cli.show_reading import Looked, below
-from sandstream.looking.page import PageRun
-from sandstream.summaries import RunSummary
+from sandstream._inspect.summaries import RunSummary
+from sandstream._inspect.traces import TracedRun, TracedTree, below
 
 
-async def look_in_store(bus: Bus, home: Path, run: str) -> Looked | None:
+async def stored_tree(bus: Bus, home: Path, run: str) -> TracedTree | None:
     """The run and those below it as the store has them; None if it has not heard of it."""
     reader = await TraceReader.open_to_read(store_path(home, await installation_of(bus)))
     if reader is None:
@@ -33,10 +32,10 @@ async def look_in_store(bus: Bus, home: Path, run: str) -> Looked | None:
     by_run: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         by_run[span.run].append(span)
-    runs = [PageRun(facts=it, spans=by_run[it.run]) for it in tree]
+    runs = [TracedRun(facts=it, spans=by_run[it.run]) for it in tree]
     known = [span.span_id for it in runs for span in it.spans]
     runs[0].spans.extend(below(by_run[""], known))
-    return Looked(runs=runs, now_ns=_latest(runs), is_from_store=True)
+    return TracedTree(runs=runs, now_ns=_latest(runs), is_from_store=True)
 
 
 def _subtree(run: str, tree: list[RunFacts]) -> list[RunFacts]:
@@ -50,7 +49,7 @@ def _subtree(run: str, tree: list[RunFacts]) -> list[RunFacts]:
     return found
 
 
-def _latest(runs: list[PageRun]) -> int:
+def _latest(runs: list[TracedRun]) -> int:
     """Nobody knows what came later of a run whose end is not in the store."""
     return max(
         max(run.facts.started_ns, run.facts.ended_ns, *(span.end_ns for span in run.spans), 0)
@@ -77,6 +76,7 @@ def summary_of_facts(facts: RunFacts, children: int) -> RunSummary:
         root=facts.root if facts.parent else "",
         children=children,
         session=facts.session,
+        takeovers=facts.takeovers,
     )
 
 

@@ -5,29 +5,28 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.takeovers import TakeoverCount
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import Stored, direct_get_last_each, direct_get_many
 from sandstream_bus.errors import MessageError, ObjectMissing
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.logs.remarks import is_stray
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.direct import Stored, stale_last_each, stale_many
+from sandstream_bus.wire.attempts import attempt_of
+from sandstream_bus.wire.messages import (
     CallRequested,
     ErrorInfo,
-    ParentLink,
     RunDone,
+    RunRestored,
     RunStarted,
     TokenUsage,
 )
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 
 logger = logging.getLogger(__name__)
-
-
-Which = Literal["all", "top_level", "trees"]
-"""All runs; those that no other run started; those, and all runs below them."""
 
 
 class RunSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -58,36 +57,78 @@ class RunSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     """How many runs it has started itself."""
     session: str = ""
     """The conversation that it continues."""
+    takeovers: int | None = None
+    """How often another process went on after one was lost; None: its log was not read for that."""
     approvals: int = 0
     """How many calls wait for a person, those of runs below included."""
     memory: str = ""
     """The memory that it is remembered in, or whose extraction or consolidation it is."""
+    metadata: dict[str, Any] = {}
+    """What its caller noted of it."""
 
     @property
     def is_over(self) -> bool:
         return self.status not in ("running", "waiting")
 
 
+class SummaryReader:
+    """Reads one run, event by event, for its summary."""
+
+    def __init__(self, run: RunId, events: Iterable[LogEvent] = ()) -> None:
+        self.state = RunState(run)
+        self._takeovers = TakeoverCount()
+        self._started_at = ""
+        self._last_at = ""
+        for event in events:
+            self.feed(event)
+
+    def feed(self, event: LogEvent) -> None:
+        """Take in the next event."""
+        self.state.fold([event])
+        self._takeovers.note(event.event, attempt_of(event.stored.headers))
+        self._last_at = event.stored.time
+        self._started_at = self._started_at or self._last_at
+
+    @property
+    def items(self) -> list[Any]:
+        """The conversation of the run as items of the Responses API."""
+        state = self.state
+        said = state.own_input + state.said if state.started is not None else []
+        return [msgspec.json.decode(item) for item in said]
+
+    def summary(self) -> RunSummary:
+        """The run as it is after the last event."""
+        summary = _summary_of(self.state)
+        summary.takeovers = self._takeovers.count
+        summary.started_at = self._started_at
+        summary.ended_at = self._last_at if self.state.done is not None else ""
+        return summary
+
+
 def summarize(run: RunId, events: list[LogEvent]) -> RunSummary:
     """A run's summary from its events."""
-    state = RunState.of(run, events)
-    summary = summary_of_state(state)
+    summary = SummaryReader(run, events).summary()
     summary.children = len(children_in(events))
-    if events:
-        summary.started_at = events[0].stored.time
-        if state.done is not None:
-            summary.ended_at = events[-1].stored.time
     return summary
+
+
+def started_in(run: RunId, events: list[LogEvent]) -> RunStarted | None:
+    """How the run began; None if the log has lost that."""
+    for event in events:
+        if isinstance(event.event, RunStarted):
+            return event.event
+    is_restored = any(isinstance(it.event, RunRestored) for it in events)
+    return RunState.of(run, events).started if is_restored else None
 
 
 def children_in(events: Iterable[LogEvent]) -> list[str]:
     """The runs that a run has started, in order."""
     found = [it.event for it in events]
-    calls = [it for it in found if isinstance(it, CallRequested) and it.kind == "child"]
+    calls = [it for it in found if isinstance(it, CallRequested) and it.traits.is_child_run]
     return list(dict.fromkeys(call.child for call in calls))
 
 
-def summary_of_state(state: RunState) -> RunSummary:
+def _summary_of(state: RunState) -> RunSummary:
     done = state.done
     if done is not None:
         return _of_done(state.run, done, state.started, state.pool if state.started else "")
@@ -111,6 +152,7 @@ def _add_links(summary: RunSummary, started: RunStarted | None) -> None:
     if started is None:
         return
     summary.key = started.key
+    summary.metadata = started.options.metadata
     if started.parent is not None:
         summary.parent = started.parent.run
         summary.root = started.parent.root
@@ -144,6 +186,17 @@ def _of_done(run: RunId, done: RunDone, started: RunStarted | None, pool: str) -
     return summary
 
 
+def summary_of_end(run: RunId, first: LogEvent | None, end: LogEvent) -> RunSummary:
+    """An ended run's summary from its first event, if it is known, and its end."""
+    assert isinstance(end.event, RunDone)
+    started = first.event if first is not None and isinstance(first.event, RunStarted) else None
+    summary = _of_done(run, end.event, started, started.pool if started else "")
+    summary.started_at = first.stored.time if first is not None else end.stored.time
+    summary.ended_at = end.stored.time
+    summary.last_sequence = end.sequence
+    return summary
+
+
 def current_step(state: RunState) -> str:
     """What a running run is at, in two or three words."""
     if state.started is None:
@@ -172,73 +225,38 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(name if n == 1 else f"{name} ×{n}" for name, n in sorted(counts.items()))
 
 
-async def list_runs(bus: Bus, *, limit: int, which: Which = "all") -> list[RunSummary]:
-    """The newest runs, newest first."""
-    found = await _newest(bus, limit, only_tops=which != "all")
-    links = {run: _parent_of(it) for run, it in found.items()}
-    children = Counter(link.run for link in links.values() if link is not None)
-    chosen = [run for run, link in links.items() if which == "all" or link is None][:limit]
-    if which == "trees":
-        roots = set(chosen)
-        chosen = [run for run, link in links.items() if (link.root if link else run) in roots]
-    firsts = {run: found[run] for run in chosen}
-    subjects = [bus.subjects.done(run) for run in firsts]
-    dones = await _known(
-        bus, await direct_get_last_each(bus.connection, bus.topology.log, subjects)
-    )
-    ended = {bus.subjects.parse_run(done.subject).run: done for done in dones}
-    summaries: list[RunSummary] = []
-    for run, first in firsts.items():
-        done = ended.get(run)
-        if done is not None and isinstance(done.event, RunDone):
-            started = first.event if isinstance(first.event, RunStarted) else None
-            summary = _of_done(run, done.event, started, started.pool if started else "")
-            summary.started_at = first.stored.time
-            summary.ended_at = done.stored.time
-            summary.last_sequence = done.sequence
-        else:
-            summary = summarize(run, await read_known(bus, bus.subjects.run_all(run)))
-        summary.children = max(summary.children, children[run])
-        summaries.append(summary)
-    return summaries
-
-
-def _parent_of(first: LogEvent) -> ParentLink | None:
-    return first.event.parent if isinstance(first.event, RunStarted) else None
-
-
-async def _newest(bus: Bus, limit: int, *, only_tops: bool) -> dict[RunId, LogEvent]:
-    """The first events of at least so many runs (or runs at the top), newest first, found by
-    looking back in growing windows.
-    """
-    state = await bus.topology.stream_state(bus.connection, bus.topology.log)
-    last, first = state["last_seq"], state["first_seq"]
-    prefix = bus.subjects.prefix
-    window = max(1000, limit * 20)
-    while True:
-        after = max(last - window, first - 1, 0)
-        found: dict[RunId, LogEvent] = {}
-        # a task that was refused has a done and no start
-        for filter_ in (f"{prefix}.run.*.start.*", f"{prefix}.run.*.done"):
-            for event in await read_known(bus, filter_, after=after):
-                found.setdefault(bus.subjects.parse_run(event.subject).run, event)
-        counted = [it for it in found.values() if not only_tops or _parent_of(it) is None]
-        if len(counted) >= limit or after <= first - 1 or after == 0:
-            return dict(sorted(found.items(), key=lambda item: -item[1].sequence))
-        window *= 4
-
-
-async def read_known(bus: Bus, subject: str, *, after: int = 0) -> list[LogEvent]:
+async def read_known(
+    bus: Bus, subject: str, *, after: int = 0, limit: int | None = None
+) -> list[LogEvent]:
     """Stored events as observers read them: one that cannot be read here hides no other."""
-    found = await direct_get_many(bus.connection, bus.topology.log, subject, after=after)
-    return await _known(bus, found)
+    found = await stale_many(bus.connection, bus.topology.log, subject, after=after, limit=limit)
+    return await known_events(bus, found)
 
 
-async def _known(bus: Bus, found: list[Stored]) -> list[LogEvent]:
+async def read_last(bus: Bus, subjects: list[str]) -> list[LogEvent]:
+    """The last event of each subject, in the order of the log."""
+    found = await stale_last_each(bus.connection, bus.topology.log, subjects)
+    events: list[LogEvent] = []
+    for stored in found:
+        events += await known_events(bus, [stored]) or await _before(bus, stored)
+    return sorted(events, key=lambda it: it.sequence)
+
+
+async def _before(bus: Bus, stored: Stored) -> list[LogEvent]:
+    """The last event of a subject whose last message cannot be read, if that one says nothing."""
+    if not is_stray(bus.subjects, stored.subject, stored.headers):
+        return []
+    return (await read_known(bus, stored.subject))[-1:]
+
+
+async def known_events(bus: Bus, found: list[Stored]) -> list[LogEvent]:
+    """Those of the stored messages that can be read here, decoded."""
     events: list[LogEvent] = []
     for stored in found:
         try:
-            events.append(await bus.log.decoded(stored))
+            event = await bus.log.observed(stored)
+            if event is not None:
+                events.append(event)
         except (MessageError, ObjectMissing) as error:
             logger.warning("skipped an event", extra={"subject": stored.subject, "why": str(error)})
     return events

@@ -1,28 +1,29 @@
-"""Parts of what people read about runs, as text: calls, outputs, usage, errors."""
+"""Calls, outputs, items, errors and numbers of runs as plain text, without any layout."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
-from sandstream_bus.messages import ErrorInfo, GuardrailRecord, TokenUsage
+from sandstream_bus.counts import numbered
+from sandstream_bus.wire.messages import ErrorInfo, GuardrailRecord, TokenUsage
 
-from sandstream.cli.render import count
 
-STATUS_STYLES = {
-    "running": "cyan",
-    "waiting": "yellow",
-    "completed": "green",
-    "failed": "red",
-    "cancelled": "yellow",
-    "max_turns": "red",
-    "guardrail": "yellow",
-    "budget": "yellow",
-}
+def count(number: int) -> str:
+    """A count in at most six characters: 950, 12.3k, 4.56M."""
+    if number < 10_000:
+        return str(number)
+    if number < 1_000_000:
+        return f"{number / 1000:.1f}k"
+    return f"{number / 1e6:.2f}M"
 
 
 def usage_text(usage: TokenUsage) -> str:
     return f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
+
+
+def tokens_text(tokens: int) -> str:
+    return numbered(tokens, "token", shown=count(tokens))
 
 
 def error_text(error: ErrorInfo) -> str:
@@ -76,10 +77,6 @@ def _part_text(part: dict[str, Any]) -> str:
         return text
     kind = str(part.get("type", ""))
     return f"[{kind.removeprefix('input_')}]" if kind else ""
-
-
-def numbered(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def guardrail_text(record: GuardrailRecord) -> str:

@@ -1,20 +1,20 @@
 """The spans of a whole run tree as the rows of a timeline.
 
-Messages on their way are no rows: the time that a message lay in a queue is a part of the bar of
-the work that it led to, and a message that was delivered again is a mark on it.
+Messages on their way are no rows: the time that a message lay in a queue, or that a lost process
+had it, is a part of the bar of the work that it led to.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
-from sandstream_actors.tracing.span import Operation, Span
+from sandstream_actors.tracing.span import Operation, Span, SpanEvent, SpanLink
 
-from sandstream.looking.parts import Interval, Part, PartKind, layered, union
+from sandstream._inspect.parts import Interval, Part, PartKind, layered, overlaid, union
 
 Trace = tuple[Sequence[Span], RunFacts]
 """One run: its spans, and what is known about it."""
@@ -55,10 +55,18 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    attempt: int = 1
-    """Which try of the same thing it is."""
-    deliveries: int = 1
-    """How often its message was delivered."""
+    attempts: int = 1
+    """How many tries by processes the step took (see sandstream_bus/wire/attempts.py)."""
+    takeovers: int = 0
+    """How many of these went on after another process was lost; of a run: all of its takeovers."""
+    retries: int = 0
+    """How many requests were repeated by whoever made them; of a run: all of its retries."""
+    worker: str = ""
+    """The process that did it, ``host:pid:instance``; empty where the log does not name it."""
+    lost_ns: int = 0
+    """How long lost processes had it."""
+    lost_worker: str = ""
+    """The last of these, where the log names it."""
     turn: int = 0
     turns: int = 0
     """Of a run: how many it has taken."""
@@ -77,12 +85,32 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def queued_ns(self) -> int:
-        return self.work_ns - self.start_ns
+        """In queues, before somebody began."""
+        return sum(
+            part.length_ns for part in self.parts if part.kind == "queued" and self._is_before(part)
+        )
+
+    def _is_before(self, part: Part) -> bool:
+        return part.end_ns <= self.work_ns
 
     @property
     def took_ns(self) -> int:
         """The work, without the queue."""
         return self.end_ns - self.work_ns
+
+
+class TakenOver(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A moment at which another process went on."""
+
+    at_ns: int
+    lost_ns: int = 0
+    """How long the process before had the step, as far as the log tells."""
+    count: int = 1
+    """More than one: others had it in between, and left no sign."""
+    worker: str = ""
+    """The process that went on."""
+    lost_worker: str = ""
+    """The process that was lost; empty: the log does not name it."""
 
 
 class Timeline(msgspec.Struct, kw_only=True):
@@ -94,10 +122,10 @@ class Timeline(msgspec.Struct, kw_only=True):
     end_ns: int = 0
     """The whole axis; never before ``start_ns``."""
     runs: int = 0
-    failed: int = 0
-    """How many rows ended with an error."""
     is_open: bool = False
     truncated: bool = False
+    takeovers: list[TakenOver] = []
+    """Of all runs, in order; each once, whichever rows it concerns."""
 
 
 def timeline(traces: Sequence[Trace], now_ns: int) -> Timeline:
@@ -106,7 +134,10 @@ def timeline(traces: Sequence[Trace], now_ns: int) -> Timeline:
     spans = {span.span_id: span for one, _ in traces for span in one}
     latest = max([now_ns, *(max(it.start_ns, it.end_ns) for it in spans.values())])
     tree = _Tree(spans)
+    earlier = {link.span_id for it in spans.values() for link in it.links if _is_reopening(link)}
     rows: list[Row] = []
+    lost: dict[str, list[Interval]] = {}
+    """What was lost, by the row that it is drawn in."""
     for span, depth in tree.in_order():
         known = facts.get(span.run)
         row = _row(span, known, latest)
@@ -118,21 +149,25 @@ def timeline(traces: Sequence[Trace], now_ns: int) -> Timeline:
             and span.operation == "agent"
             and (above is None or above.run != span.run)
         ):
-            _add_facts(row, known)
+            if span.span_id in earlier:
+                _add_earlier(row, span)
+            else:
+                _add_facts(row, known)
         row.child_count = len(tree.below.get(span.span_id, ()))
-        _carry(row, tree.carriers.get(span.span_id, ()))
+        carriers = tree.carriers.get(span.span_id, ())
+        before = _lost_in([span, *carriers], row, lost)
+        _carry(row, carriers, before)
         rows.append(row)
-    _count_tries(rows)
-    _fill_parts(rows)
+    _fill_parts(rows, lost)
     return Timeline(
         trace_id=traces[0][1].trace_id if traces else "",
         rows=rows,
         start_ns=min((row.start_ns for row in rows), default=0),
         end_ns=max((row.end_ns for row in rows), default=0),
         runs=len(facts),
-        failed=sum(row.is_failed for row in rows),
         is_open=any(not known.is_over for known in facts.values()),
         truncated=any(known.truncated for known in facts.values()),
+        takeovers=_takeovers(spans.values()),
     )
 
 
@@ -220,8 +255,10 @@ def _row(span: Span, facts: RunFacts | None, latest: int) -> Row:
         input_tokens=_number(about.get(semconv.INPUT_TOKENS)),
         output_tokens=_number(about.get(semconv.OUTPUT_TOKENS)),
         cached_tokens=_number(about.get(semconv.CACHE_READ_TOKENS)),
-        attempt=max(1, _number(about.get(semconv.RETRY_ATTEMPT))),
-        deliveries=max(1, _number(about.get(semconv.DELIVERIES))),
+        attempts=max(1, _number(about.get(semconv.ATTEMPTS))),
+        takeovers=max(0, _number(about.get(semconv.TAKEOVERS))),
+        retries=max(0, _number(about.get(semconv.RETRIES))),
+        worker=_text(about.get(semconv.WORKER)),
         turn=_number(about.get(semconv.TURN)),
         by=_text(about.get(semconv.APPROVAL_BY)),
         decision=_text(about.get(semconv.APPROVAL_DECISION)),
@@ -237,8 +274,21 @@ def _add_facts(row: Row, facts: RunFacts) -> None:
     row.input_tokens = facts.usage.input_tokens
     row.output_tokens = facts.usage.output_tokens
     row.cached_tokens = facts.usage.cached_tokens
+    row.takeovers = facts.takeovers
+    row.retries = facts.retries
     row.turns = facts.turns
     row.truncated = facts.truncated
+
+
+def _is_reopening(link: SpanLink) -> bool:
+    return link.attributes.get(semconv.LINK) == "reopened"
+
+
+def _add_earlier(row: Row, span: Span) -> None:
+    """The run up to an end that was not its last: what was known of it then."""
+    row.is_run = True
+    row.status = _text(span.attributes.get(semconv.RUN_STATUS)) or row.status
+    row.turns = _number(span.attributes.get(semconv.RUN_TURNS))
 
 
 def _label(span: Span) -> str:
@@ -248,42 +298,85 @@ def _label(span: Span) -> str:
     return span.name
 
 
-def _carry(row: Row, carriers: Sequence[Span]) -> None:
-    """What the messages behind a row say about it: how long they lay there, how often they came."""
+def _takeovers(spans: Iterable[Span]) -> list[TakenOver]:
+    found = [
+        TakenOver(
+            at_ns=event.time_ns,
+            lost_ns=_lost_ns(event),
+            count=count,
+            worker=_text(event.attributes.get(semconv.WORKER)),
+            lost_worker=_text(event.attributes.get(semconv.TAKEN_FROM)),
+        )
+        for span in spans
+        for event in span.events
+        if span.run  # what programs report is no takeover
+        and event.name == semconv.TAKEOVER
+        and (count := _number(event.attributes.get(semconv.TAKEOVERS))) > 0
+    ]
+    return sorted(found, key=lambda it: it.at_ns)
+
+
+def _lost_ns(event: SpanEvent) -> int:
+    seconds = event.attributes.get(semconv.LOST)
+    if not isinstance(seconds, int | float) or not 0 <= seconds < 1e9:
+        return 0
+    return round(seconds * 1e9)
+
+
+def _lost_in(spans: Sequence[Span], row: Row, lost: dict[str, list[Interval]]) -> list[Interval]:
+    """Give what the spans behind a row have lost to the row that it is drawn in: what came after
+    the row's end is of the row above it. What was lost before its work began is returned.
+    """
+    before: list[Interval] = []
+    events = (it for span in spans if span.run for it in span.events)
+    for event in (it for it in events if it.name == semconv.TAKEOVER):
+        length = _lost_ns(event)
+        interval = (event.time_ns - length, event.time_ns)
+        is_later = interval[0] >= row.end_ns > row.work_ns
+        lost.setdefault(row.parent_id if is_later else row.span_id, []).append(interval)
+        if is_later:
+            continue
+        row.lost_ns += length
+        row.lost_worker = _text(event.attributes.get(semconv.TAKEN_FROM)) or row.lost_worker
+        if interval[1] <= row.work_ns:
+            before.append(interval)
+    return before
+
+
+def _carry(row: Row, carriers: Sequence[Span], lost: Sequence[Interval]) -> None:
+    """How long the messages behind a row lay in queues or with lost processes."""
+    queued_ns = row.work_ns - row.start_ns
     for process in carriers:
-        row.deliveries = max(row.deliveries, _number(process.attributes.get(semconv.DELIVERIES)))
-        if row.start_ns == row.work_ns and process.queued_ns > 0:
+        if not queued_ns and not lost and process.queued_ns > 0:
             row.start_ns = min(row.start_ns, process.start_ns - process.queued_ns)
+    if lost:
+        row.start_ns = min(start for start, _ in lost) - queued_ns
 
 
-def _count_tries(rows: Sequence[Row]) -> None:
-    """What follows a wait for a rate limit is the next try of the same thing."""
-    waited: dict[str, int] = {}
-    for row in rows:
-        if row.operation == "wait":
-            waited[row.parent_id], row.attempt = row.attempt, 1
-        elif row.operation == "chat":
-            row.attempt = max(row.attempt, waited.pop(row.parent_id, 0) + 1)
-
-
-def _fill_parts(rows: Sequence[Row]) -> None:
+def _fill_parts(rows: Sequence[Row], lost: dict[str, list[Interval]]) -> None:
     """The bars. One with others below it shows what goes on there."""
     below: dict[str, dict[PartKind, list[Interval]]] = {}
     for row in reversed(rows):
+        own = lost.get(row.span_id, [])
         inside = below.pop(row.span_id, {})
         if inside:
+            inside.setdefault("lost", []).extend(own)
             row.parts = layered(row.work_ns, row.end_ns, inside)
         else:
             kind: PartKind = _WAITS.get(row.operation, "work")
-            row.parts = [Part(kind, row.work_ns, row.end_ns)]
-            inside[kind] = [(row.work_ns, row.end_ns)]
-        if row.queued_ns:
-            queued = Part("queued", row.start_ns, row.work_ns)
-            row.parts.insert(0, queued)
-            inside.setdefault("queued", []).append((queued.start_ns, queued.end_ns))
+            row.parts = overlaid(Part(kind, row.work_ns, row.end_ns), own)
+        if row.start_ns < row.work_ns:
+            row.parts = overlaid(Part("queued", row.start_ns, row.work_ns), own) + row.parts
+        for part in row.parts if not inside else row.parts[: _own_waits(row)]:
+            inside.setdefault(part.kind, []).append((part.start_ns, part.end_ns))
         above = below.setdefault(row.parent_id, {})
         for one, intervals in inside.items():
             above.setdefault(one, []).extend(union(intervals))
+
+
+def _own_waits(row: Row) -> int:
+    """How many parts of the bar come before its work."""
+    return sum(part.end_ns <= row.work_ns and part.start_ns < row.work_ns for part in row.parts)
 
 
 def _text(value: object) -> str:

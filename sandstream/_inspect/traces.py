@@ -1,4 +1,4 @@
-"""What ``show`` needs to know of a run and of the runs below it: their logs, their traces."""
+"""The traces of a run and of the runs below it: what their timeline is made from."""
 
 from __future__ import annotations
 
@@ -13,26 +13,35 @@ from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.reported import reported_spans
 from sandstream_actors.tracing.span import Span
 from sandstream_bus.bus import Bus
-from sandstream_bus.codec import NOT_JSON
-from sandstream_bus.direct import direct_get_many
 from sandstream_bus.errors import MessageError
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallRequested
-from sandstream_bus.trace_messages import SpansReported
+from sandstream_bus.logs.codec import NOT_JSON
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.wire.messages import CallRequested
+from sandstream_bus.wire.traces import SpansReported
 
-from sandstream.looking.page import PageRun
-from sandstream.looking.timeline import Timeline, timeline
+from sandstream._inspect.timeline import Timeline, timeline
 
 _reported = msgspec.json.Decoder(SpansReported).decode
 
 
-class Looked(msgspec.Struct, kw_only=True):
-    """A run tree as it was found; the run that is looked at comes first."""
+class TracedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: its facts, its spans and its log."""
 
-    runs: list[PageRun]
+    facts: RunFacts
+    spans: list[Span]
+    """With contents, if the reader asked for them."""
+    events: list[LogEvent] = []
+    """Empty if the log has lost the run."""
+
+
+class TracedTree(msgspec.Struct, kw_only=True):
+    """A tree of runs; the run that was asked for comes first."""
+
+    runs: list[TracedRun]
     now_ns: int
     is_from_store: bool = False
-    """The log has lost it: there are spans, but no events."""
+    """The log has lost the runs: there are spans, but no events."""
 
     @property
     def facts(self) -> RunFacts:
@@ -46,12 +55,14 @@ class Looked(msgspec.Struct, kw_only=True):
         return timeline([(run.spans, run.facts) for run in self.runs], self.now_ns)
 
 
-async def look(bus: Bus, logs: dict[str, list[LogEvent]], *, contents: bool = False) -> Looked:
+async def trace_tree(
+    bus: Bus, logs: dict[str, list[LogEvent]], *, contents: bool = False
+) -> TracedTree:
     """The traces of runs whose logs were read, with what programs reported inside of them.
 
     ``contents``: with all that was said; else only with the arguments of tools.
     """
-    runs: list[PageRun] = []
+    runs: list[TracedRun] = []
     for run, events in logs.items():
         if not events:
             continue
@@ -59,17 +70,17 @@ async def look(bus: Bus, logs: dict[str, list[LogEvent]], *, contents: bool = Fa
         spans = trace.spans()
         if not contents:
             _add_arguments(spans, events)
-        runs.append(PageRun(facts=trace.facts(), spans=spans, events=events))
+        runs.append(TracedRun(facts=trace.facts(), spans=spans, events=events))
     reported = await _read_reported(bus, runs[0].facts.trace_id, contents=contents)
     runs[0].spans.extend(below(reported, (span.span_id for run in runs for span in run.spans)))
-    return Looked(runs=runs, now_ns=time.time_ns())
+    return TracedTree(runs=runs, now_ns=time.time_ns())
 
 
 def _add_arguments(spans: Iterable[Span], events: Iterable[LogEvent]) -> None:
     asked = {
         it.event.call: it.event.arguments
         for it in events
-        if isinstance(it.event, CallRequested) and it.event.kind in ("tool", "child")
+        if isinstance(it.event, CallRequested) and it.event.traits.is_tool
     }
     for span in spans:
         arguments = asked.get(str(span.attributes.get(semconv.CALL, "")))
@@ -81,7 +92,7 @@ async def _read_reported(bus: Bus, trace_id: str, *, contents: bool) -> list[Spa
     """What programs have reported about a trace; what cannot be read is left out."""
     subject = bus.subjects.trace_spans(trace_id)
     spans: list[Span] = []
-    for stored in await direct_get_many(bus.connection, bus.topology.log, subject, after=0):
+    for stored in await stale_many(bus.connection, bus.topology.log, subject, after=0):
         try:
             message = _reported(stored.data)
             spans.extend(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sandstream.cli.render import count
-from sandstream.looking.page_conversation import Called, Earlier, Entry, Remark, Said
-from sandstream.looking.page_text import Texts, escaped, spelled
+from sandstream_actors.tracing.fold.times import nanoseconds
+from sandstream_bus.counts import numbered
+
+from sandstream._inspect.rows import Call
+from sandstream._inspect.texts import count, error_text
+from sandstream._page.conversation import Earlier, Entry, Remark, Speech, remarks_of
+from sandstream._page.text import Texts, escaped, spelled
 
 _ROLES = {
     "user": "User",
@@ -48,36 +52,41 @@ class ConversationWriter:
 
     def _entry(self, entry: Entry, depth: int) -> str:
         match entry:
-            case Said():
+            case Speech():
                 return self._said(entry)
-            case Called():
+            case Call():
                 return self._called(entry, depth)
             case Remark():
                 return self._remark(entry)
             case Earlier():
                 inside = self._entries(entry.entries, depth)
+                earlier = numbered(len(entry.entries), "earlier entry", "earlier entries")
                 return (
-                    f'<details class="earlier"><summary>{len(entry.entries)} earlier entries of '
+                    f'<details class="earlier"><summary>{earlier} of '
                     f"this conversation</summary>{inside}</details>"
                 )
 
-    def _said(self, said: Said) -> str:
+    def _said(self, said: Speech) -> str:
         role = _ROLES.get(said.role, said.role)
         who = said.who or role
-        facts = [said.model, f"{count(said.tokens)} tokens" if said.tokens else ""]
+        facts = [
+            said.model,
+            numbered(said.tokens, "token", shown=count(said.tokens)) if said.tokens else "",
+        ]
         name = self._inline(who)
         if said.who and said.role != "assistant":
             name += f' <span class="role">{self._inline(role.lower())}</span>'
         body = self._block(self._texts.json_text(said.text))
-        head = f"<b>{name}</b>{self._meta(facts, said.at_ns)}"
+        head = f"<b>{name}</b>{self._meta(facts, said.time)}"
         css = said.role if said.role in _ROLES else "other"
         if said.role == "thinks":
             return f'<details class="said thinks"><summary>{head}</summary>{body}</details>'
         return f'<article class="said {css}"><header>{head}</header>{body}</article>'
 
-    def _called(self, call: Called, depth: int) -> str:
+    def _called(self, call: Call, depth: int) -> str:
+        error = error_text(call.error) if call.error else ""
         short = self._texts.line(call.arguments, _HEAD_LENGTH)
-        if result := self._texts.line(call.error or call.output, _HEAD_LENGTH):
+        if result := self._texts.line(error or call.output, _HEAD_LENGTH):
             short += f" → {result}"
         facts = [spelled(call.duration_ms * 1_000_000) if call.duration_ms else ""]
         state = _STATES[call.state]
@@ -86,18 +95,18 @@ class ConversationWriter:
             f'<details class="call {call.state}"><summary><span class="tool">'
             f"{self._inline(call.name)}</span>"
             f'<code class="short" dir="auto">{escaped(short)}</code>'
-            f"{pill}{self._meta(facts, call.at_ns)}</summary>"
+            f"{pill}{self._meta(facts, call.time)}</summary>"
         ]
         if call.arguments:
             parts.append(self._pre("Arguments", call.arguments))
-        if call.error:
-            parts.append(self._pre("Error", call.error, "error"))
-        if call.output and call.output != call.error:
+        if error:
+            parts.append(self._pre("Error", error, "error"))
+        if call.output and call.output != error:
             parts.append(self._pre("Result", call.output))
         if call.child and depth < _DEEPEST:
             parts.append(self._child(call.child, depth))
         parts.append("</details>")
-        parts += [self._remark(remark) for remark in call.remarks]
+        parts += [self._remark(remark) for remark in remarks_of(call)]
         return "".join(parts)
 
     def _child(self, run: str, depth: int) -> str:
@@ -113,7 +122,7 @@ class ConversationWriter:
 
     def _remark(self, remark: Remark) -> str:
         text = self._inline(self._texts.text(remark.text, 2000))
-        return f'<p class="remark {remark.tone}"><span>{text}</span>{self._time(remark.at_ns)}</p>'
+        return f'<p class="remark {remark.tone}"><span>{text}</span>{self._time(remark.time)}</p>'
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -127,11 +136,11 @@ class ConversationWriter:
     def _inline(self, text: str) -> str:
         return f"<bdi>{escaped(self._texts.line(text, 2000))}</bdi>"
 
-    def _meta(self, facts: Sequence[str], at_ns: int) -> str:
+    def _meta(self, facts: Sequence[str], time: str) -> str:
         shown = "".join(f"<span>{self._inline(fact)}</span>" for fact in facts if fact)
-        return f'<span class="meta">{shown}{self._time(at_ns)}</span>'
+        return f'<span class="meta">{shown}{self._time(time)}</span>'
 
-    def _time(self, at_ns: int) -> str:
-        if not at_ns:
+    def _time(self, time: str) -> str:
+        if not time:
             return ""
-        return f'<span class="at">+{spelled(at_ns - self._start_ns)}</span>'
+        return f'<span class="at">+{spelled(nanoseconds(time) - self._start_ns)}</span>'

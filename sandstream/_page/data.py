@@ -5,20 +5,45 @@ Times are microseconds since the beginning of the timeline: exact numbers in eve
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.environment_values import without_values
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.fold.times import nanoseconds
 from sandstream_actors.tracing.redaction import scrub_value
 from sandstream_actors.tracing.span import Attributes, Span
-from sandstream_bus.log import LogEvent
+from sandstream_bus.counts import numbered
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallRequested,
+    CallStarted,
+    CancelRequested,
+    ChildWaiting,
+    ConversationOpened,
+    InputStaged,
+    ModelAnswered,
+    ModelDeferred,
+    RunDone,
+    RunMoved,
+    RunReopened,
+    RunRestored,
+    RunStarted,
+    RunWaiting,
+    TurnRequested,
+)
 
-from sandstream.looking.page_events import Abouts
-from sandstream.looking.page_text import Texts
-from sandstream.looking.timeline import Row, Timeline
+from sandstream._inspect.reader import RunReader
+from sandstream._inspect.rows import EventRow, Item
+from sandstream._inspect.texts import call_text, error_text, item_text, output_text, usage_text
+from sandstream._inspect.timeline import Row, Timeline
+from sandstream._page.text import Texts
 
 _NAME_LENGTH = 300
 _ABOUT_LENGTH = 300
@@ -61,8 +86,12 @@ class PageRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     model: str = ""
     tokens_in: int = 0
     tokens_out: int = 0
-    attempt: int = 1
-    deliveries: int = 1
+    attempts: int = 1
+    takeovers: int = 0
+    retries: int = 0
+    worker: str = ""
+    lost: int = 0
+    lost_worker: str = ""
     by: str = ""
     decision: str = ""
     detail: str = ""
@@ -114,16 +143,15 @@ def page_events(
     """The events of all runs, in the order in which they happened."""
     events: list[PageEvent] = []
     for run, log in runs:
-        abouts = Abouts()
-        for logged in log:
-            body = msgspec.json.decode(msgspec.json.encode(logged.event))
+        for logged, row in zip(log, RunReader(run).read(log), strict=True):
+            body = msgspec.json.decode(msgspec.json.encode(without_values(logged.event)))
             events.append(
                 PageEvent(
                     run=texts.line(run),
                     seq=logged.sequence,
                     at=(nanoseconds(logged.stored.time) - start_ns) // 1000,
                     kind=str(logged.event.__struct_config__.tag),
-                    about=texts.line(abouts.about(logged.event), _ABOUT_LENGTH),
+                    about=texts.line(_about(row), _ABOUT_LENGTH),
                     subject=texts.line(logged.subject),
                     body=texts.value(body),
                 )
@@ -164,8 +192,12 @@ def _row(row: Row, span: Span, start_ns: int, texts: Texts) -> PageRow:
         model=texts.line(row.model),
         tokens_in=row.input_tokens,
         tokens_out=row.output_tokens,
-        attempt=row.attempt,
-        deliveries=row.deliveries,
+        attempts=row.attempts,
+        takeovers=row.takeovers,
+        retries=row.retries,
+        worker=texts.line(row.worker),
+        lost=row.lost_ns // 1000,
+        lost_worker=texts.line(row.lost_worker),
         by=texts.line(row.by),
         decision=texts.line(row.decision),
         detail=texts.line(row.detail) if row.detail != "{}" else "",
@@ -207,3 +239,77 @@ def _content(name: str, value: Any, texts: Texts) -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+def _about(row: EventRow) -> str:
+    """What an event is about."""
+    event = row.event
+    match event:
+        case RunStarted():
+            said = [item_text(it.value) for it in row.items[-1:]]
+            return ": ".join([event.graph.start, *said])
+        case RunRestored():
+            return f"from a saved state, {numbered(len(event.events), 'event')}"
+        case ConversationOpened():
+            return f"{numbered(len(event.history), 'item')} of history"
+        case InputStaged():
+            return event.input if isinstance(event.input, str) else "more input"
+        case ApprovalRequested():
+            return call_text(event.name, event.arguments)
+        case ApprovalDecided():
+            decision = "approved" if event.approve else "rejected"
+            return f"{row.name}: {decision}" + _by(event.by)
+        case RunWaiting() | ChildWaiting():
+            return "for " + ", ".join(it.name for it in event.approvals)
+        case TurnRequested():
+            return f"turn {event.turn}, {event.agent} ({event.reason})"
+        case RunReopened():
+            return event.reason
+        case RunMoved():
+            return f"to pool {event.pool}"
+        case ModelAnswered():
+            return _answer(event, row.items)
+        case ModelDeferred():
+            return f"retry {event.attempt} in {event.delay_s:g} s: {event.error.message}"
+        case CallRequested():
+            if event.traits.is_tool:
+                return call_text(event.name, event.arguments)
+            return f"{event.kind} {event.name}".strip()
+        case CallStarted():
+            return f"{row.name} on {event.host}"
+        case CallFinished():
+            if event.error is not None:
+                return f"{row.name}: {event.error.message}"
+            if event.traits.is_tool:
+                return f"{row.name} → {output_text(event.output)}"
+            return row.name
+        case CancelRequested():
+            return event.reason or event.mode
+        case RunDone():
+            why = error_text(event.error) if event.error else output_text(event.output)
+            return f"{event.status}: {why}" if why else event.status
+        case _:
+            assert_never(event)
+
+
+def _answer(event: ModelAnswered, items: list[Item]) -> str:
+    parts: Counter[str] = Counter()
+    for item in items:
+        match item.kind:
+            case "message":
+                parts[item.text] += 1
+            case "call" if item.is_custom:
+                parts[f"{item.name}({item.arguments})"] += 1
+            case "call":
+                parts[call_text(item.name, item.arguments)] += 1
+            case _:
+                parts[item.type] += 1
+    told = [part if count == 1 else f"{part} ×{count}" for part, count in parts.items()]
+    return " · ".join([*told, usage_text(event.usage)])
+
+
+def _by(who: str) -> str:
+    return f" by {who}" if who else ""

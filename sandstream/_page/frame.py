@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from sandstream_actors.tracing.facts import RunFacts
 
-from sandstream.cli.event_texts import error_text
-from sandstream.looking.page_text import Texts, escaped, spelled
+from sandstream._inspect.texts import error_text
+from sandstream._page.text import Texts, escaped, spelled
 
 _TONES = {
     "running": "busy",
@@ -30,6 +30,7 @@ def frame_html(
     script: str,
     data: str,
     texts: Texts,
+    processes: str = "",
 ) -> str:
     """The whole document. ``conversation``, ``policy``, ``style``, ``script`` and ``data`` are
     markup already; the rest is foreign text.
@@ -49,7 +50,7 @@ def frame_html(
 <body>
 <header class="top">
 {_heading(facts, texts)}
-{_facts(facts, ends_ns, texts)}
+{_facts(facts, ends_ns, processes, texts)}
 {_error(facts, texts)}
 </header>
 <noscript><p class="notice">The timeline and the events need JavaScript. The conversation does \
@@ -114,7 +115,7 @@ def _heading(facts: RunFacts, texts: Texts) -> str:
     )
 
 
-def _facts(facts: RunFacts, ends_ns: int, texts: Texts) -> str:
+def _facts(facts: RunFacts, ends_ns: int, processes: str, texts: Texts) -> str:
     took = (facts.ended_ns or ends_ns) - facts.started_ns
     usage = facts.usage
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
@@ -127,6 +128,8 @@ def _facts(facts: RunFacts, ends_ns: int, texts: Texts) -> str:
         ("Tool calls", f"{facts.tool_calls:,}" if facts.tool_calls else ""),
         ("Child runs", f"{facts.children:,}" if facts.children else ""),
         ("Retries", f"{facts.retries:,}" if facts.retries else ""),
+        ("Takeovers", f"{facts.takeovers:,}" if facts.takeovers else ""),
+        ("Processes", processes),
         ("Model", facts.model),
         ("Now with" if not facts.is_over else "Ended with", now_with),
         ("Workflow", facts.workflow),

@@ -13,18 +13,16 @@ import hashlib
 from collections.abc import Sequence
 from importlib import resources
 
-import msgspec
-from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.fold.times import nanoseconds
-from sandstream_actors.tracing.span import Span
-from sandstream_bus.log import LogEvent
 
-from sandstream.looking.page_conversation import conversation
-from sandstream.looking.page_conversation_html import ConversationWriter
-from sandstream.looking.page_data import PageData, page_events, page_rows, run_name
-from sandstream.looking.page_frame import frame_html
-from sandstream.looking.page_text import Texts, embedded_json
-from sandstream.looking.timeline import timeline
+from sandstream._inspect.timeline import timeline
+from sandstream._inspect.traces import TracedRun
+from sandstream._inspect.workers import processes_text, workers_of
+from sandstream._page.conversation import conversation
+from sandstream._page.conversation_html import ConversationWriter
+from sandstream._page.data import PageData, page_events, page_rows, run_name
+from sandstream._page.frame import frame_html
+from sandstream._page.text import Texts, embedded_json
 
 MOST_BYTES = 24_000_000
 """A page that gets bigger shortens its texts more, until nothing is left to shorten."""
@@ -43,18 +41,8 @@ _SCRIPTS = (
 )
 
 
-class PageRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page shows of one run."""
-
-    facts: RunFacts
-    spans: list[Span]
-    """With contents, if they are to be shown beside the waterfall."""
-    events: list[LogEvent] = []
-    """Its log: the conversation and the list of events are made from it. Empty: it is lost."""
-
-
 def page_html(
-    runs: Sequence[PageRun], *, title: str = "", now_ns: int = 0, is_whole: bool = False
+    runs: Sequence[TracedRun], *, title: str = "", now_ns: int = 0, is_whole: bool = False
 ) -> str:
     """The page of a run: the first of ``runs``; the others are those below it, in any order.
 
@@ -73,7 +61,7 @@ def page_html(
     return page
 
 
-def _page(runs: Sequence[PageRun], title: str, now_ns: int, texts: Texts) -> str:
+def _page(runs: Sequence[TracedRun], title: str, now_ns: int, texts: Texts) -> str:
     facts = runs[0].facts
     last_ns = max(
         (nanoseconds(run.events[-1].stored.time) for run in runs if run.events), default=0
@@ -100,13 +88,14 @@ def _page(runs: Sequence[PageRun], title: str, now_ns: int, texts: Texts) -> str
         script=script,
         data=embedded_json(data),
         texts=texts,
+        processes=processes_text(workers_of(drawn)),
     )
 
 
 @functools.cache
 def _assets() -> tuple[str, str]:
     """The styles and the scripts, each as one text."""
-    folder = resources.files("sandstream.looking").joinpath("page_assets")
+    folder = resources.files("sandstream._page").joinpath("assets")
 
     def joined(names: Sequence[str]) -> str:
         return "\n".join(folder.joinpath(name).read_text("utf-8") for name in names)

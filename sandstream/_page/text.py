@@ -6,22 +6,29 @@ Everything that a page shows of a run goes through here, before it is escaped.
 from __future__ import annotations
 
 import html
+import re
 from typing import Any
 
 import msgspec
+from sandstream_actors.secrets.patterns import MASK, names_a_secret
 from sandstream_actors.tracing.redaction import scrub
-from sandstream_actors.tracing.secret_patterns import MASK, names_a_secret
+from sandstream_bus.counts import numbered
 
-_CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\r\t"]
-_BIDI = [0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_INVISIBLE = [*_CONTROLS, 0x200B, *_BIDI, 0x2028, 0x2029, 0xFEFF, *range(0xE0000, 0xE0080)]
-_VISIBLE = {0x0D: "", **{code: f"⟨U+{code:04X}⟩" for code in _INVISIBLE}}
-"""What steers, hides or turns the reading direction is shown as its code."""
+from sandstream._inspect.visible_text import DECEIVING
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def visible(text: str) -> str:
-    """The text with nothing in it that cannot be seen; line ends and tabs stay."""
-    return text.encode("utf-8", "replace").decode().translate(_VISIBLE)
+    """The text with nothing in it that cannot be seen, steers or turns the reading direction: such
+    a character is shown as its code. Line ends and tabs stay.
+    """
+    text = text.encode("utf-8", "replace").decode().replace("\r", "")
+    return DECEIVING.sub(_code, _CONTROLS.sub(_code, text))
+
+
+def _code(match: re.Match[str]) -> str:
+    return f"⟨U+{ord(match.group()):04X}⟩"
 
 
 class Texts:
@@ -63,7 +70,7 @@ class Texts:
         left = len(text) - limit
         if not limit or left <= 0:
             return text
-        return f"{text[:limit]}… ({left:,} more characters)"
+        return f"{text[:limit]}… ({numbered(left, 'more character', shown=f'{left:,}')})"
 
     def _within(self, value: Any, name: str = "") -> Any:
         """A JSON value with its texts fit to be shown. ``name``: what it is called there."""

@@ -1,8 +1,8 @@
-"""One call of the runner: begins the run or goes on with it, hosts its callables, waits for its end
-or for its questions to people.
+"""One call of the runner: it starts or continues a run, hosts the run's callables, and waits until
+the run ends or needs a person's approval.
 
-A run with a ``run_key`` outlives its caller (see run_start.py), and so does one that waits. Any
-other run ends with its caller.
+A run with a ``run_key`` outlives its caller (see start.py), and so does a run that waits for a
+person. Any other run ends with its caller.
 """
 
 from __future__ import annotations
@@ -11,50 +11,56 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
 
-from sandstream_actors.run_state import RunState as LogState
-from sandstream_bus.errors import BusError, StoreFull
-from sandstream_bus.follow import Begin
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CancelRequested, LiveEvent, RunDone, RunWaiting
-from sandstream_bus.subjects import run_id_of_key
+from sandstream_actors.run.state import RunState as LogState
+from sandstream_bus.errors import BusError, LogLost, StoreFull
+from sandstream_bus.logs.follow import Begin
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import CancelRequested, LiveEvent, RunDone, RunWaiting
+from sandstream_bus.wire.subjects import run_id_of_key
 
+from sandstream._hook_points import check_run_hooks
+from sandstream._hosting.final_output import final_output
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.outcomes import original
+from sandstream._hosting.run_tracing import RunTracing
+from sandstream._hosting.run_view import RunView
+from sandstream._run.plan import RunPlan
+from sandstream._run.process import Process
+from sandstream._run.resume import RunResume, check_arguments
+from sandstream._run.start import RunStart
+from sandstream._run_record import RunRecord
+from sandstream._wire.ids import new_run_id
+from sandstream._wire.options import check_guarded_conversation, compile_input, compile_options
+from sandstream._wire.outcomes import attach_details, exception_of
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers
-from sandstream.hosting.final_output import final_output
-from sandstream.hosting.hooks import check_run_hooks
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.ids import new_run_id
+from sandstream.exceptions import UserError
 from sandstream.items import TResponseInputItem
-from sandstream.memory.session import Session
-from sandstream.outcomes import attach_details, exception_of
-from sandstream.process import Process
-from sandstream.result import RunResult, RunResultBase, RunResultStreaming
+from sandstream.memory.session import Session, tell_id
+from sandstream.result import CancelMode, RunResult, RunResultBase, RunResultStreaming
 from sandstream.run_config import RunConfig
 from sandstream.run_context import RunContextWrapper
-from sandstream.run_options import check_guarded_conversation, compile_input, compile_options
-from sandstream.run_plan import RunPlan
-from sandstream.run_record import RunRecord
-from sandstream.run_resume import RunResume, check_arguments
-from sandstream.run_start import RunStart
 from sandstream.run_state import RunState
-from sandstream.run_view import RunView
 from sandstream.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent
-from sandstream.tracing.run_tracing import RunTracing
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 OUTAGE_PATIENCE_S = 60.0
-"""How long a caller waits for a server that went away in mid-run."""
+"""How long a caller waits for a server that disappeared during the run."""
 FULL_PATIENCE_S = 10.0
-"""How long a caller waits for a full store to be freed."""
+"""How long a caller waits for space in a full store."""
 ABANDON_PATIENCE_S = 5.0
-"""How long a caller that was cancelled waits for its run to end and its sandbox to be closed."""
+"""How long a cancelled caller waits for its run to end and its sandbox to close."""
+
+
+class _NotBegun(Exception):
+    """The caller cancelled the run before its first event."""
 
 
 class RunCall:
@@ -82,6 +88,8 @@ class RunCall:
         self._input: str | list[TResponseInputItem]
         self._begin: RunStart | RunResume
         self._begun = 0
+        self._stop_at_start: CancelMode | None = None
+        """Set if the run is cancelled before it begins."""
         if isinstance(input, RunState):
             self._go_on(input, context, hooks, session, stream, conversation)
         else:
@@ -143,7 +151,7 @@ class RunCall:
         stream: bool,
         conversation: dict[str, Any],
     ) -> None:
-        """The settings of a run that exists are those that it began with."""
+        """Continue an existing run: it keeps the settings that it began with."""
         state.check_agents(self._agent)
         check_arguments(state, session, conversation)
         self.run_id = state.record.run_id
@@ -158,7 +166,7 @@ class RunCall:
         self._tracing = RunTracing(self.run_id, self._config, saved=state.trace)
         self._begin = RunResume(state, self._config, stream=stream, tracing=self._tracing)
 
-    # --- the two ways to wait ------------------------------------------------------------------
+    # --- waiting for the result, or streaming it ----------------------------------------------
 
     async def run(self) -> RunResult:
         async with self._tracing:
@@ -179,7 +187,7 @@ class RunCall:
         return result
 
     def run_streamed(self) -> RunResultStreaming:
-        result = RunResultStreaming(cancel_run=self._cancel, **self._result_arguments())
+        result = RunResultStreaming(cancel_run=self._cancel_stream, **self._result_arguments())
         result.run_loop_task = asyncio.ensure_future(self._stream_into(result))
         return result
 
@@ -188,7 +196,7 @@ class RunCall:
         try:
             async with self._tracing:
                 await self._stream(result)
-        except BaseException as raised:  # noqa: BLE001  handed to whoever iterates the events
+        except BaseException as raised:  # noqa: BLE001  raised by stream_events()
             error = raised
         finally:
             result.finish(error)
@@ -199,6 +207,9 @@ class RunCall:
             view = self._view()
             await self._patiently(process, self._follow_into(result, view, process))
             await self._close_sandbox(result, view)
+        except _NotBegun:
+            self._show_what_was(result)
+            return
         except asyncio.CancelledError:
             await self._abandon(process)
             raise
@@ -207,12 +218,26 @@ class RunCall:
         if view.done is None or view.done.status != "cancelled":
             self._conclude(result, view)
 
+    def _show_what_was(self, result: RunResultStreaming) -> None:
+        """The run was cancelled before it began or continued: show only its past, if it has one."""
+        if isinstance(self._begin, RunResume):
+            view = self._view()
+            for past in self._begin.past:
+                view.feed(past.event, past.subject, past.sequence)
+            result.take(view)
+            result.set_state_maker(self._begin.state)
+        else:
+            result.set_state_maker(_nothing_to_resume)
+        result.put(AgentUpdatedStreamEvent(result.last_agent))
+
     async def _until_rest(self, result: RunResult, process: Process) -> RunView:
-        """The run at its end, or where only people can go on."""
+        """Wait until the run ends, or until only a person's decision can continue it."""
         begin: Begin = self._start
         while True:
-            await process.bus.follow.rest(self.run_id, begin=begin, is_at_rest=self._is_at_rest)
-            events = await process.bus.log.read(self.run_id)
+            first = await process.bus.follow.rest(
+                self.run_id, begin=begin, is_at_rest=self._is_at_rest
+            )
+            events = await process.bus.log.read(self.run_id, after=max(0, first - 1))
             view = self._view()
             view.read(events)
             if view.done is not None or view.state.waiting is not None:
@@ -250,7 +275,9 @@ class RunCall:
         process: Process,
         events: Sequence[LogEvent],
     ) -> None:
-        """What a state of the run needs, should somebody want one."""
+        """Keep what ``to_state()`` needs, and tell the session its id."""
+        if view.state.started is not None:
+            tell_id(self._hosted.session, view.state.options.session)
         record = await RunRecord.read(process.bus, view.state, events)
         interruptions = view.interruptions
         result.set_state_maker(
@@ -271,7 +298,7 @@ class RunCall:
         return state.done is not None or state.waiting is not None
 
     async def _patiently(self, process: Process, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for ``work``, but not for ever while the bus is in trouble: then the caller hears.
+        """Wait for ``work``, but raise if the bus stays in trouble for too long.
 
         The run stays in the log; with a ``run_key`` it can be continued.
         """
@@ -279,12 +306,11 @@ class RunCall:
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=1.0)
-                trouble = process.bus.connection.trouble
+                trouble = process.bus.connection.troubles.first
                 if trouble is not None and not task.done():
                     lasts_s = time.monotonic() - trouble.since
-                    is_full = isinstance(trouble.error, StoreFull)
-                    if lasts_s > (FULL_PATIENCE_S if is_full else OUTAGE_PATIENCE_S):
-                        if self._config.run_key is None:  # nobody else will ever want it
+                    if lasts_s > _patience_s(trouble.error):
+                        if self._config.run_key is None:  # no other caller can continue it
                             process.in_background(
                                 self._cancel("immediate", "its caller gave up", None)
                             )
@@ -304,15 +330,21 @@ class RunCall:
 
     async def _start(self) -> Sequence[LogEvent]:
         assert self._process is not None
+        if self._process.before_start is not None:
+            await self._process.before_start(self.run_id)
+        if self._stop_at_start is not None and not await self._begin.is_under_way(self._process):
+            raise _NotBegun
         events = await self._begin.begin(self._process)
         self._begun = events[-1].sequence
+        if self._stop_at_start is not None:  # meanwhile, or the run of its key was there before
+            await self._cancel(self._stop_at_start)
         self._tracing.follow(self._process, known=self._begin.known)
         return events
 
     # --- ending --------------------------------------------------------------------------------
 
     async def _close_sandbox(self, result: RunResultBase, view: RunView) -> None:
-        """The run has closed it; what is left is the caller's own snapshot, and its state."""
+        """The run closed its sandbox. Store the caller's own snapshot and the sandbox state."""
         if view.done is None:
             return
         for key, bound in self._bound.items():
@@ -335,27 +367,33 @@ class RunCall:
             return
         error = exception_of(view.done, self.run_id)
         if error is not None:
-            message = view.done.error.message if view.done.error else ""
-            original = self._hosted.exceptions.get(message)
-            raise attach_details(original or error, result.details())
+            known = original(self._hosted, view.done.error) if view.done.error else None
+            raised = attach_details(known or error, result.details())
+            if self._begin.stored:
+                raised.add_note(self._begin.stored)
+            raise raised
         result.final_output = final_output(self._hosted, view, view.done)
 
     async def _abandon(self, process: Process) -> None:
-        """The caller stopped waiting. A run without a key has nobody else who wants it."""
+        """The caller stopped waiting. Cancel a run without a key: nothing could continue it."""
         if self._config.run_key is not None or isinstance(self._begin, RunResume):
             return
-        await self._cancel("immediate", "its caller was cancelled")
+        if not await self._ask_to_stop("immediate", "its caller was cancelled"):
+            # the event loop is ending and has also cancelled the connection's tasks
+            process.leave(it.session.sandbox_id for it in self._bound.values() if it.is_owned)
+            return
         await self._see_the_end(process)
         for bound in self._bound.values():
-            # the end of this process would stop the actor that closes it
+            # the actor that closes the sandbox may end with this process
             try:
                 if bound.is_owned:
-                    await bound.closed(within_s=ABANDON_PATIENCE_S)
-            except BusError:
+                    async with asyncio.timeout(2 * ABANDON_PATIENCE_S):
+                        await bound.closed(within_s=ABANDON_PATIENCE_S)
+            except (TimeoutError, BusError):
                 logger.warning("the run's sandbox is left", extra={"run_id": self.run_id})
 
     async def _see_the_end(self, process: Process) -> None:
-        """The harness that ends the run may be this process's own, and go with it."""
+        """Wait for the run's end: the harness that writes it may be in this process."""
         done = process.bus.subjects.done(self.run_id)
         start = process.bus.subjects.start(self.run_id, "*")
         try:
@@ -367,10 +405,26 @@ class RunCall:
         except (TimeoutError, BusError):
             logger.warning("the run's end was not seen", extra={"run_id": self.run_id})
 
-    async def _cancel(self, mode: Any, reason: str = "", budget_s: float | None = 2.0) -> None:
+    def _cancel_stream(self, mode: CancelMode) -> Awaitable[None] | None:
+        """Before the run's first event only note the request, which would be lost otherwise."""
+        if self._begun:
+            return self._cancel(mode)
+        if self._stop_at_start != "immediate":
+            self._stop_at_start = mode
+        return None
+
+    async def _cancel(
+        self, mode: CancelMode, reason: str = "", budget_s: float | None = 2.0
+    ) -> None:
+        await self._ask_to_stop(mode, reason, budget_s)
+
+    async def _ask_to_stop(
+        self, mode: CancelMode, reason: str, budget_s: float | None = 2.0
+    ) -> bool:
+        """Publish the request; return whether it is in the log."""
         process = self._process
         if process is None:
-            return
+            return False
         message = CancelRequested(mode=mode, reason=reason)
         try:
             await process.bus.connection.publish(
@@ -381,6 +435,8 @@ class RunCall:
             )
         except BusError:
             logger.warning("the run could not be cancelled", extra={"run_id": self.run_id})
+            return False
+        return True
 
     def _view(self) -> RunView:
         return self._hosted.view()
@@ -394,6 +450,17 @@ class RunCall:
             "run_id": self.run_id,
             "omit_reasoning_ids": self._config.reasoning_item_id_policy == "omit",
         }
+
+
+def _nothing_to_resume() -> RunState[Any, Any]:
+    raise UserError("the run was cancelled before it began: there is no state to go on from")
+
+
+def _patience_s(error: BusError) -> float:
+    """How long a caller waits for a fault to end."""
+    if isinstance(error, LogLost):
+        return 0.0  # waiting cannot bring the run back
+    return FULL_PATIENCE_S if isinstance(error, StoreFull) else OUTAGE_PATIENCE_S
 
 
 async def _known(events: Sequence[LogEvent]) -> Sequence[LogEvent]:

@@ -1,5 +1,5 @@
-"""Starts memory actors: beside other actors of a machine, or in the process of a caller while
-nobody else does their work.
+"""Starts memory actors: beside other actors of a machine, or inside a caller's process as long as
+no other process serves memories.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.harness.model_turn import ModelCaller
 from sandstream_actors.memory.actor import CONSUMER, MemoryActor
-from sandstream_actors.memory.means import Place
+from sandstream_actors.memory.context import Place
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import BusError
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_workspaces.store import WorkspaceStore
 
 logger = logging.getLogger(__name__)
 
 POOL = "memory"
-"""The harnesses that take the turns of phases whose run's own harness is gone."""
+"""The harness pool that takes a phase's turns if the harness of the original run is gone."""
 LOOK_EVERY_S = 10.0
 
 
@@ -36,14 +37,16 @@ class RunningMemory:
 
 async def anywhere() -> tuple[str, str]:
     """Consolidations work on any node of this installation."""
-    return "local", ""
+    return DEFAULT_PROVIDER, ""
 
 
 async def start_memory_actor(
     bus: Bus, models: ModelCaller, place: Place = anywhere, *, concurrency: int = 256
 ) -> RunningMemory:
-    """``place`` says where consolidations have their workspaces: the provider, and the node.
-    ``concurrency``: how many turns its harness takes at once.
+    """Start a memory actor and its harness.
+
+    ``place`` returns the provider and the node of the workspaces for consolidations.
+    ``concurrency`` is the number of turns that the harness takes at once.
     """
     actor = MemoryActor(bus, WorkspaceStore(bus), place=place, pool=POOL)
     harness = Harness(bus, models, pool=POOL, max_in_flight=concurrency, takes_tasks=False)
@@ -57,8 +60,8 @@ async def start_memory_actor(
 
 
 class EmbeddedMemory:
-    """The memory actor of a caller's process, started when it is needed and nobody else is there.
-    It ends with the process; what is unfinished is done by the next one.
+    """The memory actor of a caller's process, started if memories need work and no other process
+    serves them. It ends with the process; the next memory actor does the unfinished work.
     """
 
     def __init__(self, bus: Bus, models: ModelCaller, place: Place) -> None:
@@ -71,7 +74,7 @@ class EmbeddedMemory:
         self._is_stopped = False
 
     def want(self) -> None:
-        """From now on, see to it that somebody works on memories."""
+        """From now on, make sure that some process works on memories."""
         if self._watching is None:
             self._watching = asyncio.ensure_future(self._watch())
 
@@ -84,7 +87,7 @@ class EmbeddedMemory:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def ensure(self) -> None:
-        """Start the actor unless somebody serves its consumer."""
+        """Start the actor unless another process serves its consumer."""
         async with self._lock:
             if self._is_stopped or self._running is not None:
                 return
@@ -95,7 +98,7 @@ class EmbeddedMemory:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching})
-        async with self._lock:  # somebody may be starting it
+        async with self._lock:  # it may be starting
             self._is_stopped = True
             if self._running is not None:
                 await self._running.stop(0.0)

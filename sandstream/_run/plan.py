@@ -1,4 +1,4 @@
-"""A run before it starts: what it reaches, its sandbox agents bound. All checks happen here."""
+"""A run before it starts: its reachable agents, with sandbox agents bound. Does all checks."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from sandstream_bus.messages import ParentLink
-from sandstream_bus.sandbox_messages import SandboxUse
-from sandstream_bus.specs import GraphSpec
+from sandstream_bus.wire.messages import ParentLink
+from sandstream_bus.wire.sandboxes import SandboxUse
+from sandstream_bus.wire.specs import GraphSpec
 
+from sandstream._agent_graph import Circle, Reach, reach
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._wire.compile import Workplaces, compile_graph, hosted_by
 from sandstream.agent import Agent
 from sandstream.agent_tool import AgentTool
 from sandstream.exceptions import UserError
-from sandstream.graph import Workplaces, compile_graph, hosted_by
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.reach import Circle, Reach, reach
 from sandstream.run_config import RunConfig
 
 if TYPE_CHECKING:
-    from sandstream.sandbox.binding import BoundAgent
+    from sandstream.sandbox.bound_agent import BoundAgent
     from sandstream.sandbox.sandbox_agent import SandboxAgent
 
 Binder = Callable[["SandboxAgent[Any]", RunConfig, str], "BoundAgent"]
-"""Makes the form that a sandbox agent has in a run."""
+"""Binds a sandbox agent to a run."""
 
 
 class RunPlan:
@@ -77,9 +77,9 @@ class RunPlan:
         )
 
     async def graph(self, host: str, *, one_run: bool = True) -> GraphSpec:
-        """The graph with all sandboxes described; local files go to the object store here.
+        """The graph with all sandboxes described; uploads local files to the object store.
 
-        ``one_run``: the sandboxes are this run's; else each run has its own, named after it.
+        ``one_run``: the sandboxes belong to this run; otherwise each run gets its own.
         """
         graph = hosted_by(self._compiled, host)
         agents = dict(graph.agents)
@@ -99,7 +99,7 @@ class RunPlan:
 
 
 def bound_agents(circle: Circle, run: str, bind: Binder) -> dict[str, BoundAgent]:
-    """The sandbox agents of a circle, as they are in a run."""
+    """The sandbox agents of a circle, bound to a run."""
     return {
         key: bind(cast("SandboxAgent[Any]", agent), circle.config, run)
         for key, agent in circle.agents.items()
@@ -108,13 +108,13 @@ def bound_agents(circle: Circle, run: str, bind: Binder) -> dict[str, BoundAgent
 
 
 def bind_here(agent: SandboxAgent[Any], config: RunConfig, run: str) -> BoundAgent:
-    from sandstream.sandbox.binding import BoundAgent
+    from sandstream.sandbox.bound_agent import BoundAgent
 
     return BoundAgent(agent, config, run)
 
 
 def hosted_child(parent: HostedRun, link: ParentLink, run: str, bind: Binder) -> HostedRun:
-    """The objects of a child run: it shares its parent's context, and has its tool's settings."""
+    """The objects of a child run. It shares its parent's context and has its tool's settings."""
     tool = parent.tool(link.agent, link.tool)
     if not isinstance(tool, AgentTool) or parent.found is None:
         raise UserError(f"agent {link.agent!r} has no agent tool {link.tool!r} here")
@@ -144,7 +144,7 @@ def _places(bound: dict[str, BoundAgent]) -> Workplaces:
 
 
 def _check_memories(bound: dict[str, BoundAgent]) -> None:
-    from sandstream.sandbox.memory_conflicts import check_memories
+    from sandstream.sandbox._memory.conflicts import check_memories
 
     check_memories(bound.values())
 

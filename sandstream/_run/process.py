@@ -1,50 +1,50 @@
-"""This process's share of the actors: a bus, a harness and a tool host for the runs that it calls.
+"""The actors of this process: a bus, a harness and a tool host for the runs that it starts.
 
-One per event loop, opened by the first ``Runner.run`` and closed with the loop. Its pool has a
-random name, so that nobody else takes its turns or calls. A process that continues the keyed run of
-a dead one moves the run to its own pool.
+There is one per event loop, opened by the first ``Runner.run`` and closed with the loop. Its pool
+has a random name, so that no other process takes its turns or calls. A process that continues the
+keyed run of a dead process moves the run to its own pool.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sandstream_actors.harness.actor import Harness
-from sandstream_actors.state_cache import StateCache
-from sandstream_actors.tools import ToolHost
+from sandstream_actors.run.state_cache import StateCache, States
+from sandstream_actors.tool_host.actor import ToolHost
 from sandstream_bus.bus import Bus
+from sandstream_bus.environment import local_isolation
 from sandstream_bus.errors import Retry
-from sandstream_bus.messages import CallRequested
-from sandstream_bus.subjects import RunId
+from sandstream_bus.nats.collector import CollectorRelief
+from sandstream_bus.wire.messages import CallRequested
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
+from sandstream_bus.wire.subjects import RunId
 
-from sandstream.connect import OpenBus, open_bus
-from sandstream.hosted_models import HostedModels
-from sandstream.hosting.hosted_run import Host, HostedRun
-from sandstream.hosting.memory_phases import KeptModels, hosted_phase, phase_models, phase_of
-from sandstream.hosting.user_code import UserCode
-from sandstream.ids import new_pool
+from sandstream._connection import OpenBus, open_bus
+from sandstream._hosting.hosted_run import Host, HostedRun
+from sandstream._hosting.memory_phases import KeptModels, hosted_phase, phase_models, phase_of
+from sandstream._hosting.models import HostedModels
+from sandstream._hosting.user_code import UserCode
+from sandstream._run.plan import bind_here, hosted_child
+from sandstream._wire.ids import new_pool
 from sandstream.models.defaults import DefaultModels
-from sandstream.run_plan import bind_here, hosted_child
 from sandstream.settings import Settings
 from sandstream.tracing.setup import reporter_here
 
 if TYPE_CHECKING:
     from sandstream_actors.sandbox.actor import SandboxActor
 
-    from sandstream.memory_host import EmbeddedMemory
+    from sandstream._run.memory_host import EmbeddedMemory
     from sandstream.sandbox.session.link import BusLink
 
 logger = logging.getLogger(__name__)
 
-ISOLATION = "SANDSTREAM_LOCAL_ISOLATION"
-"""The variable that says how this machine's sandboxes are isolated, unless a client does."""
 POOL_IDLE_S = 600.0
-"""A dead process's consumers are deleted after this; its runs may be moved to another one."""
+"""Consumers of a dead process are deleted after this time; its runs can move to another one."""
 
 
 class Process:
@@ -57,20 +57,26 @@ class Process:
         self._opened = opened
         self._models = DefaultModels()
         self._runs: dict[RunId, list[HostedRun]] = {}
-        """Callers of one key may wait for the same run; the last that came hosts it."""
+        """Several callers of one key may wait for the same run; the latest caller hosts it."""
         self._child_runs: dict[RunId, tuple[HostedRun, HostedRun]] = {}
-        """Child runs, with the run at the top of their tree."""
+        """Child runs, each with the run at the top of its tree."""
+        self.before_start: Callable[[RunId], Awaitable[None]] | None = None
+        """Called with the id of each run before a caller here starts or continues it."""
         self._actors: tuple[Harness, ToolHost] | None = None
-        self._sandboxes: dict[str, asyncio.Future[SandboxActor]] = {}
+        self._sandboxes: dict[tuple[str, str], asyncio.Future[SandboxActor]] = {}
+        """The actor for each provider and isolation."""
+        self._left: set[str] = set()
+        """Sandboxes of runs that cannot be continued and could not be cancelled."""
         self._memory: EmbeddedMemory | None = None
         self._kept_models = KeptModels()
-        """Of runs whose memories are made after their callers have left."""
+        """Models of runs whose memories are made after their callers have left."""
         self._hosted_models = HostedModels(self.bus)
         self._user_code = UserCode(self._find_run, self._hosted_models.ask)
         self._lifetime: AsyncIterator[None] | None = None
         self._background: set[asyncio.Future[None]] = set()
         self._closed = False
         self._reporter = reporter_here()
+        self._collector = CollectorRelief()
 
     @classmethod
     async def open(cls, settings: Settings) -> Process:
@@ -124,11 +130,11 @@ class Process:
         finally:
             try:
                 await self.close()
-            finally:  # the entry keeps its own loop alive: nobody else would remove it
+            finally:  # the entry keeps its own loop alive, so it must be removed here
                 _processes.pop(asyncio.get_running_loop(), None)
 
     async def close(self) -> None:
-        """Stop working. What is unfinished stays in the log."""
+        """Stop working. Unfinished work stays in the log."""
         if self._closed:
             return
         self._closed = True
@@ -140,26 +146,29 @@ class Process:
             await asyncio.gather(*(actor.stop(0.0) for actor in self._actors))
         for starting in self._sandboxes.values():
             if starting.done() and not starting.cancelled() and starting.exception() is None:
-                await starting.result().stop(0.0)
+                await starting.result().stop(0.0, ends=self._left)
         await self._models.aclose()
         await self._hosted_models.aclose()
         await self._reporter.detach(self.bus)
         await self._opened.close()
 
-    async def local_sandboxes(self, isolation: str) -> BusLink:
-        """This machine's sandboxes, served by an actor in this process from the first use on."""
+    async def sandboxes(self, provider: str, isolation: str) -> BusLink:
+        """A provider's sandboxes, served by an actor in this process from the first use on."""
+        from sandstream._run.sandbox_host import start_sandbox_actor
         from sandstream.sandbox.session.link import BusLink
-        from sandstream.sandbox_host import start_local_actor
 
-        starting = self._sandboxes.get(isolation)
+        key = (provider, isolation)
+        starting = self._sandboxes.get(key)
         if starting is None or (starting.done() and starting.exception() is not None):
-            work = start_local_actor(self.bus, self.settings.home, isolation, own=True)
-            starting = self._sandboxes[isolation] = asyncio.ensure_future(work)
+            work = start_sandbox_actor(
+                self.bus, self.settings.home, isolation, provider=provider, own=True
+            )
+            starting = self._sandboxes[key] = asyncio.ensure_future(work)
         actor = await asyncio.shield(starting)
-        return BusLink(self.bus, "local", actor.node, actor.store)
+        return BusLink(self.bus, provider, actor.node, actor.store)
 
     async def adopt_node(self, own: str, other: str, start_sequence: int) -> None:
-        """Have this process's actor serve a node that is gone."""
+        """Let this process's actor serve the sandboxes of a dead node."""
         for starting in self._sandboxes.values():
             actor = await starting
             if actor.node == own:
@@ -167,20 +176,21 @@ class Process:
 
     @property
     def memory(self) -> EmbeddedMemory:
-        """Sees to it that somebody works on memories, once it is asked to."""
+        """The memory actor of this process; it starts when it is wanted."""
         if self._memory is None:
-            from sandstream.memory_host import EmbeddedMemory
+            from sandstream._run.memory_host import EmbeddedMemory
 
             self._memory = EmbeddedMemory(self.bus, self._models, self._memory_place)
         return self._memory
 
     async def _memory_place(self) -> tuple[str, str]:
         """Consolidations work in sandboxes of this process, isolated as its others are."""
-        isolation = next(iter(self._sandboxes), None) or os.environ.get(ISOLATION) or "required"
-        return "local", await (await self.local_sandboxes(isolation)).node()
+        default = (DEFAULT_PROVIDER, local_isolation())
+        provider, isolation = next(iter(self._sandboxes), default)
+        return provider, await (await self.sandboxes(provider, isolation)).node()
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that nobody waits for; it ends with the process."""
+        """Start work whose result is not awaited; it ends with the process."""
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -190,6 +200,7 @@ class Process:
     def add_run(self, run: RunId, hosted: HostedRun) -> None:
         hosted.host = Host(self.bus, self._find_run)
         self._runs.setdefault(run, []).append(hosted)
+        self._collector.follow(len(self._runs))
         uses = [it.memory_use for it in hosted.bound.values() if it.memory_use is not None]
         if any(use.generates or use.live_update for use in uses):
             self.memory.want()
@@ -199,24 +210,32 @@ class Process:
         left = [it for it in self._runs.pop(run, ()) if it is not hosted]
         if left:
             self._runs[run] = left
+        self._collector.follow(len(self._runs))
         for child in [key for key, it in self._child_runs.items() if it[0] is hosted]:
             del self._child_runs[child]
 
+    def leave(self, sandboxes: Iterable[str]) -> None:
+        """These sandboxes have no more work: their boxes end with this process."""
+        self._left.update(sandboxes)
+
     def hosted(self, run: RunId) -> HostedRun | None:
-        """The objects of a run, if they are here."""
+        """The objects of a run, if they are in this process."""
         if callers := self._runs.get(run):
             return callers[-1]
         child = self._child_runs.get(run)
         return child[1] if child is not None else None
 
     async def children_of(self, run: RunId) -> list[HostedRun]:
-        """The child runs of one of ours, at any depth, as far as their code is here."""
+        """The child runs of a run of this process, at any depth, as far as their code is here."""
         states = StateCache(self.bus.log)
         found: list[HostedRun] = []
         todo = [run]
         while todo:
             for event in await self.bus.log.read(todo.pop()):
-                if not isinstance(event.event, CallRequested) or event.event.kind != "child":
+                if (
+                    not isinstance(event.event, CallRequested)
+                    or not event.event.traits.is_child_run
+                ):
                     continue
                 child = RunId(event.event.child)
                 started = (await states.load(child)).started
@@ -225,7 +244,7 @@ class Process:
                     todo.append(child)
         return found
 
-    async def _find_run(self, run: RunId, states: StateCache) -> HostedRun:
+    async def _find_run(self, run: RunId, states: States) -> HostedRun:
         callers = self._runs.get(run)
         if callers:
             return callers[-1]

@@ -1,8 +1,8 @@
-"""How a run goes on from a saved state: the same run, in the same log.
+"""Continues a run from a saved state: the same run, in the same log.
 
-The run comes to this process; then the state's answers and input are written, each only if it still
-fits. What others decided in the meantime is accepted where it is the same. A log that does not have
-the run gets its events from the state.
+The run moves to this process. Then the state's decisions and input are written, each only if it
+still applies. Decisions that others made in the meantime are accepted if they are the same. If the
+log does not contain the run, its events are restored from the state.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 from sandstream_actors.harness.alarms import Alarms
-from sandstream_actors.run_state import RunState as LogState
+from sandstream_actors.run.state import RunState as LogState
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.direct import Stored
-from sandstream_bus.headers import TRACEPARENT
-from sandstream_bus.log import Conflict, LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.logs.runs import Conflict, LogEvent
+from sandstream_bus.nats.direct import Stored
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     InputStaged,
     RunEvent,
@@ -27,26 +27,27 @@ from sandstream_bus.messages import (
     RunRestored,
     RunStarted,
 )
-from sandstream_bus.subjects import RunId
-from sandstream_bus.trace_context import call_span_id
+from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.trace_context import call_span_id
 
-from sandstream.approval_records import Decision
+from sandstream._approval_records import Decision
+from sandstream._hosting.run_tracing import RunTracing
+from sandstream._run.process import Process
+from sandstream._run.takeover import bring_sandboxes, home_of, pool_for
+from sandstream._run_record import Past
+from sandstream._wire.options import compile_input
 from sandstream.approvals import first_decision, told
 from sandstream.exceptions import UserError
 from sandstream.items import ToolApprovalItem
-from sandstream.memory.session import Session
-from sandstream.process import Process
+from sandstream.memory.session import Session, known_id
 from sandstream.run_config import RunConfig
-from sandstream.run_moving import bring_sandboxes, home_of, pool_for
-from sandstream.run_options import compile_input
 from sandstream.run_state import RunState
-from sandstream.tracing.run_tracing import RunTracing
 
 BY = "state"
-"""Who decided, where a state is resumed."""
+"""The ``by`` of decisions and input that come from a resumed state."""
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _Step = Callable[[LogState], tuple[str, RunEvent] | None]
-"""What is to be written next, if anything; raises if it does not fit any more."""
+"""The next event to write, or None; raises if the step no longer applies."""
 
 
 class RunResume:
@@ -68,10 +69,24 @@ class RunResume:
         self._events: list[LogEvent] = []
         self._news_from = 0
         self.known = 0
-        """The last event that is no news to the caller."""
+        """The last event that the caller already knows."""
+        self.stored = ""
+
+    @property
+    def past(self) -> Sequence[Past]:
+        """The run's events as the state has them."""
+        return self._saved.record.log_of(self.run_id)
+
+    def state(self) -> RunState[Any, Any]:
+        """The state from which the run continues."""
+        return self._saved
+
+    async def is_under_way(self, process: Process) -> bool:
+        """Always False: the run is at rest, and a cancelled resumption leaves it so."""
+        return False
 
     async def begin(self, process: Process) -> Sequence[LogEvent]:
-        """Let the run go on; all of its events so far."""
+        """Continue the run; return all of its events so far."""
         bus = process.bus
         self._events = await bus.log.read(self.run_id)
         if not self._events:
@@ -84,7 +99,7 @@ class RunResume:
         steps = [await self._answer(process, *it) for it in self._answers()]
         steps.append(lambda it: self._more_input(process, it))
         for step in steps:
-            step(state)  # whatever does not fit is said before the run is taken from anybody
+            step(state)  # raise for a step that no longer applies before the run moves here
         if home_of(state) != process.pool:
             await bring_sandboxes(process, self._config, state)
         await self._bring_children(process)
@@ -95,7 +110,7 @@ class RunResume:
         return await bus.log.read(self.run_id)
 
     async def adopt(self, process: Process) -> None:
-        """Whoever resumes the same state takes the run from us."""
+        """Do nothing: another process that resumes the same state may take the run."""
 
     def must_look(self, now: float) -> bool:
         return False
@@ -103,7 +118,7 @@ class RunResume:
     # --- the log and the state -----------------------------------------------------------------
 
     def _find_news(self) -> int:
-        """Where the events begin that the state does not know."""
+        """The index of the first event that the state does not know."""
         past = self._saved.record.log_of(self.run_id)
         first = self._events[0].event
         if isinstance(first, RunRestored):
@@ -125,7 +140,7 @@ class RunResume:
         return self._events[self._news_from :]
 
     async def _restore(self, process: Process) -> None:
-        """The run is not here: its events, and those of its open child runs, come along."""
+        """The log does not have the run: restore its events and those of its open child runs."""
         pool = pool_for(self._config, process)
         for run in reversed(self._saved.record.runs):  # children first: their parent wakes them
             events = self._saved.record.past(run)
@@ -139,12 +154,12 @@ class RunResume:
                     headers=self._headers_of(run),
                 )
             except Conflict:
-                continue  # somebody else brought it
+                continue  # another process restored it
             crashpoint("runner.after_restore")
             await self._arm(process, LogState.of(run, await process.bus.log.read(run)))
 
     def _headers_of(self, run: RunId) -> dict[str, str]:
-        """A child run is below the call that it answers."""
+        """The span of a child run is below the call that it answers."""
         headers = self._tracing.headers
         first = self._saved.record.log_of(run)[0].event
         link = first.parent if isinstance(first, RunStarted) else None
@@ -155,8 +170,8 @@ class RunResume:
         return {TRACEPARENT: above.header}
 
     async def _bring_children(self, process: Process) -> None:
-        """Open child runs come along at once: if their parent took them over after an answer they
-        might be at work already, and would do it twice.
+        """Move open child runs here at once. If their parent moved them after a decision, they
+        might already be at work, and would do the same work twice.
         """
         pool = pool_for(self._config, process)
         wanted = (pool, process.pool, pool)
@@ -164,7 +179,7 @@ class RunResume:
             while True:
                 state = LogState.of(run, await process.bus.log.read(run))
                 if state.started is None or state.done is not None or state.agent.pool:
-                    break  # gone, or an agent that a worker offers: its parent sees to it
+                    break  # gone, or the agent of a worker: its parent takes care of it
                 places = state.places
                 if (places.pool, home_of(state), places.parent_pool) == wanted:
                     break
@@ -182,7 +197,7 @@ class RunResume:
                 break
 
     async def _arm(self, process: Process, state: LogState) -> None:
-        """Its alarms are on the other server; the time that people have begins anew."""
+        """Arm the run's timers, which are on the other server; approval time limits start again."""
         alarms = Alarms(process.bus)
         await alarms.arm_deadline(state)
         for question in state.open_approvals():
@@ -190,7 +205,7 @@ class RunResume:
                 await alarms.arm_expiry(state, question)
 
     async def _write(self, process: Process, state: LogState, step: _Step) -> None:
-        """Write what a step wants, decided on the newest state."""
+        """Write the event of a step, decided on the newest state."""
         while True:
             wanted = step(state)
             if wanted is None:
@@ -213,7 +228,7 @@ class RunResume:
             state.fold([event])
             return
 
-    # --- what is written -----------------------------------------------------------------------
+    # --- the steps ----------------------------------------------------------------------------
 
     def _move(self, process: Process, state: LogState) -> tuple[str, RunEvent] | None:
         is_here = home_of(state) == process.pool
@@ -224,8 +239,8 @@ class RunResume:
         return process.bus.subjects.turn(self.run_id, pool), moved
 
     def _answers(self) -> list[tuple[ToolApprovalItem, Decision]]:
-        """The state's answers to what is open in it; those for one call go before those for all
-        calls of a tool, which they make an exception of.
+        """The state's decisions on its open approvals. Decisions for one call come before those for
+        all calls of a tool, because they are exceptions to them.
         """
         approvals = self._saved.context.approvals
         found = [(item, approvals.for_item(item)) for item in self._saved.get_interruptions()]
@@ -266,9 +281,7 @@ class RunResume:
         return step
 
     def _more_input(self, process: Process, state: LogState) -> tuple[str, RunEvent] | None:
-        """The state's input. For a run that is complete even an empty one: its model is asked
-        again.
-        """
+        """Write the state's input, even if empty for a completed run: its model is asked again."""
         before = self._saved.record.state.done
         is_complete = before is not None and before.status == "completed"
         pending = self._saved.pending_input
@@ -296,13 +309,14 @@ class RunResume:
 def check_arguments(
     saved: RunState[Any, Any], session: Session | None, conversation: dict[str, Any]
 ) -> None:
-    """The run has its conversation already; a session that only an object knows must be given."""
+    """Check that a resumed run keeps its conversation, and gets its host session object again."""
     options = saved.record.state.options
     for name, value in conversation.items():
         if value and value != getattr(options, name):
             raise UserError(f"{name}: a resumed run keeps the conversation that it began with")
     use = options.session
-    if session is not None and (use is None or use.id != session.session_id):
+    given = known_id(session) if session is not None else ""
+    if session is not None and (use is None or given not in (use.id, "")):
         began = f"with the session {use.id!r}" if use else "without a session"
         raise UserError(f"the run began {began}; resume it in the same way")
     if use is not None and use.kind == "host" and session is None:
@@ -310,7 +324,7 @@ def check_arguments(
 
 
 def _plain(event: RunEvent) -> bytes:
-    """For comparisons: whoever stored a state may have changed the order of its keys."""
+    """For comparisons: the application may have stored the state with another order of keys."""
     return _sorted(msgspec.json.decode(msgspec.json.encode(event)))
 
 

@@ -1,13 +1,13 @@
-"""Bringing a run to this process: its turns, its callables, its sandboxes."""
+"""Moves a run to this process: its turns, its callables, its sandboxes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sandstream_actors.run_state import RunState
-from sandstream_bus.sandboxes import OWN_NODE
+from sandstream_actors.run.state import RunState
+from sandstream_bus.logs.sandboxes import OWN_NODE
 
-from sandstream.process import Process
+from sandstream._run.process import Process
 from sandstream.run_config import RunConfig
 
 
@@ -24,8 +24,8 @@ def home_of(state: RunState) -> str:
 
 
 async def bring_sandboxes(process: Process, config: RunConfig, state: RunState) -> None:
-    """Sandboxes of another process: its machine's are found again by our own actor; those of
-    another machine are restored from their checkpoint, as nobody else serves them.
+    """Bring the sandboxes of another process. Our own actor finds those on this machine again;
+    those of another machine, which no actor serves any more, are restored from their checkpoint.
     """
     client: Any = config.sandbox.client if config.sandbox else None
     if client is None or state.started is None:
@@ -33,5 +33,5 @@ async def bring_sandboxes(process: Process, config: RunConfig, state: RunState) 
     asked = [it.sandbox.spec.node for it in state.started.graph.agents.values() if it.sandbox]
     for node in {*asked, *(opened.node for opened in state.sandboxes.values())}:
         if node.startswith(OWN_NODE):
-            # what the run needs from now on is asked for after this state
+            # the run requests what it needs from now on after this state
             await process.adopt_node(await client.link.node(), node, state.last_seq + 1)

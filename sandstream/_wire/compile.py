@@ -1,6 +1,4 @@
-"""Compiles agents and run settings into what crosses the bus. All checks happen here, before any
-effect.
-"""
+"""Compiles agents and run settings into messages. Does all checks, before any effect."""
 
 from __future__ import annotations
 
@@ -12,9 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.memory_specs import MemoryUse, PhaseModel
-from sandstream_bus.sandbox_messages import SandboxUse
-from sandstream_bus.specs import (
+from sandstream_bus.wire.error_text import error_text
+from sandstream_bus.wire.memory_specs import MemoryUse, PhaseModel
+from sandstream_bus.wire.sandboxes import SandboxUse
+from sandstream_bus.wire.specs import (
     NO_JSON,
     AgentSpec,
     ChildGraph,
@@ -26,6 +25,9 @@ from sandstream_bus.specs import (
     ToolUseSpec,
 )
 
+from sandstream._agent_graph import Circle, Reach, reach
+from sandstream._hook_points import points_of
+from sandstream._wire.options import compile_options
 from sandstream.agent import Agent, Tool
 from sandstream.agent_output import AgentOutputSchema, AgentOutputSchemaBase
 from sandstream.agent_tool import AgentTool
@@ -33,13 +35,10 @@ from sandstream.custom_tool import CustomTool
 from sandstream.deployed_agent import DeployedAgent
 from sandstream.exceptions import UserError
 from sandstream.handoffs.handoff import Handoff, handoff
-from sandstream.hosting.hooks import points_of
 from sandstream.model_settings import ModelSettings
 from sandstream.models.default_models import get_default_model, get_default_model_settings
 from sandstream.models.interface import Model
-from sandstream.reach import Circle, Reach, reach
 from sandstream.run_config import RunConfig
-from sandstream.run_options import compile_options
 from sandstream.tool import default_tool_error_function
 
 logger = logging.getLogger(__name__)
@@ -68,7 +67,7 @@ def output_schema_of(agent: Agent[Any]) -> AgentOutputSchemaBase | None:
 
 
 def tools_of(agent: Agent[Any], config: RunConfig) -> list[Tool]:
-    """The agent's tools, one per name: the last one wins, or two are an error, as configured."""
+    """The agent's tools, one per name. Of two with one name the last wins, or this raises."""
     by_name: dict[str, Tool] = {}
     for tool in agent.tools:
         if tool.name in by_name:
@@ -83,7 +82,7 @@ def tools_of(agent: Agent[Any], config: RunConfig) -> list[Tool]:
 
 @dataclass
 class Workplaces:
-    """The sandbox agents of a run in the form that they have there: with their sandbox's tools."""
+    """The sandbox agents of a run in their working form, with the tools of their sandbox."""
 
     working: dict[str, Agent[Any]] = field(default_factory=dict)
     uses: dict[str, SandboxUse] = field(default_factory=dict)
@@ -100,10 +99,10 @@ def compile_graph(
     places: Workplaces | None = None,
     child_places: Mapping[str, Workplaces] | None = None,
 ) -> GraphSpec:
-    """The agent and all that it can reach, as data. ``host`` is the pool of its callables.
+    """The agent and everything that it can reach, as data. ``host`` is the pool of its callables.
 
-    ``places``: its sandbox agents as they work (see sandbox/binding.py), by their keys;
-    ``child_places``: the same for the agents that are used as tools.
+    ``places``: its sandbox agents in their working form (see sandbox/bound_agent.py), by key;
+    ``child_places``: the same for agents that are used as tools.
     """
     found = found or reach(agent, config)
     children: dict[str, ChildGraph] = {}
@@ -171,6 +170,7 @@ def _compile_agent(
         handoffs=[_handoff_spec(circle, it, points) for it in handoffs],
         lists_tools=bool(agent.mcp_servers),
         guards=sorted(kinds),  # type: ignore[arg-type]
+        guards_announced="parallel" in kinds,
         checks_output=bool(agent.output_guardrails or config.output_guardrails),
         hooks=points,
     )
@@ -185,7 +185,7 @@ def handoffs_of(agent: Agent[Any]) -> list[Handoff[Any, Any]]:
 def _check_collisions(
     agent: Agent[Any], config: RunConfig, tools: set[str], handoffs: Sequence[Handoff[Any, Any]]
 ) -> None:
-    """A handoff goes before a tool of its name, unless that is an error, as configured."""
+    """A handoff takes precedence over a tool of its name, or raises, as configured."""
     for item in handoffs:
         if item.tool_name in tools and config.tool_name_collision_policy == "error":
             raise UserError(
@@ -195,7 +195,7 @@ def _check_collisions(
 
 
 def handoff_definition(item: Handoff[Any, Any]) -> Raw:
-    """What a model is told of a handoff."""
+    """The definition of a handoff for the model."""
     definition = {
         "type": "function",
         "name": item.tool_name,
@@ -234,7 +234,7 @@ def _child(found: Reach, circle: Circle, tool: Tool) -> ChildSpec | None:
         conversation_id=tool.conversation_id,
         session=session,
     )
-    if tool.run_config is None:  # the caller's budget, of which it gets a share
+    if tool.run_config is None:  # it gets a share of the caller's budget
         options = msgspec.structs.replace(options, budget=None)
     structured = output_schema_of(tool.agent) is not None
     on_failure = tool.on_failure
@@ -250,6 +250,7 @@ def _child(found: Reach, circle: Circle, tool: Tool) -> ChildSpec | None:
         output="host" if tool.makes_output or structured else "plain",
         failure=failure,
         watch=tool.on_stream is not None,
+        announced=tool.on_stream is not None,
     )
 
 
@@ -292,7 +293,7 @@ def settings_of(agent: Agent[Any], config: RunConfig) -> ModelSettings:
 
 
 def tool_definition(tool: Tool) -> Raw:
-    """What a model is told of a tool."""
+    """The definition of a tool for the model."""
     if isinstance(tool, CustomTool):
         return Raw(msgspec.json.encode(tool.tool_config))
     definition = {
@@ -335,9 +336,7 @@ def _approval(tool: Tool) -> Literal["never", "always", "ask_host"]:
 
 
 def _is_built_in(tool: Tool) -> bool:
-    """A tool of the sandbox as we made it. One that was derived, renamed or given other code is
-    the user's own.
-    """
+    """Is it an unchanged tool of the sandbox? A derived or modified one is the user's own."""
     known: str | None = getattr(tool, "sandbox_tool", None)
     if known is None or tool.name != known:
         return False
@@ -346,7 +345,7 @@ def _is_built_in(tool: Tool) -> bool:
 
 
 def output_spec(schema: AgentOutputSchemaBase) -> OutputSpec:
-    """What a model is told of its output's form."""
+    """The output schema for the model."""
     return OutputSpec(
         name="final_output",
         schema=Raw(msgspec.json.encode(schema.json_schema())),
@@ -387,4 +386,4 @@ def _json(value: Any, what: str, agent: Agent[Any]) -> Raw:
     try:
         return Raw(json.dumps(value).encode())
     except (TypeError, ValueError) as error:
-        raise UserError(f"Agent {agent.name!r}: {what} is not JSON: {error}") from None
+        raise UserError(f"Agent {agent.name!r}: {what} is not JSON: {error_text(error)}") from None

@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_actors.budgets import with_deadline
-from sandstream_bus.specs import RunOptions, SessionUse
+from sandstream_actors.run.budgets import with_deadline
+from sandstream_bus.wire.error_text import error_text
+from sandstream_bus.wire.specs import RunOptions, SessionUse
 
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers
 from sandstream.exceptions import UserError
 from sandstream.memory.bus_session import BusSession
+from sandstream.memory.session import known_id
 from sandstream.memory.session_settings import SessionSettings
 from sandstream.models.defaults import current_defaults
 from sandstream.run_config import RunConfig
@@ -74,12 +76,12 @@ def compile_options(
 
 
 def check_guarded_conversation(agent: Agent[Any], config: RunConfig, options: RunOptions) -> None:
-    """Refuse output guardrails in a conversation that is kept at the model's endpoint.
+    """Refuse output guardrails in a conversation that the model's endpoint keeps.
 
-    Chat Completions keeps none, whatever is asked of it.
+    Chat Completions never keeps a conversation, so it is allowed.
 
     Raises:
-        UserError: because what a guardrail refuses would stay in that conversation.
+        UserError: because the refused output would stay in that conversation.
     """
     is_kept = bool(
         options.conversation_id or options.previous_response_id or options.auto_previous_response_id
@@ -97,16 +99,14 @@ def check_guarded_conversation(agent: Agent[Any], config: RunConfig, options: Ru
 
 
 def started_now(options: RunOptions) -> RunOptions:
-    """The options of a run that starts now: from here on its time counts."""
+    """The options of a run that starts now: its time budget begins here."""
     if options.budget is None:
         return options
     return msgspec.structs.replace(options, budget=with_deadline(options.budget))
 
 
 def session_use(session: Any, config: RunConfig) -> SessionUse:
-    """A session as the harness needs to know it. Any object that a run can read from and add to
-    is one.
-    """
+    """A session for the harness. Any object with ``get_items`` and ``add_items`` is accepted."""
     missing = [it for it in _NEEDED if not callable(getattr(session, it, None))]
     if missing:
         raise UserError(
@@ -122,8 +122,7 @@ def session_use(session: Any, config: RunConfig) -> SessionUse:
             limit=settings.limit,
             merges=config.session_input_callback is not None,
         )
-    name = str(getattr(session, "session_id", ""))
-    return SessionUse(id=name, kind="host", limit=settings.limit, merges=True)
+    return SessionUse(id=known_id(session), kind="host", limit=settings.limit, merges=True)
 
 
 def compile_input(input: Any) -> list[Raw]:
@@ -144,5 +143,5 @@ def compile_input(input: Any) -> list[Raw]:
         try:
             items.append(Raw(msgspec.json.encode(value)))
         except TypeError as error:
-            raise UserError(f"input[{index}] is not JSON: {error}") from None
+            raise UserError(f"input[{index}] is not JSON: {error_text(error)}") from None
     return items

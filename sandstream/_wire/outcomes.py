@@ -1,12 +1,14 @@
-"""How a run ended, between exceptions and data: both directions in one place."""
+"""Converts the end of a run from exceptions to data and back."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sandstream_actors.model.vendor_types import vendor_error
-from sandstream_bus.messages import ErrorInfo, RunDone
+from sandstream_bus.wire.error_text import error_text, sendable
+from sandstream_bus.wire.messages import ErrorInfo, RunDone
 
+from sandstream._json_values import as_plain
 from sandstream.agent import Agent
 from sandstream.exceptions import (
     AgentsException,
@@ -35,7 +37,6 @@ from sandstream.guardrail import (
     OutputGuardrailResult,
     function_elsewhere,
 )
-from sandstream.json_values import as_plain
 from sandstream.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -44,7 +45,7 @@ from sandstream.tool_guardrails import (
 
 
 def error_info(error: BaseException) -> ErrorInfo:
-    """An exception of the user's code, or of ours, as data."""
+    """An exception of the user's code or of ours, as data."""
     data: dict[str, Any] = {"exception": type(error).__name__}
     code = "tool_error"
     match error:
@@ -80,7 +81,11 @@ def error_info(error: BaseException) -> ErrorInfo:
             code = error.code
         case _:
             pass
-    return ErrorInfo(code=code, message=str(error) or type(error).__name__, data=data)
+    return ErrorInfo(code=code, message=error_text(error), data=_sendable(data))
+
+
+def _sendable(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: sendable(it) if isinstance(it, str) else it for key, it in data.items()}
 
 
 def _guardrail_data(guardrail: Any, output: Any) -> dict[str, Any]:
@@ -95,7 +100,7 @@ def exception_of(done: RunDone, run_id: str) -> Exception | None:
 
 
 def exception_of_error(error: ErrorInfo, run_id: str) -> Exception:
-    """The exception that stands for an error."""
+    """The exception for an error."""
     data = error.data
     match error.code:
         case "cancelled":
@@ -135,7 +140,7 @@ def exception_of_error(error: ErrorInfo, run_id: str) -> Exception:
 
 
 def _agent_tripwire(error: ErrorInfo) -> Exception:
-    """A trip of which only the data is here: the guardrail has its name, but no function."""
+    """A tripwire exception made from data: its guardrail has a name but no function."""
     data = error.data
     name = data.get("guardrail", "?")
     output = GuardrailFunctionOutput(output_info=data.get("info"), tripwire_triggered=True)
@@ -158,7 +163,7 @@ def _tool_tripwire(error: ErrorInfo) -> Exception:
 
 
 def _sandbox_error(error: ErrorInfo) -> Exception:
-    from sandstream_bus.sandbox_messages import SandboxFailure
+    from sandstream_bus.wire.sandboxes import SandboxFailure
 
     from sandstream.sandbox.errors import error_from_failure
 
@@ -171,8 +176,8 @@ def _sandbox_error(error: ErrorInfo) -> Exception:
     )
 
 
-def attach_details(error: Exception, details: Any) -> Exception:
-    """Give an exception of ours the run's data."""
+def attach_details(error: BaseException, details: Any) -> BaseException:
+    """Attach the run's data to one of our exceptions."""
     if isinstance(error, AgentsException):
         error.run_data = details
     return error

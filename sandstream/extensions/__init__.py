@@ -1,1 +1,1 @@
-"""Ready-made parts for programs that use the SDK; nothing in the SDK needs them."""
+"""Ready-made parts for programs that use the SDK; the SDK itself does not need them."""

@@ -1,4 +1,4 @@
-"""Words for the instructions of agents that hand conversations to each other."""
+"""A prompt prefix for agents that hand conversations off to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handoffs: an agent passes the conversation on to another one."""
+"""Handoffs: an agent passes the conversation to another agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host of the user's Python does when a model takes a handoff. No bus, no log."""
+"""Carries out a handoff in the process that hosts the user's Python. No bus, no log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["invoke", "rewritten"]
 async def invoke(
     handoff: Handoff[Any, Any], context: RunContextWrapper[Any], arguments: str
 ) -> Agent[Any]:
-    """Run the handoff's function; return the agent that the run goes on with.
+    """Run the handoff's function; return the agent that continues the run.
 
     Raises:
-        UserError: if the function returns no agent.
-        ModelBehaviorError: if the model's arguments are not what the handoff needs.
+        UserError: if the function does not return an agent.
+        ModelBehaviorError: if the model's arguments do not fit the handoff.
     """
     result = handoff.on_invoke_handoff(context, arguments)
     agent = await result if inspect.isawaitable(result) else result
@@ -50,12 +50,12 @@ async def rewritten(
     new_items: tuple[RunItem, ...],
     context: RunContextWrapper[Any] | None,
 ) -> HandoffInputData | None:
-    """The conversation as the next agent shall see it; None if it stays as it is.
+    """The conversation for the next agent; None if it does not change.
 
-    A filter goes before folding, the handoff's own settings before those of the run.
+    A filter takes precedence over nesting, the handoff's own settings over those of the run.
 
     Raises:
-        UserError: if the filter cannot be called or returns something else.
+        UserError: if the filter is not callable or returns another type.
     """
     data = HandoffInputData(input_history, pre_items, new_items, run_context=context)
     own = handoff.input_filter is not None

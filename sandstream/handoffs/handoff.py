@@ -1,7 +1,7 @@
-"""Handoffs: another agent, offered to a model as a tool that passes the conversation on.
+"""Handoffs: another agent, offered to a model as a tool that passes the conversation to it.
 
-Owns the declaration (``Handoff``, ``handoff``) and the data that a filter may change. It does not
-know when a handoff is taken: see ``taking.py`` for that, and ``history.py`` for folding.
+Contains the declaration (``Handoff``, ``handoff``) and the data that a filter may change. See
+``_invocation.py`` for carrying a handoff out, and ``history.py`` for nesting the history.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import dataclasses
 import inspect
 import json
 import logging
-import os
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, overload
 
+from sandstream_bus.counts import numbered
+from sandstream_bus.environment import shows_model_data, shows_tool_data
+from sandstream_bus.wire.error_text import error_text
 from typing_extensions import TypeVar
 
 from sandstream.exceptions import ModelBehaviorError, UserError
@@ -49,17 +51,17 @@ IsEnabled: TypeAlias = "bool | Decision"
 
 @dataclass(frozen=True)
 class HandoffInputData:
-    """The conversation at a handoff, in its three parts; a filter returns a changed copy."""
+    """The conversation at a handoff, in three parts; a filter returns a changed copy."""
 
     input_history: str | tuple[TResponseInputItem, ...]
-    """The input of the run, as the caller gave it or as an earlier handoff left it."""
+    """The input of the run: the caller's, or the result of an earlier handoff."""
     pre_handoff_items: tuple[RunItem, ...]
-    """What the run produced before the turn of this handoff."""
+    """The items that the run produced before the turn of this handoff."""
     new_items: tuple[RunItem, ...]
-    """What this turn produced, the handoff's call and its output included."""
+    """The items of this turn, including the handoff's call and its output."""
     run_context: RunContextWrapper[Any] | None = None
     input_items: tuple[RunItem, ...] | None = None
-    """If set, the next agent's model gets these in place of ``new_items``, which still go to the
+    """If set, the next agent's model gets these instead of ``new_items``, which still go to the
     result and to a session."""
 
     def clone(self, **kwargs: Any) -> HandoffInputData:
@@ -73,7 +75,7 @@ HandoffInputFilter: TypeAlias = Callable[
 """Decides what the next agent sees."""
 
 HandoffHistoryMapper: TypeAlias = Callable[[list[TResponseInputItem]], list[TResponseInputItem]]
-"""Makes the next agent's whole input out of the conversation so far."""
+"""Makes the next agent's whole input from the conversation so far."""
 
 
 @dataclass
@@ -88,9 +90,9 @@ class Handoff(Generic[TContext, TAgent]):
     """Called with the context and the model's arguments as JSON text; returns the next agent."""
     agent_name: str
     input_filter: HandoffInputFilter | None = None
-    """What the next agent sees; ``None``: the run's filter, and without one all of it."""
+    """Changes what the next agent sees; ``None``: the run's filter, if any."""
     nest_handoff_history: bool | None = None
-    """Whether earlier turns are folded into a summary; ``None``: as the run says."""
+    """Whether earlier turns are nested in a summary; ``None``: the run's setting."""
     strict_json_schema: bool = True
     is_enabled: IsEnabled = True
     """Whether the model sees the handoff: a bool, or decided each turn by ``(context, agent)``."""
@@ -103,7 +105,7 @@ class Handoff(Generic[TContext, TAgent]):
 
     @property
     def has_callback(self) -> bool:
-        """Does code of the user's decide or watch, or is an input to be checked?"""
+        """Does user code take part: a callback, its own function, or an input to check?"""
         invoke = self.on_invoke_handoff
         return not isinstance(invoke, _Invoker) or invoke.has_callback
 
@@ -113,7 +115,7 @@ class Handoff(Generic[TContext, TAgent]):
 
     @classmethod
     def default_tool_name(cls, agent: Agent[Any]) -> str:
-        """``transfer_to_`` and the agent's name in the form of a function's."""
+        """``transfer_to_`` and the agent's name as a valid function name."""
         wanted = f"transfer_to_{agent.name}"
         without_blanks = re.sub(r"\s", "_", wanted)
         name = re.sub(r"[^a-zA-Z0-9_]", "_", without_blanks)
@@ -127,6 +129,7 @@ class Handoff(Generic[TContext, TAgent]):
 
     @classmethod
     def default_tool_description(cls, agent: Agent[Any]) -> str:
+        """The description of a handoff to this agent, for the model."""
         what_for = agent.handoff_description or ""
         return f"Handoff to the {agent.name} agent to handle the request. {what_for}"
 
@@ -183,8 +186,8 @@ def handoff(
     """Offer an agent as a handoff, with a name, a callback or a filter of your choice.
 
     ``on_handoff(context)`` runs when the model calls the handoff. With ``input_type`` the model
-    must pass a value of that type, and it is ``on_handoff(context, value)``. The next agent is
-    always ``agent``; it does not see that value other than as part of the conversation.
+    must pass a value of that type, and ``on_handoff(context, value)`` is called. The next agent is
+    always ``agent``; it sees the value only as part of the conversation.
 
     Raises:
         UserError: if ``on_handoff`` is missing or takes another number of arguments, or if
@@ -224,10 +227,9 @@ def _check_callback(on_handoff: Any, where: str, *, with_input: bool) -> None:
         raise UserError(f"{where} on_handoff must be a function of {wanted}, not {on_handoff!r}.")
     count = len(inspect.signature(on_handoff).parameters)
     if count != (2 if with_input else 1):
+        taken = numbered(count, "argument")
         reason = "because input_type is set" if with_input else "because input_type is not set"
-        raise UserError(
-            f"{where} on_handoff must take {wanted}, {reason}, but it takes {count} argument(s)."
-        )
+        raise UserError(f"{where} on_handoff must take {wanted}, {reason}, but it takes {taken}.")
 
 
 def _reader_and_schema(input_type: Any, where: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
@@ -238,7 +240,7 @@ def _reader_and_schema(input_type: Any, where: str) -> tuple[TypeAdapter[Any], d
         reader = TypeAdapter(input_type)
         return reader, ensure_strict_json_schema(reader.json_schema())
     except PydanticUserError as error:
-        first_line = str(error).splitlines()[0]
+        first_line = error_text(error).splitlines()[0]
         raise UserError(
             f"{where} JSON cannot describe the input_type {input_type!r}. {first_line} Use plain "
             "types, a pydantic model, a dataclass or a TypedDict."
@@ -258,7 +260,7 @@ def _always_async(
 
 
 class _Invoker:
-    """``on_invoke_handoff`` of what ``handoff()`` makes: the callback, and always one agent."""
+    """``on_invoke_handoff`` for ``handoff()``: calls the callback and returns the fixed agent."""
 
     def __init__(
         self,
@@ -288,11 +290,10 @@ class _Invoker:
         try:
             return reader.validate_json(input_json, strict=True)
         except ValueError as error:
-            details = f": {error}" if _shows_data() else ""
+            details = f": {error_text(error)}" if _shows_data() else ""
             raise ModelBehaviorError(f"Invalid JSON input for {what}{details}") from None
 
 
 def _shows_data() -> bool:
     """The input of a handoff is both the model's data and a tool's."""
-    switches = ("OPENAI_AGENTS_DONT_LOG_MODEL_DATA", "OPENAI_AGENTS_DONT_LOG_TOOL_DATA")
-    return all(os.environ.get(name, "1").lower() in ("0", "false") for name in switches)
+    return shows_model_data() and shows_tool_data()

@@ -1,8 +1,8 @@
-"""Folding what happened before a handoff into summaries, so that the next agent reads it as past.
+"""Nests the conversation before a handoff in summaries, so that the next agent reads it as past.
 
-The transcript is written and read in ``transcript.py``; here it is decided what is folded and what
-the next agent still gets word for word. Folding hides nothing: summaries contain what tools got
-and gave.
+``transcript.py`` writes and parses the transcript; this module decides what is summarized and what
+the next agent gets verbatim. Nesting hides nothing: summaries contain the inputs and outputs of
+tools.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _DEFAULT_MARKERS: Markers = ("<CONVERSATION HISTORY>", "</CONVERSATION HISTORY>"
 _markers = _DEFAULT_MARKERS
 
 _FOLDED_TYPES = ("function_call", "function_call_output", "reasoning")
-"""An endpoint takes these only together with their partners, which may be in a summary."""
+"""Endpoints accept these only with their counterparts, which may be in a summary."""
 
 
 def set_conversation_history_wrappers(*, start: str | None = None, end: str | None = None) -> None:
-    """Change the lines around a summary, in this process; ``None`` leaves one as it is."""
+    """Change the lines around a summary, in this process; ``None`` leaves a line unchanged."""
     global _markers
     _markers = (_markers[0] if start is None else start, _markers[1] if end is None else end)
 
 
 def reset_conversation_history_wrappers() -> None:
-    """Go back to the markers ``<CONVERSATION HISTORY>`` and ``</CONVERSATION HISTORY>``."""
+    """Restore the markers ``<CONVERSATION HISTORY>`` and ``</CONVERSATION HISTORY>``."""
     global _markers
     _markers = _DEFAULT_MARKERS
 
@@ -63,10 +63,10 @@ def default_handoff_history_mapper(
 def nest_handoff_history(
     handoff_input_data: HandoffInputData, *, history_mapper: HandoffHistoryMapper | None = None
 ) -> HandoffInputData:
-    """Fold the conversation: all of the next agent's input is in ``input_history`` then.
+    """Nest the conversation: all of the next agent's input is then in ``input_history``.
 
-    ``new_items`` stay as they are, for the result and a session. ``input_items`` are not looked
-    at, so filter the other parts if something must not reach the next agent.
+    ``new_items`` are unchanged, for the result and a session. ``input_items`` are ignored, so
+    filter the other parts if something must not reach the next agent.
     """
     history = handoff_input_data.input_history
     before = flattened(ItemHelpers.input_to_new_input_list(history), _markers)
@@ -88,7 +88,7 @@ def nest_handoff_history(
 def _with_verdict(
     items: tuple[RunItem, ...], *, of_this_turn: bool
 ) -> Iterator[tuple[TResponseInputItem, bool]]:
-    """Each item as input, and whether the next agent gets it word for word."""
+    """Each item as input, and whether the next agent gets it verbatim."""
     for item in items:
         if not isinstance(item, ToolApprovalItem):
             as_input = _as_input(item)
@@ -96,7 +96,7 @@ def _with_verdict(
 
 
 def _as_input(item: RunItem) -> TResponseInputItem:
-    # by way of the vendor's type, so that its fields have the vendor's order in a summary
+    # through the vendor's type, so that a summary has its fields in the vendor's order
     result = without_metadata(deepcopy(plain(item.raw_item)))
     if result.get("status") is None:
         result.pop("status", None)
@@ -113,7 +113,7 @@ def _stays_verbatim(item: TResponseInputItem, *, of_this_turn: bool) -> bool:
 
 
 def _is_part_of_a_program(item: TResponseInputItem) -> bool:
-    """Whether the item belongs to a hosted program, of which no part makes sense alone."""
+    """Whether the item belongs to a hosted program, whose parts make no sense alone."""
     caller = item.get("caller")
     kind = caller.get("type") if isinstance(caller, Mapping) else getattr(caller, "type", None)
     return kind == "program" or item.get("type") in ("program", "program_output")

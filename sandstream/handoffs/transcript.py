@@ -1,7 +1,7 @@
-"""A conversation as one assistant message that a person can read, and back.
+"""Writes a conversation as one readable assistant message, and parses it.
 
-Each turn is a numbered line between two markers. What does not fit on one line, and what is no
-plain message, is JSON. Reading is for conversations that are handed on twice: the second summary
+Each turn is a numbered line between two markers. Turns that do not fit on one line, or are not
+plain messages, are JSON. Parsing is for conversations that are handed off twice: the second summary
 then lists the turns of the first instead of quoting it.
 """
 
@@ -22,7 +22,7 @@ NOTHING_YET = "(no previous turns recorded)"
 ROLES = frozenset({"user", "assistant", "system", "developer"})
 
 NOT_INPUT = frozenset({"_agents_tool_description", "_agents_tool_title", "created_by"})
-"""What stored items carry beside the fields that an endpoint takes as input."""
+"""Fields of stored items that are not valid input of an endpoint."""
 
 
 def without_metadata(item: TResponseInputItem) -> TResponseInputItem:
@@ -64,7 +64,7 @@ def _line(item: TResponseInputItem) -> str:
 
 
 def _labelled(item: TResponseInputItem) -> str:
-    """``role: content`` of a message, ``type: JSON`` of anything else."""
+    """``role: content`` for a message, ``type: JSON`` for any other item."""
     role = item.get("role")
     if not isinstance(role, str):
         rest = {key: value for key, value in item.items() if key != "type"}
@@ -80,7 +80,7 @@ def _text(value: Any) -> str:
         return value
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except TypeError:  # a key that JSON cannot have
+    except TypeError:  # a key that is not valid in JSON
         return str(value)
 
 
@@ -90,7 +90,7 @@ def _text(value: Any) -> str:
 def _turns_of_summary(
     item: TResponseInputItem, markers: Markers
 ) -> list[TResponseInputItem] | None:
-    """The turns that a summary lists; None if the item is no summary with these markers."""
+    """The turns in a summary; None if the item is not a summary with these markers."""
     content = item.get("content")
     if item.get("role") != "assistant" or not isinstance(content, str):
         return None
@@ -105,7 +105,7 @@ def _turns_of_summary(
 
 
 def _records(body: str) -> list[str]:
-    """The lines of a block, each with the unnumbered lines that go on after a numbered one."""
+    """The records of a block: numbered lines, each with the unnumbered lines that follow it."""
     records: list[list[str]] = []
     for line in body.splitlines():
         if not line.strip():
@@ -140,7 +140,7 @@ def _turn(record: str) -> TResponseInputItem | None:
     item = None if role in ROLES else _json_object(content)
     if item is not None:
         return {**item, "type": role}
-    # The content is always there, even if empty: endpoints know a message by it.
+    # The content is always present, even if empty: endpoints recognize a message by it.
     return {"role": role, **({"name": name} if name else {}), "content": content}
 
 
@@ -155,7 +155,7 @@ def _json_object(text: str) -> TResponseInputItem | None:
 
 
 def _role_and_name(label: str) -> tuple[str, str | None]:
-    """``role (name)`` in its parts."""
+    """Split ``role (name)``."""
     role, bracket, name = label.rpartition("(")
     if not (bracket and label.endswith(")") and name[:-1].strip()):
         return label, None
@@ -163,6 +163,6 @@ def _role_and_name(label: str) -> tuple[str, str | None]:
 
 
 def _is_role_alone(text: str) -> bool:
-    """Old summaries list an empty turn as its role, with or without a name, and no colon."""
+    """Old summaries list an empty turn as its role, optionally with a name, without a colon."""
     role, bracket, _ = text.rpartition("(")
     return (role.strip() if bracket and text.endswith(")") else text) in ROLES

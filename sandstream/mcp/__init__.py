@@ -21,7 +21,7 @@ from sandstream.mcp.filters import (
     ToolFilterStatic,
     create_static_tool_filter,
 )
-from sandstream.mcp.hosting import ConnectedServers
+from sandstream.mcp.hosted_servers import ConnectedServers
 from sandstream.mcp.manager import MCPServerManager
 from sandstream.mcp.server import MCPServer
 from sandstream.mcp.transports import (

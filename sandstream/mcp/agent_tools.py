@@ -1,4 +1,4 @@
-"""Tools of MCP servers, as an agent sees them in a turn."""
+"""The tools of an agent's MCP servers, under names that do not collide with the agent's own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 
 from sandstream.agent import Agent, Tool
 from sandstream.handoffs.handoff import Handoff
-from sandstream.hosting.hosted_run import HostedRun
 from sandstream.run_context import RunContextWrapper
 from sandstream.tool import default_tool_error_function
 
 
 async def list_mcp_tools(agent: Agent[Any], context: RunContextWrapper[Any]) -> list[Tool]:
-    """What the agent's servers offer now, as its ``mcp_config`` wants it."""
+    """The tools that the agent's servers offer now, according to its ``mcp_config``."""
     from sandstream.mcp.util import MCPUtil
 
     config = agent.mcp_config
@@ -33,24 +32,6 @@ async def list_mcp_tools(agent: Agent[Any], context: RunContextWrapper[Any]) -> 
     )
 
 
-async def list_for(hosted: HostedRun, key: str) -> list[Tool]:
-    """List the tools of an agent's servers anew, and remember them for the calls that follow."""
-    agent = hosted.agent(key)
-    if hosted.connect is not None:
-        await hosted.connect(agent.mcp_servers)
-    hosted.listed[key] = await list_mcp_tools(agent, hosted.context)
-    return hosted.listed[key]
-
-
-async def listed_tool(hosted: HostedRun, key: str, name: str) -> Tool | None:
-    """A tool of an agent. Another process may have listed its servers' tools for this turn."""
-    tool = hosted.tool(key, name)
-    if tool is None and key not in hosted.listed and hosted.agent(key).mcp_servers:
-        await list_for(hosted, key)
-        tool = hosted.tool(key, name)
-    return tool
-
-
 async def is_handoff_enabled(
     handoff: Handoff[Any, Any], context: RunContextWrapper[Any], agent: Agent[Any]
 ) -> bool:
@@ -62,7 +43,7 @@ async def is_handoff_enabled(
 
 
 async def _reserved(agent: Agent[Any], context: RunContextWrapper[Any]) -> set[str]:
-    """Names that tools of servers must not take."""
+    """Names that are not available for tools of servers."""
     names = {tool.name for tool in agent.tools}
     for item in agent.handoffs:
         if not isinstance(item, Handoff):

@@ -1,4 +1,4 @@
-"""Which calls to a server wait for a person: the forms of ``require_approval``."""
+"""Decides which calls to a server need approval: the forms of ``require_approval``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RequireApprovalToolList(TypedDict, total=False):
 
 
 class RequireApprovalObject(TypedDict, total=False):
-    """Tools in two groups; those in none need no approval."""
+    """Tools in two groups; tools in neither group need no approval."""
 
     always: RequireApprovalToolList
     never: RequireApprovalToolList
@@ -26,7 +26,7 @@ RequireApprovalMapping: TypeAlias = dict[str, RequireApprovalPolicy]
 LocalMCPApprovalCallable: TypeAlias = Callable[
     [RunContextWrapper[Any], Any, Any], bool | Awaitable[bool]
 ]
-"""``(context, agent, tool)`` -> whether a call of that tool waits for a person."""
+"""``(context, agent, tool)`` -> whether a call of that tool needs approval."""
 RequireApprovalSetting: TypeAlias = (
     RequireApprovalPolicy
     | RequireApprovalObject
@@ -42,10 +42,10 @@ NeedsApproval: TypeAlias = (
 
 
 def approval_policy(setting: RequireApprovalSetting) -> ApprovalPolicy:
-    """The setting in one of three forms: for all tools, by tool, or a function.
+    """Normalize the setting: one value for all tools, a value per tool, or a function.
 
     Raises:
-        UserError: if the setting is in none of its forms.
+        UserError: if the setting has none of the supported forms.
     """
     if setting is None:
         return False
@@ -59,7 +59,7 @@ def approval_policy(setting: RequireApprovalSetting) -> ApprovalPolicy:
 
 
 def needs_approval(policy: ApprovalPolicy, tool: Any, agent: Any | None) -> NeedsApproval:
-    """``needs_approval`` of a tool. Without an agent a function cannot be asked: then yes."""
+    """``needs_approval`` of a tool. True if the policy is a function and there is no agent."""
     if isinstance(policy, bool):
         return policy
     if isinstance(policy, dict):

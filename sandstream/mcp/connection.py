@@ -1,7 +1,7 @@
-"""One session with a server, opened and closed by a task of its own.
+"""One session with a server, opened and closed by its own task.
 
-The package's transports must be closed in the task that opened them. A task that does nothing else
-lets any other task connect, call and clean up, and tells a waiting call when the transport breaks.
+The package's transports must be closed in the task that opened them. With a dedicated task, any
+other task can connect, call and clean up, and a waiting call learns when the transport breaks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CLOSE_LIMIT_S = 10.0
-"""How long a session may take to close; then it is cancelled, and then abandoned."""
+"""How long a session may take to close; after that it is cancelled, and then abandoned."""
 _CANCEL_LIMIT_S = 5.0
 
 
 class ConnectionLost(Exception):
-    """The session ended before the answer came."""
+    """The session ended before the answer arrived."""
 
 
 class RequestCancelled(Exception):
@@ -30,7 +30,7 @@ class RequestCancelled(Exception):
 
 
 class Connection:
-    """A session and the task that owns it. Create it in a running loop; it begins to open then."""
+    """A session and the task that owns it. Create it in a running loop; it opens at once."""
 
     def __init__(self, opening: Callable[[], AbstractAsyncContextManager[tuple[Any, Any]]]) -> None:
         self._opening = opening
@@ -54,14 +54,14 @@ class Connection:
         return self._broken or self._owner.done()
 
     def mark_lost(self) -> None:
-        """The session answers no more, though its transport has not noticed."""
+        """The session no longer answers, although its transport has not noticed."""
         self._broken = True
 
     async def opened(self) -> Any:
-        """What the server said of itself, as soon as the session can be used.
+        """Wait until the session is usable; return the server's initialize result.
 
         Raises:
-            Exception: what the transport or the handshake raised.
+            Exception: the error of the transport or the handshake.
         """
         try:
             either: list[asyncio.Future[Any]] = [self._owner, self._ready]
@@ -77,11 +77,11 @@ class Connection:
         raise ConnectionLost("the connection ended while it was opened") if error is None else error
 
     async def run(self, request: Callable[[Any], Awaitable[T]], limit_s: float | None) -> T:
-        """Make a request. It ends at the latest when the transport does, or after ``limit_s``.
+        """Make a request. It ends when the transport ends, or after ``limit_s``, at the latest.
 
         Raises:
             ConnectionLost: if the session ended first.
-            TimeoutError: if the limit was reached. The session is not used again then.
+            TimeoutError: if the limit was reached. The session is then not used again.
             RequestCancelled: if the request was cancelled from within.
         """
         if self.is_lost:
@@ -105,7 +105,7 @@ class Connection:
         raise TimeoutError
 
     async def close(self) -> None:
-        """End the session and its transport; returns in bounded time and raises nothing."""
+        """End the session and its transport; returns in bounded time and never raises."""
         self._closing.set()
         if not self._ready.done():
             self._owner.cancel()
@@ -120,6 +120,6 @@ class Connection:
 
 
 def _read_outcome(owner: asyncio.Task[None]) -> None:
-    """A broken transport is told to the calls that need it, not to the event loop."""
+    """Report a broken transport to the calls that need it, not to the event loop."""
     if not owner.cancelled() and (error := owner.exception()) is not None:
         logger.debug("A connection to an MCP server ended", extra={"error": type(error).__name__})

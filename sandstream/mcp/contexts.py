@@ -1,4 +1,4 @@
-"""What the user's functions around an MCP call are shown."""
+"""The arguments of the user's functions around an MCP call."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ class MCPToolCustomDataContext:
     tool_name: str
     """The tool's name on the server."""
     tool_display_name: str
-    """The name under which the model called it."""
+    """The name that the model used."""
     arguments: Mapping[str, Any]
     result_meta: Mapping[str, Any] | None
     structured_content: Mapping[str, Any] | None
     is_error: bool | None
     tool_output: ToolOutput
-    """What the model gets."""
+    """The output for the model."""
 
 
 MCPToolMetaResolver: TypeAlias = Callable[
     [MCPToolMetaContext], "dict[str, Any] | Awaitable[dict[str, Any] | None] | None"
 ]
-"""Makes the ``_meta`` that is sent along with a call."""
+"""Creates the ``_meta`` that is sent with a call."""
 MCPToolCustomDataExtractor: TypeAlias = Callable[
     [MCPToolCustomDataContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None"
 ]
-"""Makes data for the application out of a result; the model never sees it."""
+"""Extracts data for the application from a result; the model never sees it."""
 
 
 class HttpClientFactory(Protocol):
-    """Makes the HTTP client of a connection: an ``AsyncClient`` of ``httpx2`` with mcp 2, of
+    """Creates the HTTP client of a connection: an ``AsyncClient`` of ``httpx2`` with mcp 2, of
     ``httpx`` with mcp 1."""
 
     def __call__(

@@ -1,4 +1,4 @@
-"""The error that only MCP tools have."""
+"""The error of cancelled MCP calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sandstream.exceptions import AgentsException
 
 
 class MCPToolCancellationError(AgentsException):
-    """A call was cancelled on the way to or in the server, although nobody here cancelled it."""
+    """The server or the transport cancelled a call that the caller did not cancel."""
 
     code = "mcp_tool_cancelled"
     message: str

@@ -1,4 +1,4 @@
-"""Which tools of a server an agent sees."""
+"""Filters the tools of a server for an agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from sandstream.exceptions import UserError
-from sandstream.mcp.naming import safe_server_name
+from sandstream.mcp.tool_names import safe_server_name
 from sandstream.run_context import RunContextWrapper
 
 logger = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class ToolFilterContext:
-    """Who asks for the tools, and of which server."""
+    """The run, the agent and the server for which tools are filtered."""
 
     run_context: RunContextWrapper[Any]
     agent: Any
@@ -25,21 +25,21 @@ class ToolFilterContext:
 
 
 class ToolFilterStatic(TypedDict):
-    """Tools by name: first those that are allowed (all, if absent), without those blocked."""
+    """Tools by name: the allowed ones (all if absent), minus the blocked ones."""
 
     allowed_tool_names: NotRequired[list[str]]
     blocked_tool_names: NotRequired[list[str]]
 
 
 ToolFilterCallable: TypeAlias = Callable[[ToolFilterContext, Any], bool | Awaitable[bool]]
-"""``(context, tool)`` -> whether the agent sees the tool. One that raises hides it."""
+"""``(context, tool)`` -> whether the agent sees the tool. An exception hides the tool."""
 ToolFilter: TypeAlias = ToolFilterCallable | ToolFilterStatic | None
 
 
 def create_static_tool_filter(
     allowed_tool_names: list[str] | None = None, blocked_tool_names: list[str] | None = None
 ) -> ToolFilterStatic | None:
-    """A filter by name; ``None`` if nothing is to be filtered."""
+    """A filter by name; ``None`` if there is nothing to filter."""
     names = ToolFilterStatic()
     if allowed_tool_names is not None:
         names["allowed_tool_names"] = allowed_tool_names
@@ -55,10 +55,10 @@ async def filtered_tools(
     agent: Any | None,
     server_name: str,
 ) -> list[Any]:
-    """The tools that pass.
+    """The tools that pass the filter.
 
     Raises:
-        UserError: if the filter is a function and there is no run or agent to show it.
+        UserError: if the filter is a function and there is no run or agent to pass to it.
     """
     if tool_filter is None:
         return tools

@@ -1,4 +1,4 @@
-"""The servers of a deployed worker: connected for as long as the worker runs."""
+"""The servers of a deployed worker: connected while the worker runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Self
+
+from sandstream_bus.wire.error_text import error_text
 
 from sandstream.exceptions import UserError
 from sandstream.mcp.limits import lifecycle_timeout_s
@@ -18,8 +20,8 @@ logger = logging.getLogger(__name__)
 class ConnectedServers:
     """Connects each server once at the start and closes all at the end.
 
-    A server that is out of order does not keep the worker from starting, as it may be needed by few
-    runs and may come back: ``ensure`` tries it again whenever somebody wants to use it.
+    A broken server does not prevent the worker from starting: few runs may need it, and it may
+    recover. ``ensure`` tries to connect it again on each use.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class ConnectedServers:
 
     @property
     def errors(self) -> dict[MCPServer, str]:
-        """Why servers are not connected, by server; those not in it are connected."""
+        """The reasons why servers are not connected, by server; all others are connected."""
         return {
             server: hosted.problem
             for server, hosted in self._hosted.items()
@@ -55,15 +57,15 @@ class ConnectedServers:
         await self.stop()
 
     async def start(self) -> None:
-        """Connect all, side by side. What fails is logged and is in ``errors``."""
+        """Connect all servers concurrently. Failures are logged and listed in ``errors``."""
         self._stopped = False
         await asyncio.gather(*(self._connect(hosted) for hosted in self._hosted.values()))
 
     async def ensure(self, servers: Iterable[MCPServer]) -> None:
-        """Connect those of the servers that are not connected, or not any more.
+        """Connect those of the servers that are not connected or were lost.
 
         Raises:
-            UserError: if one of them still does not connect, or is none of this worker's.
+            UserError: if one of them cannot be connected, or does not belong to this worker.
         """
         for server in servers:
             hosted = self._hosted.get(server)
@@ -86,7 +88,7 @@ class ConnectedServers:
                 )
 
     async def stop(self) -> None:
-        """Close all, side by side. It does not fail, and ends within the limit for cleaning up."""
+        """Close all servers concurrently. It never fails, and ends within the cleanup timeout."""
         self._stopped = True
         await asyncio.gather(*(self._close(hosted) for hosted in self._hosted.values()))
 
@@ -98,7 +100,7 @@ class ConnectedServers:
                 await self._clean_up(hosted)
             try:
                 await hosted.owner.connect(self._connect_timeout_s, self._cleanup_timeout_s)
-            except Exception as error:  # noqa: BLE001 - it is kept and told to whoever needs it
+            except Exception as error:  # noqa: BLE001 - kept for the callers that need the server
                 hosted.problem = _text(error)
                 logger.error(
                     "An MCP server does not connect; it is tried again on its next use",
@@ -118,7 +120,7 @@ class ConnectedServers:
         hosted.is_connected = False
         try:
             await hosted.owner.cleanup(self._cleanup_timeout_s)
-        except Exception as error:  # noqa: BLE001 - a worker stops all the same
+        except Exception as error:  # noqa: BLE001 - the worker stops anyway
             logger.error(
                 "An MCP server was not cleaned up",
                 extra={"server": hosted.server.safe_name, "error": _text(error)},
@@ -143,4 +145,4 @@ class _Hosted:
 def _text(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "It took too long to connect or to close."
-    return str(error) or type(error).__name__
+    return error_text(error)

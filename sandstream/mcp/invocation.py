@@ -1,4 +1,4 @@
-"""One call of a server's tool: from the model's JSON to what the model gets."""
+"""One call of a server's tool: from the model's JSON to the output for the model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
+from sandstream_bus.wire.error_text import error_text
 
 from sandstream.exceptions import AgentsException, ModelBehaviorError, UserError
 from sandstream.mcp import package
@@ -43,7 +44,7 @@ async def invoke(
     Raises:
         ModelBehaviorError: if the arguments are not a JSON object.
         MCPToolCancellationError: if the call was cancelled, but not by the caller.
-        AgentsException: if the call failed; what the server answered goes through as it is.
+        AgentsException: if the call failed; an error that the server answered is not wrapped.
     """
     arguments = _parsed(input_json, shown_name)
     try:
@@ -55,7 +56,8 @@ async def invoke(
         if package.is_protocol_error(error):
             raise
         raise AgentsException(
-            f"Error invoking MCP tool {shown_name} on server '{server.safe_name}': {error}"
+            f"Error invoking MCP tool {shown_name} on server '{server.safe_name}': "
+            f"{error_text(error)}"
         ) from error
     output = tool_output(result, structured=server.use_structured_content)
     data = await _custom_data(server, tool.name, shown_name, context, arguments, result, output)
@@ -77,7 +79,7 @@ async def _call(
     server: MCPServer, tool_name: str, arguments: dict[str, Any], meta: dict[str, Any] | None
 ) -> Any:
     try:
-        if meta is None:  # a server of the user's own may not know the parameter
+        if meta is None:  # the user's own server class may not have the parameter
             return await server.call_tool(tool_name, arguments)
         return await server.call_tool(tool_name, arguments, meta=meta)
     except asyncio.CancelledError as error:
@@ -97,7 +99,7 @@ async def _meta(
     arguments: dict[str, Any],
     explicit: dict[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """What is sent along: the resolver's, with the tool's own on top."""
+    """The ``_meta`` of a call: the resolver's result, overridden by the tool's own."""
     resolved: Any = None
     if server.tool_meta_resolver is not None:
         seen = MCPToolMetaContext(context, server.name, tool_name, copy.deepcopy(arguments))
@@ -112,7 +114,7 @@ async def _meta(
 
 
 def tool_output(result: Any, *, structured: bool) -> ToolOutput:
-    """What the model gets of a result. Of a failed one it is the content, which says why."""
+    """The output for the model. For a failed call it is the content, which describes the error."""
     content = package.structured_content(result)
     if structured and content and not package.is_error(result):
         return json.dumps(content)

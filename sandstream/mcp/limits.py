@@ -1,4 +1,4 @@
-"""Checks of the numbers that bound a server's patience."""
+"""Checks the timeouts and limits of a server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 
 def read_timeout_s(value: float | None) -> float | None:
-    """``client_session_timeout_seconds``, with ``None`` for "no limit" (also given as 0)."""
+    """``client_session_timeout_seconds``; ``None`` means "no limit" (0 is accepted for it too)."""
     name = "client_session_timeout_seconds"
     if value is None:
         return None
@@ -45,7 +45,7 @@ def check_max_pages(value: int | None) -> None:
 
 
 def lifecycle_timeout_s(value: float | None, name: str) -> float | None:
-    """A limit for connecting or cleaning up; ``None`` for none."""
+    """A timeout for connecting or cleaning up; ``None`` for no limit."""
     if value is None:
         return None
     _check_number(value, f"{name} must be a positive number of seconds or None.")
@@ -55,7 +55,7 @@ def lifecycle_timeout_s(value: float | None, name: str) -> float | None:
 
 
 def backoff_s(base: float, maximum: float | None, taken: int) -> float:
-    """The pause after so many pauses: doubled each time, up to the maximum."""
+    """The next pause after ``taken`` pauses: doubled each time, up to the maximum."""
     try:
         pause = math.ldexp(base, taken)
     except OverflowError:

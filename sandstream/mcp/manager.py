@@ -1,4 +1,4 @@
-"""Several servers with one lifetime, where some may be out of order."""
+"""Manages several servers together; some of them may be broken."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ logger = logging.getLogger(__name__)
 
 
 class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
-    """Connects servers, cleans them up, and says which can be used::
+    """Connects servers, cleans them up, and lists the usable ones::
 
         async with MCPServerManager([files, search]) as manager:
             agent = Agent(name="Assistant", mcp_servers=manager.active_servers)
 
-    ``drop_failed_servers``: those that did not connect are not among the active ones.
-    ``strict``: the first that does not connect is an error, and the others are cleaned up.
-    ``suppress_cancelled_error``: a server that cancels itself has failed like any other; a caller
-    that is cancelled is cancelled all the same.
+    ``drop_failed_servers``: servers that did not connect are not listed as active.
+    ``strict``: the first server that does not connect raises, and the others are cleaned up.
+    ``suppress_cancelled_error``: a server that cancels itself counts as failed; a cancellation of
+    the caller still applies.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
 
     @property
     def active_servers(self) -> list[MCPServer]:
-        """Those that can be used, in the order given."""
+        """The usable servers, in the given order."""
         return list(self._active)
 
     @property
@@ -81,7 +81,7 @@ class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
 
     @property
     def errors(self) -> dict[MCPServer, BaseException]:
-        """What went wrong last, by server."""
+        """The latest error of each server."""
         return dict(self._errors)
 
     async def __aenter__(self) -> MCPServerManager:
@@ -92,7 +92,7 @@ class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
         await self.cleanup_all()
 
     async def connect_all(self) -> list[MCPServer]:
-        """Connect those that are not connected; return the active ones."""
+        """Connect the servers that are not connected; return the active ones."""
         async with self._lifecycle:
             before = set(self._connected)
             self._failed, self._errors = [], {}
@@ -107,7 +107,7 @@ class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
             return self.active_servers
 
     async def reconnect(self, *, failed_only: bool = True) -> list[MCPServer]:
-        """Connect the failed ones anew, or all of them; return the active ones."""
+        """Connect the failed servers again, or all of them; return the active ones."""
         async with self._lifecycle:
             again = list(self._failed) if failed_only else list(self._owners)
             cleaned = await self._clean_up(again)
@@ -120,7 +120,7 @@ class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
             return self.active_servers
 
     async def cleanup_all(self) -> None:
-        """Clean up all, the last one first. What fails is in ``errors``."""
+        """Clean up all servers, last first. Failures are listed in ``errors``."""
         async with self._lifecycle:
             try:
                 await self._clean_up(list(self._owners))
@@ -139,7 +139,7 @@ class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
             for server in servers:
                 await self._connect_one(server, strict=self.strict)
             return
-        # all are tried, even if one is an error in the end
+        # all are tried, even if one raises in the end
         await asyncio.gather(*(self._connect_one(server, strict=False) for server in servers))
         problems = [self._errors[server] for server in servers if server in self._failed]
         if self.strict and problems:
@@ -159,7 +159,7 @@ class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
             self._failed = [each for each in self._failed if each is not server]
 
     async def _clean_up(self, servers: list[MCPServer]) -> list[MCPServer]:
-        """Clean up, the last one first; return those that are now clean."""
+        """Clean up, last first; return the servers that were cleaned up."""
         clean: list[MCPServer] = []
         for server in reversed(servers):
             try:

@@ -1,6 +1,6 @@
-"""One task that connects a server and cleans it up again.
+"""One task that connects a server and cleans it up.
 
-A server of the user's own may need both to happen in the same task; this holds for any server.
+The user's own server class may need both in the same task, so this is done for all servers.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class ServerOwner:
         self._leaving = asyncio.Event()
 
     async def connect(self, timeout_s: float | None, cleanup_timeout_s: float | None) -> None:
-        """Connect. What a failed, late or cancelled attempt has begun is cleaned up at once.
+        """Connect. After a failed, late or cancelled attempt the server is cleaned up at once.
 
         Raises:
             TimeoutError: if it took too long.
-            Exception: what the server raised.
+            Exception: the server's error.
         """
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leaving = asyncio.Event()
@@ -65,18 +65,18 @@ class ServerOwner:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._server.cleanup()
-        except Exception as error:  # noqa: BLE001 - the failure to connect is what is told
+        except Exception as error:  # noqa: BLE001 - the connection failure is reported instead
             logger.warning(
                 "An MCP server that did not connect was not cleaned up",
                 extra={"server": self._server.safe_name, "error": type(error).__name__},
             )
 
     async def cleanup(self, timeout_s: float | None) -> None:
-        """Clean up a server that was connected; nothing happens to another.
+        """Clean up the server if it was connected; otherwise do nothing.
 
         Raises:
-            TimeoutError: if it takes too long; the server is given up.
-            Exception: what the server raised.
+            TimeoutError: if it takes too long; the server is abandoned.
+            Exception: the server's error.
         """
         task, self._task = self._task, None
         if task is None:

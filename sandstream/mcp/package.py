@@ -1,7 +1,7 @@
-"""The seam to the official ``mcp`` package, which has two major versions in use.
+"""The seam to the official ``mcp`` package, of which two major versions are in use.
 
-The package is optional and imported when a server connects, not before. What differs between its
-versions (names of fields, codes of errors, its HTTP client) is evened out here and nowhere else.
+The package is optional and imported only when a server connects. Differences between its versions
+(field names, error codes, its HTTP client) are handled here and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from sandstream.exceptions import UserError
 
 _END_OF_SESSION = {"connection closed", "session terminated"}
-"""What the package says, in place of the server, when a session is over. Its code for that is no
-evidence: servers use the same one for errors of their own."""
+"""The package's own messages for the end of a session. Its error code does not identify it:
+servers use the same code for their own errors."""
 
 
 def load(module: str) -> Any:
@@ -40,7 +40,7 @@ def load(module: str) -> Any:
 
 @cache
 def is_v2() -> bool:
-    """Whether the installed package has the second major version, or a later one."""
+    """Whether the installed package has major version 2 or later."""
     load("mcp")
     return int(importlib.metadata.version("mcp").partition(".")[0]) >= 2
 
@@ -53,7 +53,7 @@ def http() -> Any:
 
 
 def prepare() -> None:
-    """Import what a connection needs. It takes a second the first time, so do it in a thread."""
+    """Import what a connection needs. The first call takes a second, so run it in a thread."""
     for module in ("mcp", "mcp.types", "mcp.client.stdio", "mcp.client.streamable_http"):
         load(module)
     http()
@@ -74,7 +74,7 @@ async def client_session(
     read_timeout_s: float | None,
     message_handler: Any,
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """An initialized session over a transport, with what the server said of itself."""
+    """An initialized session over a transport, with the server's initialize result."""
     package = load("mcp")
     if is_v2():
         client = package.Client(
@@ -96,7 +96,7 @@ async def client_session(
 
 
 async def list_page(session: Any, method: str, cursor: str | None) -> Any:
-    """One page of a listing: ``method`` is that of the session."""
+    """One page of a listing; ``method`` is a method of the session."""
     ask = getattr(session, method)
     if cursor is None:
         return await ask()
@@ -150,7 +150,7 @@ def _either(value: Any, new: str, old: str) -> Any:
 
 
 def is_protocol_error(error: BaseException) -> bool:
-    """The server answered with an error, or the session made one up in its place."""
+    """Is it an error that the server answered, or that the session created in its place?"""
     return isinstance(error, _error_type())
 
 
@@ -164,7 +164,7 @@ def is_timeout(error: BaseException) -> bool:
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """The session cannot be used any more: closed, broken, or forgotten by the server."""
+    """Is the session unusable: closed, broken, or forgotten by the server?"""
     if isinstance(error, BaseExceptionGroup):
         return any(is_connection_lost(each) for each in error.exceptions)
     if is_protocol_error(error):
@@ -181,7 +181,7 @@ def _code(error: BaseException) -> int | None:
 
 
 def http_problem(error: BaseException) -> str | None:
-    """What went wrong with an HTTP request, without the URL, which may hold credentials."""
+    """A description of a failed HTTP request, without the URL, which may contain credentials."""
     library = http()
     for each in leaves(error):
         if isinstance(each, library.HTTPStatusError):
@@ -197,7 +197,7 @@ def http_problem(error: BaseException) -> str | None:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors in a group of errors; of any other error, itself."""
+    """The errors in an exception group; otherwise the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from leaves(each)

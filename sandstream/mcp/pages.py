@@ -1,4 +1,4 @@
-"""Listings that a server gives in pages."""
+"""Paginated listings of a server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sandstream.mcp import package
 
 
 class EndlessListing(UserError):
-    """A listing has more pages than allowed, or runs in a circle. Asking again changes nothing."""
+    """A listing has too many pages, or its cursors repeat. Retrying does not help."""
 
 
 class Listing:
-    """The pages of one listing so far. After a failure it goes on where it was."""
+    """The pages of one listing so far. After a failure it continues from there."""
 
     def __init__(self, kind: str, server: str, max_pages: int | None) -> None:
         self.kind = kind
@@ -26,7 +26,7 @@ class Listing:
         self._seen: set[str | None] = set()
 
     async def collect(self, fetch: Callable[[str | None], Awaitable[Any]]) -> None:
-        """Get the pages that are missing."""
+        """Fetch the missing pages."""
         while True:
             if self._max_pages is not None and len(self._seen) >= self._max_pages:
                 raise EndlessListing(

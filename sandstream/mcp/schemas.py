@@ -1,4 +1,4 @@
-"""The argument schemas of a server's tools, in the form that models take."""
+"""Converts the argument schemas of a server's tools for models."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 def tool_schema(schema: dict[str, Any], *, strict: bool) -> tuple[dict[str, Any], bool]:
     """A copy of the schema, and whether it is strict.
 
-    It is made strict only where that changes nothing of what it accepts, except that every
-    declared property must be given; otherwise it stays as it is.
+    It is made strict only if it then accepts the same values, except that all declared properties
+    become required; otherwise it is unchanged.
     """
     loose = copy.deepcopy(schema)
     loose.setdefault("properties", {})
@@ -38,7 +38,7 @@ def tool_schema(schema: dict[str, Any], *, strict: bool) -> tuple[dict[str, Any]
 
 
 def _is_open(node: dict[str, Any]) -> bool:
-    """An object that names no properties and does not forbid any: it takes what it is given."""
+    """An object that declares no properties and forbids none: it accepts anything."""
     kind = node.get("type")
     is_object = kind == "object" or (isinstance(kind, list) and "object" in kind)
     is_object = is_object or (kind is None and "properties" in node)
@@ -48,7 +48,7 @@ def _is_open(node: dict[str, Any]) -> bool:
 
 
 def _nodes(node: Any) -> Iterator[dict[str, Any]]:
-    """The schema and the schemas in it."""
+    """The schema and all schemas in it."""
     pending = [node]
     while pending:
         current = pending.pop()

@@ -1,4 +1,4 @@
-"""What an MCP server is to an agent. Subclass it to reach one in a way of your own."""
+"""The interface of an MCP server. Subclass it for your own kind of connection."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sandstream.mcp.approval import (
     needs_approval,
 )
 from sandstream.mcp.contexts import MCPToolCustomDataExtractor, MCPToolMetaResolver
-from sandstream.mcp.naming import safe_server_name
+from sandstream.mcp.tool_names import safe_server_name
 from sandstream.run_context import RunContextWrapper
 from sandstream.tool import ToolErrorFunction
 
 
 class Unset:
-    """The type of "no failure function chosen", which differs from choosing ``None``."""
+    """The type of "no failure function chosen", as opposed to ``None``."""
 
 
 UNSET = Unset()
 
 
 class MCPServer(abc.ABC):
-    """A source of tools. Whoever makes it connects it and cleans it up; a run does neither."""
+    """A source of tools. Its creator connects it and cleans it up; a run does neither."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class MCPServer(abc.ABC):
         tool_input_guardrails: list[Any] | None = None,
         tool_output_guardrails: list[Any] | None = None,
     ) -> None:
-        """Set what holds for all tools of the server.
+        """Set the options for all tools of the server.
 
         ``use_structured_content``: the model gets the structured result instead of the content.
-        ``failure_error_function``: makes a text for the model of a failed call; ``None`` ends the
-        run with the error; if it is not given, the agent's ``mcp_config`` counts.
+        ``failure_error_function``: makes a text for the model from a failed call; ``None`` ends the
+        run with the error; if it is not given, the agent's ``mcp_config`` applies.
         """
         self.use_structured_content = use_structured_content
         self.tool_meta_resolver = tool_meta_resolver
@@ -59,12 +59,12 @@ class MCPServer(abc.ABC):
 
     @property
     def safe_name(self) -> str:
-        """The name for logs and errors: a URL in it has no credentials."""
+        """The name for logs and errors: credentials in a URL are removed."""
         return safe_server_name(self.name)
 
     @property
     def connection_lost(self) -> bool:
-        """Whether it was connected and is known to answer no more."""
+        """Whether the server was connected and is known to be lost."""
         return False
 
     @abc.abstractmethod
@@ -79,7 +79,7 @@ class MCPServer(abc.ABC):
     async def list_tools(
         self, run_context: RunContextWrapper[Any] | None = None, agent: Any | None = None
     ) -> list[Any]:
-        """The tools that the agent may see now (``mcp.types.Tool``)."""
+        """The tools for the agent at this time (``mcp.types.Tool``)."""
 
     @abc.abstractmethod
     async def call_tool(
@@ -92,7 +92,7 @@ class MCPServer(abc.ABC):
 
     @property
     def cached_tools(self) -> list[Any] | None:
-        """The tools that were listed last, if known."""
+        """The tools of the latest listing, if known."""
         return None
 
     @abc.abstractmethod
@@ -101,7 +101,7 @@ class MCPServer(abc.ABC):
 
     @abc.abstractmethod
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
-        """A prompt, filled in (``mcp.types.GetPromptResult``)."""
+        """A prompt with its arguments filled in (``mcp.types.GetPromptResult``)."""
 
     async def list_resources(self, cursor: str | None = None) -> Any:
         """A page of resources (``mcp.types.ListResourcesResult``)."""

@@ -1,7 +1,7 @@
 """A server that is reached through a client session of the ``mcp`` package.
 
-Owns the connection, its loss and its renewal, retries, and the cached list of tools. How bytes get
-to the server is up to the classes in transports.py.
+Manages the connection, its loss and reconnection, retries, and the cached list of tools. The
+classes in transports.py provide the transport.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Self, TypeVar
 
 import pydantic
+from sandstream_bus.wire.error_text import error_text
 
 from sandstream.exceptions import UserError
 from sandstream.mcp import limits, package
@@ -21,7 +22,7 @@ from sandstream.mcp.connection import Connection, ConnectionLost, RequestCancell
 from sandstream.mcp.contexts import MCPToolCustomDataExtractor, MCPToolMetaResolver
 from sandstream.mcp.errors import MCPToolCancellationError
 from sandstream.mcp.filters import ToolFilter, filtered_tools
-from sandstream.mcp.paging import EndlessListing, Listing
+from sandstream.mcp.pages import EndlessListing, Listing
 from sandstream.mcp.server import UNSET, MCPServer, Unset
 from sandstream.run_context import RunContextWrapper
 from sandstream.tool import ToolErrorFunction
@@ -31,14 +32,14 @@ T = TypeVar("T")
 
 
 class NotConnected(UserError):
-    """There is no connection, and nobody asked for one. To try again is no use."""
+    """The server was not connected, or was cleaned up. Retrying does not help."""
 
 
 class MCPServerWithClientSession(MCPServer, Generic[P]):
     """Base of the servers over stdio, SSE and streamable HTTP."""
 
     _one_request_at_a_time = False
-    """With mcp 1, a failed request over streamable HTTP ends all that are under way with it."""
+    """With mcp 1, a failed request over streamable HTTP ends all concurrent requests."""
 
     def __init__(
         self,
@@ -61,13 +62,13 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         tool_output_guardrails: list[Any] | None = None,
         max_list_pages: int | None = None,
     ) -> None:
-        """Set up a connection; nothing happens before ``connect``.
+        """Configure a connection; nothing happens before ``connect``.
 
         ``cache_tools_list``: list the tools once, until ``invalidate_tools_cache``.
-        ``client_session_timeout_seconds``: how long an answer may take; ``None`` or 0 for ever.
-        ``max_retry_attempts``: how often a failed listing or call is tried again; -1 for ever.
-        Only with retries is a lost connection opened again by the next request.
-        ``max_list_pages``: a listing of more pages is an error.
+        ``client_session_timeout_seconds``: the time limit for an answer; ``None`` or 0 for none.
+        ``max_retry_attempts``: how often a failed listing or call is retried; -1 without limit.
+        Only with retries does the next request reopen a lost connection.
+        ``max_list_pages``: a listing with more pages raises.
         """
         super().__init__(
             use_structured_content=use_structured_content,
@@ -104,11 +105,11 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
     @classmethod
     @abc.abstractmethod
     def _default_name(cls, params: P) -> str:
-        """A name made of the parameters, which are checked on the way."""
+        """A default name from the parameters, which are also checked."""
 
     @abc.abstractmethod
     def create_streams(self) -> contextlib.AbstractAsyncContextManager[Any]:
-        """The transport: a pair of streams that is open inside of the block."""
+        """The transport: a pair of streams that is open inside the block."""
 
     @property
     def name(self) -> str:
@@ -133,7 +134,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         await self.cleanup()
 
     async def connect(self) -> None:
-        """Open the connection; a lost one is replaced, a sound one is kept.
+        """Open the connection; a lost one is replaced, a working one is kept.
 
         Raises:
             UserError: if the server cannot be started or reached, or the package is missing.
@@ -146,7 +147,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
     async def cleanup(self) -> None:
         """Close the connection, or stop opening it.
 
-        It may be called from any task, and again; it does not hang.
+        It may be called from any task, repeatedly; it does not hang.
         """
         self._cleanups += 1
         if self._opening is not None:
@@ -164,12 +165,12 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
                 await self._open(cleanups)
 
     async def _open(self, cleanups: int) -> None:
-        """Open it unless there was another clean-up than those that the caller knows of."""
+        """Open it, unless ``cleanup`` was called since the caller read the counter."""
         await asyncio.to_thread(package.prepare)
         limit_s = limits.read_timeout_s(self.client_session_timeout_seconds)
         if self._connection is not None:
             await self._connection.close()
-        if self._cleanups != cleanups:  # it could not cancel what had not begun
+        if self._cleanups != cleanups:  # that cleanup could not cancel what had not begun
             raise self._connect_failure(ConnectionLost())
         connection = Connection(
             lambda: package.client_session(self.create_streams(), limit_s, self.message_handler)
@@ -177,9 +178,9 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         self._opening = connection
         try:
             self.server_initialize_result = await connection.opened()
-        except Exception as error:  # noqa: BLE001 - transports raise whatever they meet
+        except Exception as error:  # noqa: BLE001 - transports raise all kinds of errors
             failure = self._connect_failure(error)
-            # an HTTP error holds the URL, and that may hold credentials
+            # an HTTP error contains the URL, which may contain credentials
             cause = None if package.http_problem(error) else error
         else:
             self._connection = connection
@@ -214,7 +215,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
             connection = self._connected()
         serial = self._one_request_at_a_time and not package.is_v2()
         limit_s = limits.read_timeout_s(self.client_session_timeout_seconds)
-        # the session's own limit starts when the request is written, which can hang, too
+        # the session's own limit starts when the request is written, and writing can hang too
         whole_s = None if limit_s is None else 2 * limit_s
         async with self._requests if serial else contextlib.nullcontext():
             try:
@@ -239,7 +240,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
             await asyncio.sleep(limits.backoff_s(base, maximum, failures - 1))
 
     async def _answer(self, operation: str, request: Awaitable[T]) -> T:
-        """The answer to a request; what goes wrong below it becomes one clear error."""
+        """The answer to a request; low-level errors are turned into one clear error."""
         try:
             return await request
         except UserError:
@@ -258,7 +259,7 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         if isinstance(error, TimeoutError):
             return UserError(f"{what} Connection timeout. The server takes no more requests.")
         if isinstance(error, pydantic.ValidationError):
-            return UserError(f"{what} The server's answer is not valid: {error}")
+            return UserError(f"{what} The server's answer is not valid: {error_text(error)}")
         if isinstance(error, ConnectionLost) or package.is_connection_lost(error):
             hint = (
                 " Connect it again, or set max_retry_attempts, and it is done on the next request."
@@ -281,17 +282,17 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         return None if self._tools is None else _copies(self._tools)
 
     def invalidate_tools_cache(self) -> None:
-        """List the tools anew on the next use."""
+        """List the tools again on the next use."""
         self._invalidations += 1
         self._tools_are_stale = True
 
     async def list_tools(
         self, run_context: RunContextWrapper[Any] | None = None, agent: Any | None = None
     ) -> list[Any]:
-        """The tools that pass the filter. The list and its tools are the caller's own.
+        """The tools that pass the filter. The caller may change the returned list and tools.
 
         Raises:
-            UserError: if the server is not connected, is lost or answers nonsense.
+            UserError: if the server is not connected, is lost or gives an invalid answer.
         """
         self._connected()
         tools = self._tools
@@ -319,11 +320,11 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         arguments: dict[str, Any] | None,
         meta: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a tool; a failure of the tool itself is a result with its error flag set.
+        """Call a tool; if the tool itself fails, the result has its error flag set.
 
         Raises:
             UserError: if the server is not connected or lost, or an argument is missing.
-            MCPError: (of the ``mcp`` package) what the server answered instead of a result.
+            MCPError: (of the ``mcp`` package) an error that the server answered.
         """
         self._connected()
         operation = f"call tool '{tool_name}' on"
@@ -392,5 +393,5 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
 
 
 def _copies(tools: list[Any]) -> list[Any]:
-    """A caller that changes a tool must not change the cache."""
+    """Copies, so that a caller cannot change the cache."""
     return [tool.model_copy(deep=True) for tool in tools]

@@ -1,4 +1,4 @@
-"""Names of servers and tools: for logs without credentials, for models without collisions."""
+"""Names of servers and tools: without credentials for logs, without collisions for models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _URL_PREFIXES = ("sse: ", "streamable_http: ", "streamable-http: ")
 
 
 def safe_server_name(name: str) -> str:
-    """The name of a server; if it is a URL, then without its user, password, query and fragment."""
+    """A server's name; in a URL without user, password, query and fragment."""
     prefix = next((each for each in _URL_PREFIXES if name.startswith(each)), "")
     rest = name.removeprefix(prefix)
     try:
@@ -34,17 +34,17 @@ def safe_server_name(name: str) -> str:
 
 
 class ServerTool(NamedTuple):
-    """A tool of a server, by their names. The server's is safe to show."""
+    """A tool and its server, by name. The server's name is safe to show."""
 
     server: str
     tool: str
 
 
 def prefixed_tool_names(tools: Sequence[ServerTool], reserved: set[str]) -> list[str]:
-    """A name for each tool, with its server in front: safe, short, and unique among all.
+    """A name for each tool, prefixed with its server: valid, short, and unique.
 
-    The names depend on the set of tools, not on their order, so that a model sees the same name
-    each turn. A name that is too long, taken or reserved gets a hash of what it stands for.
+    The names depend on the set of tools, not on their order, so that a model sees the same name in
+    each turn. A name that is too long, taken or reserved gets a hash of the server and the tool.
     """
     bases = [_base_name(each) for each in tools]
     counts = Counter(bases)

@@ -1,4 +1,4 @@
-"""The servers that can be reached: a program over stdio, and two kinds over HTTP."""
+"""Servers by transport: a program over stdio, and two kinds over HTTP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MCPServerStdioParams(TypedDict):
 
 
 class MCPServerStdio(MCPServerWithClientSession[MCPServerStdioParams]):
-    """A server that is a program: started by ``connect``, ended by ``cleanup``."""
+    """A server that is a program: started by ``connect``, stopped by ``cleanup``."""
 
     @classmethod
     def _default_name(cls, params: MCPServerStdioParams) -> str:
@@ -50,7 +50,7 @@ class MCPServerStdio(MCPServerWithClientSession[MCPServerStdioParams]):
 
 
 class MCPServerSseParams(TypedDict):
-    """Where to find a server over HTTP with server-sent events, and how to ask it."""
+    """The connection parameters of a server over HTTP with server-sent events."""
 
     url: str
     headers: NotRequired[dict[str, str]]
@@ -83,7 +83,7 @@ class MCPServerSse(MCPServerWithClientSession[MCPServerSseParams]):
 
 
 class MCPServerStreamableHttpParams(TypedDict):
-    """Where to find a server over streamable HTTP, and how to ask it."""
+    """The connection parameters of a server over streamable HTTP."""
 
     url: str
     headers: NotRequired[dict[str, str]]
@@ -93,7 +93,7 @@ class MCPServerStreamableHttpParams(TypedDict):
     httpx_client_factory: NotRequired[HttpClientFactory]
     auth: NotRequired[Any]
     ignore_initialized_notification_failure: NotRequired[bool]
-    """A server that refuses the notification which ends the handshake is used nevertheless."""
+    """Use the server even if it refuses the notification that ends the handshake."""
 
 
 class MCPServerStreamableHttp(MCPServerWithClientSession[MCPServerStreamableHttpParams]):
@@ -108,10 +108,10 @@ class MCPServerStreamableHttp(MCPServerWithClientSession[MCPServerStreamableHttp
 
     @property
     def session_id(self) -> str | None:
-        """The id that the server gave the session.
+        """The session id that the server assigned.
 
-        ``None`` if it gives none, as servers of the newest protocol do, or is not connected. Send
-        it as the header ``Mcp-Session-Id`` to go on with that session from elsewhere.
+        ``None`` if it assigns none, as servers of the newest protocol do, or is not connected. Send
+        it as the header ``Mcp-Session-Id`` to continue that session from elsewhere.
         """
         return None if self.session is None else self._session_id
 
@@ -154,7 +154,7 @@ class MCPServerStreamableHttp(MCPServerWithClientSession[MCPServerStreamableHttp
         elif b'"method":"server/discover"' in response.request.content and (
             response.status_code >= 500
         ):
-            # or the client would take the server for an old one and hide the real problem
+            # otherwise the client would treat the server as an old one and hide the real problem
             response.raise_for_status()
         elif b'"method":"initialize"' in response.request.content:
             response.raise_for_status()
@@ -178,7 +178,7 @@ def _http_client(
 ) -> Any:
     given = {"headers": headers, "timeout": timeout, "auth": auth}
     options = {key: value for key, value in given.items() if value is not None}
-    # a redirect could carry the credentials in the headers to somebody else
+    # a redirect could send the credentials in the headers to another host
     return package.http().AsyncClient(follow_redirects=False, **options)
 
 

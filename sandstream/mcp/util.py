@@ -14,9 +14,9 @@ from sandstream.items import ToolOrigin, ToolOriginType
 from sandstream.mcp import package
 from sandstream.mcp.contexts import ToolOutput
 from sandstream.mcp.invocation import invoke
-from sandstream.mcp.naming import ServerTool, prefixed_tool_names
 from sandstream.mcp.schemas import tool_schema
 from sandstream.mcp.server import MCPServer
+from sandstream.mcp.tool_names import ServerTool, prefixed_tool_names
 from sandstream.run_context import RunContextWrapper
 from sandstream.tool import (
     FunctionTool,
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class MCPUtil:
-    """Makes function tools of what servers offer."""
+    """Makes function tools from the tools of servers."""
 
     @classmethod
     async def get_all_function_tools(
@@ -49,7 +49,7 @@ class MCPUtil:
         """The tools of all servers, in their order.
 
         Raises:
-            UserError: if two servers have a tool of the same name, and names have no prefix.
+            UserError: if two servers have tools with the same name, and names are not prefixed.
         """
         listed = [(server, await _listed(server, run_context, agent)) for server in servers]
         names: list[str] | None = None
@@ -83,7 +83,7 @@ class MCPUtil:
         reserved_tool_names: set[str] | None = None,
         server_index: int = 0,
     ) -> list[FunctionTool]:
-        """The tools of one server. ``server_index`` is taken for compatibility and not used."""
+        """The tools of one server. ``server_index`` exists for compatibility and is ignored."""
         tools = await _listed(server, run_context, agent)
         names: list[str] | None = None
         if tool_name_override is not None:
@@ -112,7 +112,7 @@ class MCPUtil:
         failure_error_function: ToolErrorFunction | None = default_tool_error_function,
         tool_name_override: str | None = None,
     ) -> FunctionTool:
-        """One tool of a server. Without an agent, a policy that is a function means approval."""
+        """One tool of a server. Without an agent, a policy function counts as "needs approval"."""
         name = tool_name_override or tool.name
         on_failure = server.failure_function(failure_error_function)
         schema, strict = tool_schema(package.input_schema(tool), strict=convert_schemas_to_strict)
@@ -143,7 +143,7 @@ class MCPUtil:
         meta: dict[str, Any] | None = None,
         tool_display_name: str | None = None,
     ) -> ToolOutput:
-        """Call a tool with arguments as JSON text; return what the model gets."""
+        """Call a tool with arguments as JSON text; return the output for the model."""
         shown_name = tool_display_name or tool.name
         output, _ = await invoke(
             server, tool, context, input_json, meta=meta, shown_name=shown_name

@@ -1,4 +1,4 @@
-"""Conversations: the sessions that a run can read its history from and append to."""
+"""Conversations: sessions from which a run reads its history and to which it appends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """SQLite is imported by whoever needs it."""
+    """Imports SQLite on demand."""
     if name == "SQLiteSession":
         from sandstream.memory.sqlite_session import SQLiteSession
 

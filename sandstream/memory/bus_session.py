@@ -1,8 +1,8 @@
-"""A session whose conversation is a log on the bus: what deployed agents use.
+"""A session whose conversation is a log on the bus, for deployed agents.
 
-Nothing of it lives in this process, and any process of the installation sees the same. While a run
-has the conversation only that run adds to it: the other operations here raise
-:class:`~sandstream_bus.conversations.ConversationBusy` until it has ended.
+It keeps no state in this process; all processes of the installation see the same conversation.
+While a run uses the conversation, only that run adds to it: the other operations here raise
+:class:`~sandstream_bus.logs.conversations.ConversationBusy` until the run has ended.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 from sandstream_actors.model.vendor_types import plain
-from sandstream_bus.conversation_messages import JoinPolicy
-from sandstream_bus.conversations import Conversations
-from sandstream_bus.subjects import session_token
+from sandstream_bus.logs.conversations import Conversations
+from sandstream_bus.wire.conversations import JoinPolicy
+from sandstream_bus.wire.error_text import error_text
+from sandstream_bus.wire.subjects import session_token
 
 from sandstream.exceptions import UserError
 from sandstream.items import TResponseInputItem
@@ -29,8 +30,20 @@ _BY = "session"
 
 
 class BusSession(SessionABC):
-    """A conversation on the bus. ``busy`` is for runs that find another one at work: they wait for
-    their turn, or are refused.
+    """A conversation on the bus.
+
+    Args:
+        session_id: The name of the conversation.
+        busy: What happens to a run while another run has the conversation: it waits for its turn
+            (``queue``), or it is refused (``refuse``).
+        session_settings: Settings such as how many items a run reads.
+        bus: The bus; ``None`` is that of this process.
+
+    Raises:
+        UserError: ``session_id`` or ``busy`` makes no sense.
+
+    Example:
+        result = await Runner.run(agent, "And tomorrow?", session=BusSession("weather-talk"))
     """
 
     def __init__(
@@ -43,7 +56,7 @@ class BusSession(SessionABC):
     ) -> None:
         if busy not in ("queue", "refuse"):
             raise UserError(f"busy must be 'queue' or 'refuse'; it is {busy!r}")
-        session_token(session_id)  # it is refused here rather than in the middle of a run
+        session_token(session_id)  # refuse a bad id here rather than in the middle of a run
         self.session_id = session_id
         self.busy: JoinPolicy = busy
         self.session_settings: SessionSettings | None = SessionSettings.coerce(session_settings)
@@ -74,7 +87,7 @@ class BusSession(SessionABC):
     async def _conversations(self) -> Conversations:
         if self._bus is not None:
             return self._bus.conversations
-        from sandstream.process import Process
+        from sandstream._run.process import Process
 
         return (await Process.of_this_loop()).bus.conversations
 
@@ -83,7 +96,7 @@ def _encoded(number: int, item: TResponseInputItem) -> Raw:
     try:
         return Raw(msgspec.json.encode(plain(item)))
     except (TypeError, ValueError) as error:
-        raise UserError(f"item {number} must be JSON to be stored: {error}") from None
+        raise UserError(f"item {number} must be JSON to be stored: {error_text(error)}") from None
 
 
 def _decoded(item: Raw) -> TResponseInputItem:

@@ -1,7 +1,7 @@
 """A session that OpenAI's Conversations API stores.
 
-The client's low-level calls carry plain JSON both ways; no vendor type is named here. The vendor's
-own exceptions reach the caller.
+The client's low-level calls use plain JSON in both directions; this module names no vendor type.
+The caller gets the vendor's own exceptions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sandstream.models.defaults import current_defaults
 
 T = TypeVar("T")
 _ITEMS_PER_REQUEST = 20
-"""The API takes no more at once."""
+"""The API's maximum per request."""
 
 
 async def start_openai_conversations_session(openai_client: Any | None = None) -> str:
-    """Begin a conversation; its id."""
+    """Begin a conversation; return its id."""
     client = openai_client or _default_client()
     answer: dict[str, Any] = await client.post("/conversations", cast_to=object, body={"items": []})
     return str(answer["id"])
@@ -45,6 +45,7 @@ class OpenAIConversationsSession(SessionABC):
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
         self._session_id = conversation_id
+        self._was_cleared = False
         self._given_client = openai_client
         self._own_client: Any | None = None
         self.session_settings: SessionSettings | None = SessionSettings.coerce(session_settings)
@@ -65,6 +66,11 @@ class OpenAIConversationsSession(SessionABC):
         self, value: str
     ) -> None:
         self._session_id = value
+
+    def continue_with(self, conversation_id: str) -> None:
+        """Take the conversation that a run has begun, unless this session has, or had, another."""
+        if self._session_id is None and not self._was_cleared:
+            self._session_id = conversation_id
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The latest ``limit`` items, oldest first; None: as the settings say."""
@@ -89,7 +95,7 @@ class OpenAIConversationsSession(SessionABC):
                 await self._client.post(path, cast_to=object, body={"items": parts[0]})
                 return
             for part in parts:
-                await asyncio.sleep(0)  # whoever is cancelled is so between two requests
+                await asyncio.sleep(0)  # lets a cancellation happen between two requests
                 await _to_its_end(
                     self._client.post(
                         path, cast_to=object, body={"items": part}, options={"max_retries": 0}
@@ -115,6 +121,10 @@ class OpenAIConversationsSession(SessionABC):
     async def _delete(self, path: str) -> None:
         await self._client.delete(path, cast_to=object)
         self._session_id = None
+        self._was_cleared = True
+
+    async def _begin(self) -> None:
+        self._session_id = await start_openai_conversations_session(self._client)
 
     async def close(self) -> None:
         """Close the connections, unless the client was given."""
@@ -135,11 +145,12 @@ class OpenAIConversationsSession(SessionABC):
 
     async def _path(self) -> str:
         if self._session_id is None:
-            self._session_id = await start_openai_conversations_session(self._client)
+            await _to_its_end(self._begin())
+        assert self._session_id is not None
         return f"/conversations/{quote(self._session_id, safe='')}"
 
     async def _read(self, limit: int | None) -> list[TResponseInputItem]:
-        """The newest first where only some are wanted, so that no more pages are read."""
+        """Read the items; with a limit from the newest on, to read as few pages as possible."""
         path = f"{await self._path()}/items"
         is_cut = limit is not None and limit >= 0
         if limit == 0:
@@ -164,7 +175,7 @@ def _default_client() -> Any:
 
 
 async def _to_its_end(change: Awaitable[T]) -> T:
-    """Wait for the outcome of a change even if cancelled meanwhile; then be cancelled."""
+    """Wait for the outcome of a change even if cancelled; then raise the cancellation."""
     task = asyncio.ensure_future(change)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -174,6 +185,6 @@ async def _to_its_end(change: Awaitable[T]) -> T:
             cancelled = cancelled or error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # seen: the cancellation is what the caller is told
+            task.exception()  # retrieved: the caller gets the cancellation instead
         raise cancelled
     return task.result()

@@ -1,7 +1,8 @@
-"""What a session is: the history of a conversation that a run reads before and appends to after.
+"""The interface of a session: the history of a conversation, which a run reads first and then
+appends to.
 
-Any object with these methods will do. One whose methods all have a ``wrapper`` parameter also gets
-the run's context.
+Any object with these methods works. If all of its methods have a ``wrapper`` parameter, it also
+gets the run's context.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from sandstream.items import TResponseInputItem
 
 if TYPE_CHECKING:
+    from sandstream_bus.wire.specs import SessionUse
+
     from sandstream.memory.session_settings import SessionSettings
     from sandstream.run_context import RunContextWrapper
 
@@ -21,24 +24,35 @@ SessionInputCallback = Callable[
     [list[TResponseInputItem], list[TResponseInputItem]],
     list[TResponseInputItem] | Awaitable[list[TResponseInputItem]],
 ]
-"""Gets the history and the new input, returns what the model is to see."""
+"""Gets the history and the new input; returns the input for the model."""
 
 _OPERATIONS = ("get_items", "add_items", "pop_item", "clear_session")
 
 
 @runtime_checkable
 class Session(Protocol):
-    """The history of one conversation."""
+    """The history of one conversation. Any object with these methods is a session."""
 
     session_id: str
     session_settings: SessionSettings | None = None
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The latest ``limit`` items, oldest first; None: all."""
+        """Read the history.
+
+        Args:
+            limit: Read only so many of the latest items; ``None`` reads all.
+
+        Returns:
+            The items, oldest first.
+        """
         ...
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items."""
+        """Append items.
+
+        Args:
+            items: The items, oldest first.
+        """
         ...
 
     async def pop_item(self) -> TResponseInputItem | None:
@@ -58,11 +72,23 @@ class SessionABC(ABC):
 
     @abstractmethod
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The latest ``limit`` items, oldest first; None: all, or as the settings say."""
+        """Read the history.
+
+        Args:
+            limit: Read only so many of the latest items; ``None`` reads as many as the settings
+                say, or all.
+
+        Returns:
+            The items, oldest first.
+        """
 
     @abstractmethod
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items."""
+        """Append items.
+
+        Args:
+            items: The items, oldest first.
+        """
 
     @abstractmethod
     async def pop_item(self) -> TResponseInputItem | None:
@@ -73,6 +99,21 @@ class SessionABC(ABC):
         """Forget all items."""
 
 
+def known_id(session: Any) -> str:
+    """The session's id; empty before it has one. A provider's session gets it on first use."""
+    try:
+        return str(getattr(session, "session_id", "") or "")
+    except ValueError:
+        return ""
+
+
+def tell_id(session: Any, use: SessionUse | None) -> None:
+    """Tell a session the id from the run's log, if the run created the conversation."""
+    take = getattr(session, "continue_with", None)
+    if use is not None and use.kind == "host" and use.id and callable(take):
+        take(use.id)
+
+
 async def call_session(
     session: Any,
     operation: str,
@@ -80,9 +121,9 @@ async def call_session(
     wrapper: RunContextWrapper[Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Call one of a session's operations, with the run's context if all of them take it.
+    """Call one of a session's operations, with the run's context if all of them accept it.
 
-    A session of the user's may have plain methods too.
+    The user's own session may also have synchronous methods.
     """
     if wrapper is not None and takes_wrapper(session):
         options["wrapper"] = wrapper
@@ -91,14 +132,14 @@ async def call_session(
 
 
 def takes_wrapper(session: Any) -> bool:
-    """Have all operations of the session a ``wrapper`` parameter?"""
+    """Do all operations of the session have a ``wrapper`` parameter?"""
     return all(_has_wrapper(getattr(session, name, None)) for name in _OPERATIONS)
 
 
 def _has_wrapper(method: Any) -> bool:
     try:
         parameters = inspect.signature(method).parameters
-    except (TypeError, ValueError):  # not callable, or it does not say
+    except (TypeError, ValueError):  # not callable, or without a signature
         return False
     found = parameters.get("wrapper")
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -1,9 +1,9 @@
-"""History and new input become a model's input, and what of it is to be stored.
+"""Combines history and new input to a model's input, and determines the part to store.
 
-Pure: it reads and writes no session. A history may hold calls whose run was stopped before their
-outputs came, a window on it may begin between a call and its output, and a retried run may have
-stored something twice: a model's endpoint refuses all of these. They are removed here, when the
-history is read for a model; a session keeps what it was given.
+Pure functions: they read and write no session. A history may contain calls whose run stopped before
+their outputs arrived, a limited history may begin between a call and its output, and a retried run
+may have stored an item twice. A model's endpoint refuses all of these, so they are removed here,
+when the history is read for a model; the session keeps its items.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sandstream.run_config import ReasoningItemIdPolicy
 
 PLACEHOLDER_ID = "__fake_id__"
-"""Stands for the id of an item whose provider gives none."""
+"""A placeholder for the id of an item whose provider assigns none."""
 
 _OUTPUT_OF = {
     "program": "program_output",
@@ -40,7 +40,7 @@ _OUTPUT_OF = {
 }
 _OUTPUTS = frozenset(_OUTPUT_OF.values())
 _KEEP_FIRST_PLACE = frozenset({*_OUTPUT_OF, "mcp_approval_request", "reasoning"})
-"""Others must follow these, so a later copy takes the place of the first."""
+"""Other items must follow these, so a later copy takes the place of the first."""
 _DONE_BY_THE_PROVIDER = frozenset(
     {
         "hosted_tool_call",
@@ -75,11 +75,11 @@ _NOT_FOR_MODELS = ("_agents_tool_description", "_agents_tool_title", "created_by
 
 
 class PreparedInput(NamedTuple):
-    """What a run begins with."""
+    """The input that a run begins with."""
 
     model_input: list[TResponseInputItem]
     to_persist: list[TResponseInputItem]
-    """The part of it that is new."""
+    """The new part of it."""
 
 
 async def prepared_input(
@@ -91,10 +91,10 @@ async def prepared_input(
     reasoning_item_id_policy: ReasoningItemIdPolicy | None = None,
     from_conversations_api: bool = False,
 ) -> PreparedInput:
-    """Put the new input after the history, or let the callback say how.
+    """Append the new input to the history, or let the callback combine them.
 
-    ``from_conversations_api``: the history comes from OpenAI's Conversations API, whose ids are not
-    those of responses.
+    ``from_conversations_api``: the history comes from OpenAI's Conversations API, whose ids differ
+    from those of responses.
     """
     limit = SessionSettings.coerce(settings).limit
     past = [_for_models(_item(it)) for it in latest(list(history), limit)]
@@ -110,7 +110,7 @@ async def prepared_input(
             _without_conversation_id(item) if place in old else item
             for place, item in enumerate(items)
         ]
-    # A callback may have its reasons for an output without its call; a window has none.
+    # A callback may keep an output without its call on purpose; a limit only cuts it off.
     cut_off = old if callback is None and limit is not None else set()
     kept = [_for_models(item) for item in without_orphans(items, old, cut_off)]
     return PreparedInput(deduplicated(kept), [_for_models(item) for item in fresh])
@@ -122,7 +122,7 @@ def items_to_store(
     reasoning_item_id_policy: ReasoningItemIdPolicy | None = None,
     for_conversations_api: bool = False,
 ) -> list[TResponseInputItem]:
-    """What a turn adds to a session: no duplicates, and no ids that would be refused."""
+    """The items that a turn adds to a session, without duplicates and without refused ids."""
     known = [_for_models(_item(it)) for it in items]
     if for_conversations_api:
         stored = [_for_conversations_api(item) for item in deduplicated(known)]
@@ -138,16 +138,16 @@ async def _merged(
     callback: SessionInputCallback,
     ignore_ids: bool,
 ) -> tuple[list[TResponseInputItem], set[int], list[TResponseInputItem]]:
-    """What the callback makes of both: all items, the places of old ones, and the new ones.
+    """The callback's result: all items, the indexes of old ones, and the new ones.
 
-    The callback may drop, change, copy and move items, in its result as in the lists it gets. What
-    is the very object that it was given is old or new as that was; of the rest, what equals an item
-    of the history is old.
+    The callback may drop, change, copy and move items, in its result and in the lists it gets. An
+    object that it was given remains old or new. Of all others, an item that equals an item of the
+    history is old.
     """
     if not callable(callback):
         raise UserError(f"session_input_callback must be callable; it is {callback!r}")
     past_given, new_given = copy.deepcopy(past), copy.deepcopy(new)
-    originals = list(past_given)  # alive, so that no other object gets one of their identities
+    originals = list(past_given)  # kept alive, so that no other object gets one of their ids
     was_past = {id(item) for item in originals}
     result: Any = callback(past_given, new_given)
     if inspect.isawaitable(result):
@@ -191,10 +191,11 @@ def without_orphans(
     old: set[int] | None = None,
     cut_off: set[int] | None = None,
 ) -> list[TResponseInputItem]:
-    """Remove calls that have no output, with the reasoning that led to them.
+    """Remove calls without an output, with the reasoning that led to them.
 
-    Only those at the places ``old`` (None: all) are removed; at the places ``cut_off`` also outputs
-    whose calls are not there. A call that a program of the model made goes with its program.
+    Only items at the indexes ``old`` (None: all) are removed; at the indexes ``cut_off`` also
+    outputs without their calls. A call that a program of the model made is removed with its
+    program.
     """
     answered = {(it["type"], _call_of(it)) for it in items if it.get("type") in _OUTPUTS}
     programs = _open_programs(items, old, answered)
@@ -214,7 +215,7 @@ def without_orphans(
 def _waits(
     item: TResponseInputItem, programs: dict[str, bool], answered: set[tuple[str, str | None]]
 ) -> bool:
-    """Is it a call without the output that it needs?"""
+    """Is it a call that lacks its required output?"""
     kind, call = item.get("type"), _call_of(item)
     if kind not in _OUTPUT_OF:
         return False
@@ -248,7 +249,7 @@ def _outputs_without_calls(
 
 
 def _reasoning_before(items: Sequence[TResponseInputItem], dropped: set[int]) -> set[int]:
-    """Reasoning is refused without the item that it led to."""
+    """Reasoning items before removed items: an endpoint refuses reasoning without what follows."""
     found: set[int] = set()
     next_is_dropped = False
     for place in range(len(items) - 1, -1, -1):
@@ -264,7 +265,7 @@ def _open_programs(
     old: set[int] | None,
     answered: set[tuple[str, str | None]],
 ) -> dict[str, bool]:
-    """Programs without an output: does something that they asked for keep them going?"""
+    """Programs without an output, and whether one of their calls keeps them open."""
     found: dict[str, bool] = {}
     for place, item in enumerate(items):
         call = _call_of(item)
@@ -298,7 +299,7 @@ def _is_pending_shell(item: TResponseInputItem) -> bool:
 
 
 def _answered_searches(items: Sequence[TResponseInputItem]) -> set[int]:
-    """Tool searches may have no call id: each takes the nearest output after it."""
+    """Tool searches may have no call id: each matches the nearest output after it."""
     found: set[int] = set()
     outputs = 0
     for place in range(len(items) - 1, -1, -1):
@@ -316,8 +317,8 @@ def _answered_searches(items: Sequence[TResponseInputItem]) -> set[int]:
 
 
 def deduplicated(items: Sequence[TResponseInputItem]) -> list[TResponseInputItem]:
-    """Of items with the same identity only the latest; what others must follow stays in the place
-    of the first.
+    """Keep only the latest of items with the same identity; items that others must follow stay in
+    the place of the first.
     """
     last: dict[str, TResponseInputItem] = {}
     place_of: dict[str, int] = {}
@@ -335,7 +336,7 @@ def deduplicated(items: Sequence[TResponseInputItem]) -> list[TResponseInputItem
 
 
 def _identity(item: TResponseInputItem) -> str | None:
-    """What makes it the same item; None for messages, which may be said twice."""
+    """The identity of an item; None for messages, which may repeat."""
     kind = item.get("type")
     if item.get("role") is not None or kind == "message":
         return None
@@ -354,7 +355,7 @@ def _identity(item: TResponseInputItem) -> str | None:
 
 
 def without_reasoning_id(item: TResponseInputItem) -> TResponseInputItem:
-    """For endpoints that do not store what they answer, and so do not know the id."""
+    """For endpoints that do not store their answers, and so do not know the id."""
     return _without(item, "id") if item.get("type") == "reasoning" else item
 
 
@@ -376,7 +377,7 @@ def _for_conversations_api(item: TResponseInputItem) -> TResponseInputItem:
 
 
 def _is_empty_reasoning(item: TResponseInputItem) -> bool:
-    """The API refuses reasoning that has neither an id nor its encrypted content."""
+    """The API refuses reasoning without an id and without encrypted content."""
     is_known = item.get("id") or item.get("encrypted_content")
     return item.get("type") == "reasoning" and not is_known
 

@@ -15,7 +15,7 @@ class SessionSettings:
     """How a session is read."""
 
     limit: int | None = None
-    """Only so many of the latest items; None: all."""
+    """The number of latest items to read; None: all."""
 
     def __post_init__(self) -> None:
         if self.limit is not None and (
@@ -32,6 +32,7 @@ class SessionSettings:
         return dataclasses.replace(self, **given)
 
     def to_dict(self) -> dict[str, Any]:
+        """All settings by their names."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -54,12 +55,12 @@ class SessionSettings:
 def resolve_session_limit(
     explicit: int | None, settings: SessionSettings | Mapping[str, Any] | None
 ) -> int | None:
-    """How many items are read: as the caller says, else as the settings say, else all (None)."""
+    """The number of items to read: the caller's, else that of the settings, else all (None)."""
     return SessionSettings.coerce(settings).limit if explicit is None else explicit
 
 
 def latest(items: list[Any], limit: int | None) -> list[Any]:
-    """The latest of some items. As in SQL, a negative limit is none."""
+    """The latest items. As in SQL, a negative limit means no limit."""
     if limit is None or limit < 0:
         return items
     return items[-limit:] if limit else []

@@ -1,8 +1,8 @@
 """Connections to SQLite, one for each event loop that uses a session, closed in that loop.
 
-A thread of aiosqlite answers to the loop that asked, and dies if that is closed by then. So a
-connection is closed before its loop ends: as soon as its session is not used any more, or else as
-the last thing that the loop does.
+The thread of an aiosqlite connection answers to its event loop and dies if the loop is closed. So a
+connection is closed before its loop ends: when its session is closed or collected, or as the last
+action of the loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import aiosqlite
 
 
 class Link:
-    """A loop's own connection; its lock keeps the loop's tasks out of each other's transactions."""
+    """A loop's own connection; its lock keeps transactions of the loop's tasks apart."""
 
     def __init__(self, connection: aiosqlite.Connection, links: Links) -> None:
         self.connection = connection
@@ -26,7 +26,7 @@ class Link:
         self._closing: asyncio.Future[None] | None = None
 
     def close_soon(self) -> asyncio.Future[None]:
-        """Close it when its task of the moment has finished with it."""
+        """Close the connection when the current task has finished with it."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         return self._closing
@@ -46,11 +46,11 @@ Links = dict[asyncio.AbstractEventLoop, "asyncio.Future[Link]"]
 
 
 async def open_link(target: dict[str, Any], links: Links) -> Link:
-    """Connect, for the running loop. It is closed with the loop, or by :func:`close_links`."""
+    """Connect for the running loop. Closed with the loop, or by :func:`close_links`."""
     loop = asyncio.get_running_loop()
     try:
         connection = aiosqlite.connect(**target)
-        # Its thread must not keep alive a program whose loop was not shut down.
+        # Its thread must not keep the program alive if the loop was not shut down.
         thread: Any = getattr(connection, "_thread", connection)
         thread.daemon = True
         await connection
@@ -66,9 +66,9 @@ async def open_link(target: dict[str, Any], links: Links) -> Link:
 
 
 def close_links(links: Links) -> None:
-    """Have all connections of a session closed, each in its loop; from any thread."""
+    """Close all connections of a session, each in its loop; callable from any thread."""
     for loop, opening in list(links.items()):
-        with suppress(RuntimeError):  # the loop has ended, and its connections with it
+        with suppress(RuntimeError):  # the loop has ended, and closed its connections
             loop.call_soon_threadsafe(opening.add_done_callback, _close_opened)
 
 
@@ -91,7 +91,7 @@ class _LoopLinks:
         finally:
             if self.links:
                 await asyncio.wait([link.close_soon() for link in self.links])
-            # the entry keeps its own loop alive: nobody else would remove it
+            # the entry keeps its own loop alive, so it must be removed here
             _open.pop(asyncio.get_running_loop(), None)
 
 

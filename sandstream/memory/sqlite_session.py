@@ -1,8 +1,8 @@
-"""A session in an SQLite database: a file, or in memory for as long as the object lives.
+"""A session in an SQLite database: a file, or in memory for the lifetime of the object.
 
-The tables are those of the OpenAI Agents SDK, so either can use what the other wrote. Several
-tasks, event loops, threads and processes may use one database: a change is one transaction, and
-whoever comes second waits.
+The tables are those of the OpenAI Agents SDK, so each can use the other's data. Several tasks,
+event loops, threads and processes may use one database: each change is one transaction, and
+concurrent changes wait.
 """
 
 from __future__ import annotations
@@ -27,11 +27,23 @@ from sandstream.memory.session_settings import SessionSettings, resolve_session_
 from sandstream.memory.sqlite_links import Links, close_links, open_link
 
 BUSY_S = 30.0
-"""How long a change waits for those of others."""
+"""How long a change waits for other changes."""
 
 
 class SQLiteSession(SessionABC):
-    """A conversation in an SQLite database."""
+    """A conversation in an SQLite database.
+
+    Args:
+        session_id: The name of the conversation.
+        db_path: The file; ``:memory:`` lives as long as this object.
+        sessions_table: The name of the table of conversations.
+        messages_table: The name of the table of items.
+        session_settings: Settings such as how many items a run reads.
+
+    Example:
+        session = SQLiteSession("weather-talk", "talks.db")
+        result = await Runner.run(agent, "How is the weather?", session=session)
+    """
 
     def __init__(
         self,
@@ -51,7 +63,7 @@ class SQLiteSession(SessionABC):
         self._closed = False
         self._links: Links = {}
         in_memory = str(db_path) == ":memory:"
-        # Connections share a database in memory by its name, for as long as one of them is open.
+        # Connections share an in-memory database by its name, while at least one of them is open.
         name = f"file:/sandstream-{uuid.uuid4().hex}?vfs=memdb"
         self._target: dict[str, Any] = {
             "database": name if in_memory else str(db_path),
@@ -153,7 +165,7 @@ class SQLiteSession(SessionABC):
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[aiosqlite.Connection]:
-        """All or nothing, also for whoever is cancelled halfway."""
+        """All or nothing, even if the task is cancelled midway."""
         async with self._connection() as db:
             try:
                 await db.execute("BEGIN IMMEDIATE")
@@ -189,7 +201,7 @@ def _create_tables(
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Readers do not wait for writers then. SQLite's own patience does not cover this change."""
+    """Let readers not wait for writers. SQLite's busy timeout does not cover this change."""
     deadline = time.monotonic() + BUSY_S
     while True:
         try:

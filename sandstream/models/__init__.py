@@ -1,4 +1,4 @@
-"""What Sandstream knows about models: which one is the default and how it is best called."""
+"""Models: the default model, its settings, and providers."""
 
 from sandstream.models.default_models import (
     get_default_model,

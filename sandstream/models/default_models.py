@@ -1,14 +1,15 @@
-"""The default model, and the settings an agent gets when it names none.
+"""The default model, and the settings of an agent that does not name a model.
 
-The GPT-5 family answers best for agents with little or no reasoning and short texts, but not
-every member accepts the same reasoning efforts. So each known name has its effort in a table; an
+For agents, the GPT-5 family answers best with little or no reasoning and short texts, but its
+members accept different reasoning efforts. So a table has the effort for each known name; an
 unknown member of the family gets only the verbosity, which all of them accept.
 """
 
 from __future__ import annotations
 
-import os
 import re
+
+from sandstream_bus.environment import variable
 
 from sandstream.model_settings import ModelSettings
 
@@ -37,7 +38,7 @@ _EFFORT_BY_NAME: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 _CHAT_TUNED = re.compile(r"gpt-5(\.[123])?-chat-latest")
-"""Members of the family that are no reasoning models and reject its settings."""
+"""Members of the family that are not reasoning models and reject these settings."""
 
 
 def gpt_5_reasoning_settings_required(model_name: str) -> bool:
@@ -47,7 +48,7 @@ def gpt_5_reasoning_settings_required(model_name: str) -> bool:
 
 def get_default_model() -> str:
     """The model of agents that name none: ``OPENAI_DEFAULT_MODEL``, else our choice."""
-    return os.environ.get(DEFAULT_MODEL_ENV, "").lower() or FALLBACK_MODEL
+    return variable(DEFAULT_MODEL_ENV).lower() or FALLBACK_MODEL
 
 
 def is_gpt_5_default() -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sandstream_actors.model import ModelAnswer, ModelClient, ModelRequest, routes_from_env
 from sandstream_actors.model.client import OnEvent
+from sandstream_bus.environment import environment
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ _FOLLOWED = (
     "OPENAI_PROJECT_ID",
     "SANDSTREAM_OPENAI_API",
 )
-"""Variables whose change takes effect while the process runs; routes are read once."""
+"""Variables whose changes take effect while the process runs; other routes are read once."""
 
 
 def current_defaults() -> _Defaults:
@@ -40,7 +40,7 @@ def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:
 
 
 def set_default_openai_client(client: Any, use_for_tracing: bool = True) -> None:
-    """Use this ``AsyncOpenAI`` client for all models that have no route of their own."""
+    """Use this ``AsyncOpenAI`` client for all models without their own route."""
     global _defaults
     _defaults = dataclasses.replace(_defaults, client=client)
 
@@ -54,7 +54,7 @@ def set_default_openai_api(api: Literal["chat_completions", "responses"]) -> Non
 
 
 class DefaultModels:
-    """The model seam of this process; follows the defaults and the environment as they change."""
+    """The model client of this process; follows changes of the defaults and the environment."""
 
     def __init__(self) -> None:
         self._made_for: object = None
@@ -71,11 +71,11 @@ class DefaultModels:
         self._retired.clear()
 
     def _current(self) -> ModelClient:
-        wanted = (_defaults, *map(os.environ.get, _FOLLOWED))
+        wanted = (_defaults, *map(environment().get, _FOLLOWED))
         if self._client is None or self._made_for != wanted:
             if self._client is not None:
                 self._retired.append(self._client)  # calls may still be under way
-            self._client = _client_of(_defaults, dict(os.environ))
+            self._client = _client_of(_defaults, dict(environment()))
             self._made_for = wanted
         return self._client
 

@@ -1,4 +1,4 @@
-"""Models of one's own: objects that answer in the process that hosts the user's code."""
+"""Your own models: objects that answer in the process that hosts the user's code."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ class ModelTracing(enum.Enum):
     ENABLED_WITHOUT_DATA = 2
 
     def is_disabled(self) -> bool:
+        """Whether model calls are not traced."""
         return self is ModelTracing.DISABLED
 
     def include_data(self) -> bool:
+        """Whether traces hold the input and output of model calls."""
         return self is ModelTracing.ENABLED
 
 
 class Model(abc.ABC):
-    """A model. Subclass it, give it to an agent, and the tool host calls it for each turn."""
+    """A model. Subclass it and give it to an agent; the tool host calls it for each turn."""
 
     @abc.abstractmethod
     async def get_response(
@@ -68,11 +70,11 @@ class Model(abc.ABC):
         """Answer with Responses API stream events; the last one is ``response.completed``."""
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
-        """What a retry policy should know of a failed call; None: nothing special."""
+        """Advice on a failed call for a retry policy; None: no special advice."""
         return None
 
     async def close(self) -> None:
-        """Let go of resources."""
+        """Release resources."""
         return
 
 
@@ -81,8 +83,8 @@ class ModelProvider(abc.ABC):
 
     @abc.abstractmethod
     def get_model(self, model_name: str | None) -> Model:
-        """The model of that name; None: the provider's default."""
+        """The model with that name; None: the provider's default."""
 
     async def aclose(self) -> None:
-        """Let go of resources."""
+        """Release resources."""
         return

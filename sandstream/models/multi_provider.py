@@ -1,4 +1,4 @@
-"""Several model providers behind one: the prefix of a model's name says which."""
+"""Combines several model providers; the prefix of a model's name selects one."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class MultiProviderMap:
 
 
 class MultiProvider(ModelProvider):
-    """``prefix/name`` asks the provider of the prefix for ``name``; no prefix, or ``openai/``, asks
-    an :class:`OpenAIProvider`.
+    """``prefix/name`` asks the provider of the prefix for ``name``; without a prefix, or with
+    ``openai/``, an :class:`OpenAIProvider` is asked.
 
-    ``openai_prefix_mode="model_id"`` sends ``openai/name`` as it is, for gateways whose ids look
-    like that; ``unknown_prefix_mode="model_id"`` does so with prefixes that nobody has claimed.
+    ``openai_prefix_mode="model_id"`` sends ``openai/name`` unchanged, for gateways whose ids look
+    like that; ``unknown_prefix_mode="model_id"`` does the same for unregistered prefixes.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class MultiProvider(ModelProvider):
         self._unknown_prefix_mode = unknown_prefix_mode
 
     def get_model(self, model_name: str | None) -> Model:
-        """The model of that name; None: the default model."""
+        """The model with that name; None: the default model."""
         prefix, slash, rest = (model_name or "").partition("/")
         if not slash:
             return self.openai_provider.get_model(model_name)

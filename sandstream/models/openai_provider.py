@@ -1,8 +1,8 @@
 """Models of OpenAI-compatible endpoints as objects, for programs that bring their own client.
 
-A model that is given by name is called by the harness. These objects are for those who hand over a
-client, a key or a base URL in Python: none of these may cross the bus, so the model is called by
-the process that has them. The call itself is that of the model seam; no vendor type is named here.
+The harness calls models that are given by name. These objects are for programs that pass a client,
+a key or a base URL in Python: none of these may cross the bus, so the process that has them calls
+the model. The call itself uses the model seam; this module names no vendor type.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-import os
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
@@ -32,6 +31,7 @@ from sandstream_actors.model import (
 from sandstream_actors.model.client import OnEvent
 from sandstream_actors.model.routes import Api
 from sandstream_actors.model.vendor_types import plain, typed_event
+from sandstream_bus.environment import environment
 
 from sandstream.exceptions import UserError
 from sandstream.items import ItemHelpers, ModelResponse, TResponseInputItem
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class _Caller(Protocol):
-    """The seam as a model object needs it."""
+    """The interface of the model seam for a model object."""
 
     async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer: ...
 
@@ -64,7 +64,7 @@ class _Endpoint:
         )
 
     async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer:
-        """One model call. A rate limit is waited for, in this process."""
+        """One model call. It waits in this process if a rate limit is reached."""
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
             self._by_loop[loop] = ModelClient(
@@ -91,11 +91,11 @@ class _Endpoint:
 
 
 class SeamModel(Model):
-    """A model behind the seam. ``openai_client`` is an ``AsyncOpenAI``; it stays its owner's."""
+    """A model behind the seam. ``openai_client`` is an ``AsyncOpenAI``; its creator closes it."""
 
     api: ClassVar[Api]
     prefix: ClassVar[str] = "openai/"
-    """The seam's own prefix: what follows it goes to the endpoint as it is."""
+    """The seam's own prefix: the rest of the name goes unchanged to the endpoint."""
     _cache_key: str | None = None
 
     def __init__(self, model: str, openai_client: Any) -> None:
@@ -105,7 +105,7 @@ class SeamModel(Model):
 
     @classmethod
     def at(cls, endpoint: _Caller, model: str | None) -> SeamModel:
-        """A model of a provider; None: the default model."""
+        """A provider's model; None: the default model."""
         self = cls.__new__(cls)
         self.model = model or get_default_model()
         self._is_explicit = bool(model)
@@ -113,7 +113,7 @@ class SeamModel(Model):
         return self
 
     def with_cache_key(self, key: str | None) -> SeamModel:
-        """The same model for the calls of one run."""
+        """The same model with the cache key of one run."""
         copied = copy.copy(self)
         copied._cache_key = key
         return copied
@@ -180,7 +180,7 @@ class SeamModel(Model):
         try:
             return await self._endpoint.call(request, on_event)
         except ModelCallError as error:
-            from sandstream.outcomes import exception_of_error
+            from sandstream._wire.outcomes import exception_of_error
 
             raise exception_of_error(seam_error_info(error), "") from error
 
@@ -193,7 +193,7 @@ class SeamModel(Model):
         schema: AgentOutputSchemaBase | None,
         prompt: Any | None,
     ) -> ModelRequest:
-        from sandstream.graph import output_spec, tool_definition
+        from sandstream._wire.compile import output_spec, tool_definition
 
         output = None if schema is None or schema.is_plain_text() else output_spec(schema)
         # a stored prompt names its own model
@@ -213,13 +213,13 @@ class SeamModel(Model):
 
 
 class OpenAIResponsesModel(SeamModel):
-    """A model of an endpoint that speaks the Responses API."""
+    """A model of an endpoint with the Responses API."""
 
     api = "responses"
 
 
 class OpenAIChatCompletionsModel(SeamModel):
-    """A model of an endpoint that speaks Chat Completions."""
+    """A model of an endpoint with Chat Completions."""
 
     api = "chat"
 
@@ -227,8 +227,8 @@ class OpenAIChatCompletionsModel(SeamModel):
 class OpenAIProvider(ModelProvider):
     """Models of one endpoint, by name.
 
-    What is not given comes from ``set_default_openai_*`` or from the environment, when a model is
-    first asked for. A client excludes the settings that a client has itself.
+    Settings that are not given come from ``set_default_openai_*`` or the environment when a model
+    is first requested. A client cannot be combined with settings that the client itself has.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class OpenAIProvider(ModelProvider):
         self._api: Api = "responses"
 
     def get_model(self, model_name: str | None) -> Model:
-        """The model of that name; None: the default model."""
+        """The model with that name; None: the default model."""
         if self._endpoint is None:
             self._endpoint, self._api = self._open()
         kind = OpenAIResponsesModel if self._api == "responses" else OpenAIChatCompletionsModel
@@ -272,7 +272,7 @@ class OpenAIProvider(ModelProvider):
 
     def _open(self) -> tuple[_Endpoint, Api]:
         defaults = current_defaults()
-        route = routes_from_env(os.environ)[0]
+        route = routes_from_env(environment())[0]
         if defaults.key is not None:
             route = dataclasses.replace(route, api_key=defaults.key)
         api = defaults.api or route.api
@@ -283,13 +283,13 @@ class OpenAIProvider(ModelProvider):
 
 
 class _NamedModel(SeamModel):
-    """A model that the defaults and the environment find by its name, prefix and all."""
+    """A model that the defaults and the environment resolve by its full name, with the prefix."""
 
     prefix = ""
 
 
 class NamedModels(ModelProvider):
-    """Models by name, as the harness would call them, for runs that call them in this process."""
+    """Models by name, called as the harness would, for runs that call them in this process."""
 
     def __init__(self) -> None:
         self._models = DefaultModels()
@@ -302,7 +302,7 @@ class NamedModels(ModelProvider):
 
 
 def _response(answer: ModelAnswer) -> ModelResponse:
-    from sandstream.run_view import usage_of
+    from sandstream.usage import usage_of
 
     return ModelResponse(
         [msgspec.json.decode(item) for item in answer.output],

@@ -1,4 +1,4 @@
-"""Agents with a workspace of their own: files, commands, and what they are made of.
+"""Agents with their own workspace: files, commands, and the parts they are configured with.
 
 Names are loaded on first use, so importing this package costs nothing.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sandstream.sandbox._memory.freshness import MemoryGivenUpError as MemoryGivenUpError
+    from sandstream.sandbox._memory.freshness import MemoryStatus as MemoryStatus
+    from sandstream.sandbox._memory.freshness import wait_for_memory as wait_for_memory
     from sandstream.sandbox.capabilities import Capability as Capability
     from sandstream.sandbox.config import MemoryGenerateConfig as MemoryGenerateConfig
     from sandstream.sandbox.config import MemoryLayoutConfig as MemoryLayoutConfig
@@ -35,9 +38,6 @@ if TYPE_CHECKING:
     from sandstream.sandbox.errors import WorkspaceReadNotFoundError as WorkspaceReadNotFoundError
     from sandstream.sandbox.errors import WorkspaceWriteTypeError as WorkspaceWriteTypeError
     from sandstream.sandbox.manifest import Manifest as Manifest
-    from sandstream.sandbox.memory_waiting import MemoryGivenUpError as MemoryGivenUpError
-    from sandstream.sandbox.memory_waiting import MemoryStatus as MemoryStatus
-    from sandstream.sandbox.memory_waiting import wait_for_memory as wait_for_memory
     from sandstream.sandbox.sandbox_agent import SandboxAgent as SandboxAgent
     from sandstream.sandbox.snapshot import BusSnapshot as BusSnapshot
     from sandstream.sandbox.snapshot import BusSnapshotSpec as BusSnapshotSpec
@@ -90,7 +90,7 @@ _MODULES = {
         "WorkspaceWriteTypeError",
     ),
     "sandstream.sandbox.manifest": ("Manifest",),
-    "sandstream.sandbox.memory_waiting": (
+    "sandstream.sandbox._memory.freshness": (
         "MemoryGivenUpError",
         "MemoryStatus",
         "wait_for_memory",

@@ -1,4 +1,4 @@
-"""What of a plan does not travel in the message: put into the object store, tree by tree."""
+"""Stores the parts of a plan that are too big for the message, as trees in the object store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
-from sandstream_bus.sandbox_messages import PlanTree, wire_path
+from sandstream_bus.wire.sandboxes import PlanTree, wire_path
 from sandstream_workspaces.errors import HostDirectoryFailed
 
 from sandstream.sandbox import host_sources
@@ -22,7 +22,7 @@ from sandstream.sandbox.materialization import gather_in_order
 
 
 class TreeWriter(Protocol):
-    """Puts files into the object store; gives the digest of the snapshot."""
+    """Stores files in the object store; returns the digest of the snapshot."""
 
     async def add_directory(
         self, path: Path, *, symlinks: Literal["reject", "keep", "skip"] = "reject"
@@ -37,14 +37,14 @@ class PlannedEntry:
     entry: BaseEntry
     ephemeral: bool
     source: Path | None = None
-    """The checked host file or directory, if it has one."""
+    """The checked host file or directory, if there is one."""
 
 
 async def store_trees(
     entries: Sequence[PlannedEntry], trees: TreeWriter, concurrency: int | None
 ) -> list[PlanTree]:
-    """One tree for each directory, then one for the files that lie in the same directory: a file
-    may replace one of a directory.
+    """One tree for each directory, then one for all files in the same directory, because a file
+    may replace a file of a directory entry.
     """
     jobs: list[Callable[[], Awaitable[PlanTree]]] = []
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sandstream-plan-"))
@@ -63,8 +63,8 @@ async def store_trees(
 
 
 def _files_by_place(entries: Sequence[PlannedEntry]) -> list[list[PlannedEntry]]:
-    """Files of one directory together: a tree then holds no directories, whose modes the
-    manifest may say otherwise.
+    """Group files by directory, so that a tree contains no directories: the manifest may declare
+    other modes for them.
     """
     groups: dict[tuple[PurePosixPath, bool, bool], list[PlannedEntry]] = {}
     for each in entries:

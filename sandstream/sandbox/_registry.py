@@ -1,4 +1,4 @@
-"""Models that are found by the ``type`` they name: subclasses, the user's own too, register."""
+"""Registers model classes, including the user's own subclasses, by the name in their ``type``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ M = TypeVar("M", bound=type[BaseModel])
 
 
 def type_name(cls: type[BaseModel]) -> str:
-    """The default of ``type``; empty if there is none that could be a name."""
+    """The default of ``type``; empty if it has no usable default."""
     name: Any = cls.model_fields["type"].default
     return name if isinstance(name, str) else ""
 
@@ -18,7 +18,7 @@ def type_name(cls: type[BaseModel]) -> str:
 def register_by_type(
     registry: dict[str, M], cls: M, what: str, *, error: type[Exception] = TypeError
 ) -> None:
-    """Enter a class under the default of its ``type``, which must be its alone."""
+    """Register a class under the default of its ``type``, which must be unique."""
     name = type_name(cls)
     if not name:
         raise TypeError(f"{cls.__name__} must give `type` a default, the name of its kind")

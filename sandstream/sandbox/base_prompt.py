@@ -1,4 +1,4 @@
-"""The system prompt of an agent in a sandbox that was given no other base."""
+"""The default base of a sandbox agent's system prompt."""
 
 from __future__ import annotations
 

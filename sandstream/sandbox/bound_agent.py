@@ -1,5 +1,5 @@
-"""A sandbox agent in one run: its capabilities bound to the run's session, its prompt and tools put
-together. Nothing is made or sent here; :meth:`BoundAgent.use` says what the run will need.
+"""A sandbox agent in one run: binds its capabilities to the run's session and assembles its prompt
+and tools. Nothing is created or sent here; :meth:`BoundAgent.use` describes what the run needs.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sandstream_actors.sandbox.record import SandboxRecord
-from sandstream_bus.sandbox_messages import SandboxUse
-from sandstream_bus.subjects import sandbox_of
+from sandstream_actors.run.sandbox_record import SandboxRecord
+from sandstream_bus.wire.sandboxes import SandboxUse
+from sandstream_bus.wire.subjects import sandbox_of
 
 from sandstream.agent import Agent
 from sandstream.exceptions import UserError
@@ -53,7 +53,7 @@ class BoundAgent:
         run: str,
         link: SandboxLink | None = None,
     ) -> None:
-        """``link``: where the sandbox is, instead of where the client would have it."""
+        """``link``: the location of the sandbox, instead of the client's."""
         self.public = agent
         self._is_deployed = link is not None
         sandbox = _sandbox_config(agent, config)
@@ -67,7 +67,7 @@ class BoundAgent:
             if self.memory is not None
             else None
         )
-        """How the run is remembered; None: it is not."""
+        """How the run is remembered; None: not at all."""
         self.model_provider = config.model_provider
         self.session = self._session(sandbox, run, link)
         self.session.archive_limits = sandbox.archive_limits
@@ -86,7 +86,7 @@ class BoundAgent:
     def _session(
         self, sandbox: SandboxRunConfig, run: str, link: SandboxLink | None
     ) -> SandboxSession:
-        """From the caller, from a saved state, or new: in this order."""
+        """The caller's session, one from a saved state, or a new one, in this order."""
         if sandbox.session is not None:
             if not isinstance(sandbox.session, SandboxSession):
                 raise UserError(
@@ -128,8 +128,8 @@ class BoundAgent:
         )
 
     async def use(self) -> SandboxUse:
-        """How the run comes to the sandbox. Local sources go to the object store here; a session of
-        the caller's is started if it is not running.
+        """The description of the sandbox for the run. Uploads local sources to the object store;
+        starts the caller's session if it is not running.
         """
         cwd = str(self._config.cwd or "")
         session = self.session
@@ -157,7 +157,7 @@ class BoundAgent:
                     f"agent {self.public.name!r}: entries of your own class cannot be laid out for "
                     "a deployed agent; use File, Dir, LocalDir or GitRepo entries"
                 )
-            await session.start()  # before the run, because only this process can apply them
+            await session.start()  # before the run: only this process can apply them
         if cwd and not self._is_deployed:
             await session.start()
             await self._check_cwd(cwd)
@@ -179,8 +179,8 @@ class BoundAgent:
         )
 
     def _extended(self) -> Manifest:
-        """The manifest of a session that was there before the run, with what capabilities add to
-        it: files, nothing else.
+        """The manifest of an existing session, extended by the capabilities. They may add files,
+        but change nothing else.
         """
         before = self.session.state.manifest
         after = self._processed(before)
@@ -209,7 +209,7 @@ class BoundAgent:
         return after
 
     def _processed(self, given: Manifest) -> Manifest:
-        """The manifest as the capabilities and ``run_as`` want it."""
+        """The manifest after the changes of the capabilities and ``run_as``."""
         manifest = given.model_copy(deep=True)
         for capability in self._capabilities:
             manifest = capability.process_manifest(manifest)
@@ -219,7 +219,7 @@ class BoundAgent:
         return manifest
 
     async def _add_entries(self) -> None:
-        """Lay out what the capabilities added to a session."""
+        """Write the entries that the capabilities added to a session."""
         new = self._new_entries()
         if new:
             await self.session.add_entries(self._manifest, new)
@@ -229,8 +229,8 @@ class BoundAgent:
         return {path: it for path, it in self._manifest.entries.items() if it != known.get(path)}
 
     async def closed(self, *, within_s: float) -> SandboxRecord:
-        """The record of the sandbox once the run has closed it: that of a cancelled run is closed
-        after its end. If that takes too long it is left to the reaper.
+        """Wait until the run has closed the sandbox, and return its record: the sandbox of a
+        cancelled run is closed after the run's end. After ``within_s`` it is left to the reaper.
         """
         deadline = time.monotonic() + within_s
         while True:
@@ -246,11 +246,11 @@ class BoundAgent:
         return generate is not None and generate.wait_for_memory
 
     async def was_used(self) -> bool:
-        """Did the agent have a turn in this run, or was the session there before?"""
+        """Did the agent have a turn in this run, or did the session exist before?"""
         return (await self.session.remote.record()).state != "unknown"
 
     async def finish(self) -> None:
-        """After the run: the caller's own snapshot is written from the last checkpoint."""
+        """After the run: write the caller's own snapshot from the last checkpoint."""
         record = await self.closed(within_s=CLOSE_PATIENCE_S)
         if record.tree:
             self.session.state.snapshot_fingerprint = record.tree
@@ -259,14 +259,14 @@ class BoundAgent:
 
     async def remembered(self, result: RunResultBase) -> None:
         """Wait for the memory of the run that just ended."""
-        from sandstream.sandbox.session.closing import wait_quietly
+        from sandstream.sandbox.session.session_close import wait_quietly
 
         await wait_quietly(result)
 
     # --- the agent -----------------------------------------------------------------------------
 
     def _working_agent(self, config: RunConfig) -> SandboxAgent[Any]:
-        """The agent as the model sees it: with the tools and the prompt of its sandbox."""
+        """The agent for the model: with the tools and the prompt of its sandbox."""
         agent = self.public
         working = copy.copy(agent)
         tools = [tool for it in self._capabilities for tool in it.tools()]
@@ -282,7 +282,7 @@ class BoundAgent:
         return working
 
     def _instructions(self) -> Any:
-        """Text where all of it is known now, else a function that is asked before each turn."""
+        """A text if all parts are known now, else a function that is called before each turn."""
         agent = self.public
         known = (
             (agent.instructions is None or isinstance(agent.instructions, str))
@@ -317,7 +317,7 @@ class BoundAgent:
         )
 
     def process_input(self, items: list[Any]) -> list[Any]:
-        """The run's input as the capabilities want it."""
+        """The run's input after the changes of the capabilities."""
         for capability in self._capabilities:
             items = capability.process_context(items)
         return items

@@ -1,4 +1,4 @@
-"""How a run uses sandboxes. Also importable from ``sandstream.run_config``."""
+"""Sandbox settings of a run. Also importable from ``sandstream.run_config``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import TypeAdapter
 
-from sandstream.sandbox.manifest import Manifest, coerce_manifest
-from sandstream.sandbox.memory_config import (
+from sandstream.sandbox._memory.config import (
     MemoryGenerateConfig,
     MemoryLayoutConfig,
     MemoryReadConfig,
     MemoryWriteConfig,
 )
+from sandstream.sandbox.manifest import Manifest, coerce_manifest
 from sandstream.sandbox.snapshot import SnapshotBase, SnapshotSpec, SnapshotSpecUnion
 from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope, normalize_sandbox_cwd
 
@@ -40,18 +40,19 @@ C = TypeVar("C")
 
 @dataclass
 class SandboxConcurrencyLimits:
-    """How much of a manifest is laid out at once; None: no limit."""
+    """How many parts of a manifest are written at once; None: no limit."""
 
     manifest_entries: int | None = 4
     local_dir_files: int | None = 4
 
     def validate(self) -> None:
+        """Raise an error if a limit is not above zero."""
         _check_positive(self, "concurrency_limits")
 
 
 @dataclass
 class SandboxArchiveLimits:
-    """What an archive may hold at most when it is extracted; None: no limit."""
+    """Limits for an archive that is extracted; None: no limit."""
 
     max_input_bytes: int | None = GIB
     max_extracted_bytes: int | None = 4 * GIB
@@ -61,33 +62,34 @@ class SandboxArchiveLimits:
         self.validate()
 
     def validate(self) -> None:
+        """Raise an error if a limit is not above zero."""
         _check_positive(self, "archive_limits")
 
 
 @dataclass
 class SandboxRunConfig:
-    """Which sandbox the sandbox agents of a run work in.
+    """The sandbox for the sandbox agents of a run.
 
-    A ``session`` belongs to the caller. Otherwise the run makes a session with ``client``, or
-    resumes ``session_state``, and closes it at its end. Where a class is expected, a dict with its
-    fields will do.
+    A ``session`` belongs to the caller. Otherwise the run creates a session with ``client``, or
+    resumes ``session_state``, and closes it at its end. Instead of a class, a dict with its fields
+    is accepted.
     """
 
     client: Any | None = None
     """A ``BaseSandboxClient``."""
     options: Any | None = None
-    """Options of that client."""
+    """Options for that client."""
     session: Any | None = None
     """A live ``BaseSandboxSession``."""
     session_state: Any | None = None
     """A ``SandboxSessionState`` to resume."""
     manifest: Manifest | None = None
-    """For a fresh session, instead of the agent's ``default_manifest``."""
+    """The manifest of a new session; overrides the agent's ``default_manifest``."""
     snapshot: SnapshotSpec | SnapshotBase | None = None
     concurrency_limits: SandboxConcurrencyLimits = field(default_factory=SandboxConcurrencyLimits)
     archive_limits: SandboxArchiveLimits | None = None
     cwd: str | PurePath | None = None
-    """Where relative paths of the model start, relative to the root. Not a boundary."""
+    """The base of the model's relative paths, relative to the root. Not a boundary."""
     checkpoint: CheckpointWhen = field(default="end", kw_only=True)
     """When the workspace is saved: at the end of the run, after each turn, or never."""
 
@@ -138,7 +140,7 @@ def _check_positive(limits: Any, name: str) -> None:
 
 
 def _snapshot_from(value: dict[str, Any]) -> SnapshotSpec | SnapshotBase:
-    """One with an id is a snapshot, one without is a spec."""
+    """A dict with an id is a snapshot, one without is a spec."""
     if "id" in value:
         return SnapshotBase.parse(value)
     adapter: TypeAdapter[SnapshotSpec] = TypeAdapter(SnapshotSpecUnion)
@@ -146,7 +148,7 @@ def _snapshot_from(value: dict[str, Any]) -> SnapshotSpec | SnapshotBase:
 
 
 def _options_from(options: dict[str, Any], backend: str) -> Any:
-    """The options of that backend; a backend whose options have no class gets the dict."""
+    """The options for a backend; if the backend has no class for them, the dict itself."""
     from sandstream.sandbox.session.sandbox_client import BaseSandboxClientOptions
 
     options_class = BaseSandboxClientOptions._subclass_registry.get(backend)

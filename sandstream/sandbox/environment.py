@@ -1,4 +1,4 @@
-"""Environment variables of a sandbox: text, values that are looked up late, named secrets."""
+"""Environment variables of a sandbox: plain text, values resolved late, named secrets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, SerializeAsAny, field_serializer, field_validator
 from pydantic_core import PydanticSerializationError
-from sandstream_bus.sandbox_messages import EnvironmentValue
+from sandstream_bus.wire.sandboxes import EnvironmentValue
 
 from sandstream.sandbox._registry import register_by_type, type_name
 from sandstream.sandbox.materialization import gather_in_order
@@ -18,7 +18,7 @@ EnvValueClass = type["EnvValue"]
 
 
 class EnvValue(BaseModel, abc.ABC):
-    """Base of values that are looked up late. Subclasses register by the default of ``type``."""
+    """Base of values that are resolved late. Subclasses register by the default of ``type``."""
 
     type: Any = ""
     """A text; each subclass narrows it to its own literal."""
@@ -35,12 +35,12 @@ class EnvValue(BaseModel, abc.ABC):
         """The text of the variable."""
 
     async def to_wire(self) -> EnvironmentValue:
-        """What is sent to the sandbox actor."""
+        """The value as it is sent to the sandbox actor."""
         return EnvironmentValue(value=await self.resolve())
 
     @classmethod
     def parse(cls, payload: object) -> EnvValue:
-        """A value from a value or from its dumped form."""
+        """A value from an ``EnvValue`` or from its serialized form."""
         if isinstance(payload, EnvValue):
             return payload
         if not isinstance(payload, Mapping):
@@ -71,7 +71,7 @@ class StrEnvValue(EnvValue):
 class SecretRef(EnvValue):
     """The name of a variable in the sandbox actor's own environment.
 
-    Only the name travels and is stored; the actor puts the value into the sandbox.
+    Only the name is sent and stored; the actor puts the value into the sandbox.
     """
 
     type: Literal["secret_ref"] = "secret_ref"
@@ -90,7 +90,7 @@ class SecretRef(EnvValue):
 
 
 class EnvEntry(BaseModel):
-    """A value with a description; ``ephemeral``: not kept with the session."""
+    """A value with a description; ``ephemeral``: not stored with the session."""
 
     description: str | None = None
     ephemeral: bool = False
@@ -107,7 +107,7 @@ class EnvEntry(BaseModel):
 
 
 class Environment(BaseModel):
-    """Variables by name, each text, an :class:`EnvValue` or an :class:`EnvEntry`."""
+    """Variables by name; each is a text, an :class:`EnvValue` or an :class:`EnvEntry`."""
 
     value: dict[str, str | SerializeAsAny[EnvValue] | EnvEntry] = Field(default_factory=dict)
 
@@ -133,13 +133,13 @@ class Environment(BaseModel):
         return {name: _as_entry(member) for name, member in self.value.items()}
 
     async def resolve(self) -> dict[str, str]:
-        """Every variable as text. If one lookup fails, the others are ended."""
+        """Every variable as text. If one value fails, the others are cancelled."""
         entries = self.normalized()
         texts = await gather_in_order([entry.value.resolve for entry in entries.values()])
         return dict(zip(entries, texts, strict=True))
 
     async def to_wire(self) -> dict[str, EnvironmentValue]:
-        """Every variable as it is sent: secrets by name only."""
+        """Every variable in its wire form: secrets by name only."""
         entries = self.normalized()
         values = await gather_in_order([entry.value.to_wire for entry in entries.values()])
         return dict(zip(entries, values, strict=True))
@@ -164,7 +164,7 @@ def _parse_member(payload: object) -> str | EnvValue | EnvEntry:
 
 
 def _with_type(value: EnvValue, dumped: object) -> dict[str, Any]:
-    """The dumped form with ``type``, without which it could not be read back."""
+    """The serialized form with ``type``, which is needed to parse it again."""
     if EnvValue._by_type.get(value.type) is not type(value):
         raise PydanticSerializationError(
             f"{type(value).__name__} has no `type` of its own and could not be read back"

@@ -1,15 +1,15 @@
-"""Every error of the sandbox API.
+"""All errors of the sandbox API.
 
     SandboxError                     message, error_code, op, context, cause, retryable
-    ├── ConfigurationError           what the caller gave cannot work: paths, patches, skills
+    ├── ConfigurationError           the configuration cannot work: paths, patches, skills
     ├── SandboxRuntimeError          commands, ports, workspace I/O, lifecycle
-    │   ├── WorkspaceLostError       (ours) the box died and nothing is left to restore
-    │   ├── ProviderUnavailableError (ours) nobody serves the provider
+    │   ├── WorkspaceLostError       (ours) the box died, and there is no checkpoint
+    │   ├── ProviderUnavailableError (ours) no sandbox actor serves the provider
     │   └── SandboxLimitError        (ours) the sandbox reached a limit
     ├── ArtifactError                host files, git repositories, mounts
     └── SnapshotError                storing and restoring
 
-An error crosses the bus as data and is made again on the other side by its code.
+An error crosses the bus as data; the receiver rebuilds it by its code.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from sandstream_bus.sandbox_messages import SandboxFailure
+from sandstream_bus.wire.error_text import named_error
+from sandstream_bus.wire.sandboxes import SandboxFailure
 
-from sandstream.sandbox._error_base import (
+from sandstream.sandbox._errors.base import (
     ArtifactError,
     ConfigurationError,
     Context,
@@ -31,7 +32,7 @@ from sandstream.sandbox._error_base import (
     SnapshotError,
     rebuild,
 )
-from sandstream.sandbox._error_runtime import (
+from sandstream.sandbox._errors.runtime import (
     ApplyPatchDecodeError,
     ApplyPatchFileNotFoundError,
     ExecFailureError,
@@ -52,7 +53,7 @@ from sandstream.sandbox._error_runtime import (
     WorkspaceStopError,
     WorkspaceWriteTypeError,
 )
-from sandstream.sandbox._error_sources import (
+from sandstream.sandbox._errors.sources import (
     GitArtifactError,
     GitCloneError,
     GitCopyError,
@@ -152,7 +153,7 @@ class InvalidManifestPathError(
 class InvalidCompressionSchemeError(
     ConfigurationError, code=ErrorCode.INVALID_COMPRESSION_SCHEME, op="write"
 ):
-    """The kind of an archive is unknown."""
+    """The archive format is unknown."""
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class InvalidCompressionSchemeError(
 
 
 class ApplyPatchError(ConfigurationError):
-    """Base of the errors of a patch itself."""
+    """Base of errors in a patch itself."""
 
 
 class ApplyPatchPathError(
@@ -197,7 +198,7 @@ class ApplyPatchPathError(
 class ApplyPatchDiffError(
     ApplyPatchError, code=ErrorCode.APPLY_PATCH_INVALID_DIFF, op="apply_patch"
 ):
-    """A patch is malformed or does not fit the file."""
+    """A patch is malformed or does not match the file."""
 
     def __init__(
         self,
@@ -212,7 +213,7 @@ class ApplyPatchDiffError(
 
 
 class SkillsConfigError(ConfigurationError, code=ErrorCode.SKILLS_CONFIG_INVALID, op="materialize"):
-    """A set of skills cannot work as it is configured."""
+    """Skills cannot work with their configuration."""
 
     def __init__(
         self,
@@ -225,7 +226,7 @@ class SkillsConfigError(ConfigurationError, code=ErrorCode.SKILLS_CONFIG_INVALID
 
 
 for _name in __all__:
-    # Where the classes are written is nobody's business: tracebacks and pickles name this module.
+    # Tracebacks and pickles name this module, so that the private modules can change.
     if isinstance(globals().get(_name), type):
         globals()[_name].__module__ = __name__
 
@@ -248,7 +249,7 @@ _OPS: dict[str, OpName] = {
     "stat": "exec",
     "tool": "exec",
 }
-"""Operations on the bus that are called otherwise in the API."""
+"""Operations whose names on the bus and in the API differ."""
 
 
 def error_from_failure(failure: SandboxFailure) -> SandboxError:
@@ -260,7 +261,7 @@ def error_from_failure(failure: SandboxFailure) -> SandboxError:
 
 
 def failure_of(error: Exception, op: str = "") -> SandboxFailure:
-    """A failure for the bus. ``op`` is used for what is not a sandbox error."""
+    """The failure for the bus. ``op`` is used for errors that are not sandbox errors."""
     if isinstance(error, SandboxError):
         return SandboxFailure(
             code=error.code,
@@ -269,12 +270,12 @@ def failure_of(error: Exception, op: str = "") -> SandboxFailure:
             context={key: _plain(value) for key, value in error.context.items()},
             retryable=bool(error.retryable),
         )
-    message = f"{type(error).__name__}: {error}"
+    message = named_error(error)
     return SandboxFailure(code=UNEXPECTED, message=message, op=op)
 
 
 def _plain(value: object) -> object:
-    """A value that JSON can hold."""
+    """The value in a form that JSON can represent."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""What a directory listing is made of."""
+"""The entries of a directory listing."""
 
 from __future__ import annotations
 

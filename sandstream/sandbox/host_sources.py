@@ -1,7 +1,7 @@
-"""Files of the caller's machine that a manifest names: checked, and opened without following links.
+"""Checks the host files that a manifest names, and opens them without following links.
 
-A source must lie below the base directory or a path grant, and no part of its path may be a
-symbolic link: else a link in a repository could send any file of the machine into a sandbox.
+A source must be below the base directory or a path grant, and no part of its path may be a symbolic
+link. Otherwise a link in a repository could send any file of the machine into a sandbox.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ReadError = type[LocalFileReadError | LocalDirReadError]
 
 
 def check_file(src: Path, base_dir: Path, grants: Sequence[SandboxPathGrant] = ()) -> Path:
-    """The absolute path of a host file that may be taken."""
+    """The absolute path of a host file, if it may be read."""
     path = _check(src, base_dir, grants, LocalFileReadError)
     if not stat.S_ISREG(path.lstat().st_mode):
         raise _changed(path, Path(path.name), LocalFileReadError)
@@ -27,7 +27,7 @@ def check_file(src: Path, base_dir: Path, grants: Sequence[SandboxPathGrant] = (
 
 
 def check_directory(src: Path, base_dir: Path, grants: Sequence[SandboxPathGrant] = ()) -> Path:
-    """The absolute path of a host directory that may be taken. What it holds is not checked."""
+    """The absolute path of a host directory, if it may be read. Its contents are not checked."""
     path = _check(src, base_dir, grants, LocalDirReadError)
     if not stat.S_ISDIR(path.lstat().st_mode):
         raise _changed(path, src.relative_to(src.anchor), LocalDirReadError)
@@ -35,7 +35,7 @@ def check_directory(src: Path, base_dir: Path, grants: Sequence[SandboxPathGrant
 
 
 def list_files(root: Path) -> list[Path]:
-    """The regular files below a directory, relative to it, sorted. A link anywhere is an error."""
+    """The regular files below a directory, relative to it, sorted. Any link is an error."""
     found: list[Path] = []
 
     def unreadable(error: OSError) -> None:
@@ -57,7 +57,7 @@ def list_files(root: Path) -> list[Path]:
 
 
 def open_file(root: Path, name: Path, error_class: ReadError) -> BufferedReader:
-    """Open a regular file below ``root``, step by step and without following a link."""
+    """Open a regular file below ``root``, one path component at a time, without following links."""
     descriptors: list[int] = []
     try:
         descriptors.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
@@ -105,7 +105,7 @@ def _check(
 
 
 def _without_dots(path: Path) -> Path:
-    """``..`` removed by the text alone, since links are not followed either."""
+    """Remove ``..`` in the text only, since links are not followed."""
     return Path(os.path.normpath(path))
 
 

@@ -6,5 +6,5 @@ from sandstream.sandbox.base_prompt import BASE_PROMPT
 
 
 def get_default_sandbox_instructions() -> str:
-    """What a ``SandboxAgent`` without ``base_instructions`` starts from."""
+    """The base prompt of a ``SandboxAgent`` without ``base_instructions``."""
     return BASE_PROMPT

@@ -1,7 +1,7 @@
-"""Cloning a repository of this machine, for a manifest that names one.
+"""Clones a repository of this machine for a manifest.
 
-Git runs without the user's configuration, environment and hooks: what a clone holds is decided by
-the repository and the ref alone.
+Git runs without the user's configuration, environment and hooks, so that only the repository and
+the ref determine the clone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+
+from sandstream_bus.environment import variable
 
 from sandstream.sandbox.entries import GitRepo
 from sandstream.sandbox.errors import (
@@ -27,7 +29,7 @@ _ENVIRONMENT = {
 
 
 async def clone_local(repo: GitRepo, source: Path, target: Path) -> Path:
-    """The directory of the clone, or of the repository's ``subpath`` in it."""
+    """Clone the repository; return the directory of the clone, or of ``subpath`` in it."""
     git = _Git(repo, source)
     commit = await git.run(
         "-C", str(source), "rev-parse", "--verify", "--end-of-options", f"{repo.ref}^{{commit}}"
@@ -65,7 +67,7 @@ class _Git:
         self._url = source.as_uri()
 
     async def run(self, *arguments: str) -> str:
-        """What git prints; :class:`GitCloneError` with its words if it fails."""
+        """The output of git; :class:`GitCloneError` with its stderr if it fails."""
         code, stdout, stderr = await self._start(arguments)
         if code != 0:
             raise GitCloneError(
@@ -81,7 +83,7 @@ class _Git:
         return code == 0
 
     async def _start(self, arguments: tuple[str, ...]) -> tuple[int, bytes, bytes]:
-        environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
+        environment = {**_ENVIRONMENT, "PATH": variable("PATH", os.defpath)}
         try:
             process = await asyncio.create_subprocess_exec(
                 "git",

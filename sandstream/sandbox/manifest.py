@@ -1,4 +1,4 @@
-"""The manifest: what a fresh workspace holds, its environment, its users, what else it reaches."""
+"""The manifest: the contents of a new workspace, its environment, users and path grants."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Authority = Literal["mount_scoped", "broad"]
 
 
 class Manifest(BaseModel):
-    """What a fresh workspace is made of. Paths of entries are relative to ``root``."""
+    """The contents of a new workspace. Paths of entries are relative to ``root``."""
 
     version: Literal[1] = 1
     root: str = "/workspace"
@@ -86,13 +86,13 @@ class Manifest(BaseModel):
     remote_mount_command_allowlist: list[str] = Field(
         default_factory=lambda: list(DEFAULT_REMOTE_MOUNT_COMMAND_ALLOWLIST)
     )
-    """What the prompt tells a model to use on mounts; advice, not enforced."""
+    """The commands that the prompt recommends for mounts; advice, not enforced."""
     _acknowledged: dict[Authority, frozenset[str]] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_acknowledgements(cls, value: object) -> object:
-        """Consent is given by code that holds the manifest, never by data that may be untrusted."""
+        """Only code that holds the manifest may give consent, not its possibly untrusted data."""
         names = value if isinstance(value, Mapping) else ()
         if any("credentialexposure" in str(name).lower().replace("_", "") for name in names):
             raise TypeError(
@@ -111,20 +111,21 @@ class Manifest(BaseModel):
         return dump_entries(entries, info.mode)
 
     def iter_entries(self) -> Iterator[tuple[Path, BaseEntry]]:
-        """Every entry with its path, a directory before what it holds; a bad path raises."""
+        """All entries with their paths, a directory before its contents; a bad path raises."""
         return walk_entries(self.entries)
 
     def validated_entries(self) -> EntryMap:
-        """The entries, after every path was checked."""
+        """The entries, after all paths were checked."""
         for _ in self.iter_entries():
             pass
         return dict(self.entries)
 
     def ephemeral_entry_paths(self, depth: int | None = 1) -> set[Path]:
+        """The paths of entries that no snapshot holds."""
         return {path for path, entry in self.iter_entries() if entry.ephemeral}
 
     def mount_targets(self) -> list[tuple[Mount, Path]]:
-        """Every mount with the absolute path where it appears, the deepest first."""
+        """All mounts with their absolute paths, deepest first."""
         root = posix_path_as_path(coerce_posix_path(self.root))
         targets = [
             (entry, self._normalized_target(root, entry.path_in(root, path)))
@@ -143,10 +144,11 @@ class Manifest(BaseModel):
         return normalized
 
     def ephemeral_mount_targets(self) -> list[tuple[Mount, Path]]:
+        """The mounts that no snapshot holds, with the paths where they appear."""
         return [(mount, path) for mount, path in self.mount_targets() if mount.ephemeral]
 
     def ephemeral_persistence_paths(self, depth: int | None = 1) -> set[Path]:
-        """Relative paths that no snapshot holds: ephemeral entries and mounts."""
+        """Relative paths that are not in snapshots: ephemeral entries and mounts."""
         root = posix_path_as_path(coerce_posix_path(self.root))
         mounted = {
             path.relative_to(root)
@@ -156,7 +158,7 @@ class Manifest(BaseModel):
         return self.ephemeral_entry_paths(depth) | mounted
 
     def describe(self, depth: int | None = 1) -> str:
-        """The declared entries as a tree, ``depth`` levels of it; None for all."""
+        """The declared entries as a tree of ``depth`` levels; None for all."""
         return render_manifest_description(
             root=self.root,
             entries=self.validated_entries(),
@@ -167,20 +169,21 @@ class Manifest(BaseModel):
     def with_in_container_mount_credential_exposure_acknowledged(
         self, *mount_paths: str | PurePath
     ) -> Manifest:
-        """A copy that lets these mounts, by their exact paths, put credentials that are good for
-        the mount alone into the sandbox. Never serialized.
+        """A copy in which these mounts, named by their exact paths, may put mount-scoped
+        credentials into the sandbox. The consent is never serialized.
         """
         return self._acknowledging("mount_scoped", mount_paths)
 
     def with_in_container_mount_broad_credential_exposure_acknowledged(
         self, *mount_paths: str | PurePath
     ) -> Manifest:
-        """The same for credentials that are good for more, such as a workload's identity."""
+        """The same for credentials with broader access, such as a workload identity."""
         return self._acknowledging("broad", mount_paths)
 
     def acknowledges_credential_exposure(
         self, mount_path: str | PurePath, authority: Authority
     ) -> bool:
+        """Whether the user has accepted that the sandbox can read this mount's credentials."""
         key = self._mount_key(mount_path)
         return key in self._acknowledged.get(authority, frozenset())
 
@@ -213,7 +216,7 @@ class Manifest(BaseModel):
 
 
 def coerce_manifest(value: Manifest | dict[str, Any], *, parameter_name: str) -> Manifest:
-    """A manifest from a manifest or a dict. A dict may be untrusted data, so it can give no access
+    """A manifest from a manifest or a dict. A dict may be untrusted data, so it cannot give access
     to files of this machine.
     """
     if isinstance(value, Manifest):

@@ -1,4 +1,4 @@
-"""A manifest as text for a prompt: a tree with the absolute path of each entry."""
+"""Renders a manifest for a prompt: a tree with the absolute path of each entry."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def render_manifest_description(
     depth: int | None = 1,
     max_chars: int | None = MAX_MANIFEST_DESCRIPTION_CHARS,
 ) -> str:
-    """``depth`` levels of the tree, None for all; cut at ``max_chars``, None for all."""
+    """Show ``depth`` levels (None: all), cut at ``max_chars`` (None: no limit)."""
     if depth is not None and depth <= 0:
         raise ValueError("depth must be at least 1, or None for all levels")
     if max_chars is not None and max_chars <= 0:
@@ -68,7 +68,7 @@ def _insert(
     depth: int | None,
     shown: PurePosixPath | None,
 ) -> None:
-    """Put an entry and what it holds into the tree, down to ``depth``."""
+    """Insert an entry and its children into the tree, down to ``depth``."""
     parts = path.parts[:depth]
     whole = len(parts) == len(path.parts)
     node = top
@@ -106,7 +106,7 @@ def _cut(text: str, max_chars: int | None) -> str:
     if max_chars is None or len(text) <= max_chars:
         return text
     kept = max_chars
-    # The count is part of the text that must fit: repeat until it stays the same.
+    # The notice counts toward the limit: repeat until its length is stable.
     while True:
         notice = _CUT.format(count=len(text) - kept)
         fitting = max(0, max_chars - len(notice))

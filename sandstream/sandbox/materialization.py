@@ -1,4 +1,4 @@
-"""What laying out a workspace gives, and the bounded concurrency it is done with."""
+"""The result of writing a workspace, and a helper for bounded concurrency."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ async def gather_in_order(
     *,
     max_concurrency: int | None = None,
 ) -> list[T]:
-    """Run all, at most ``max_concurrency`` at a time; results in the given order.
+    """Run all, at most ``max_concurrency`` at a time; the results are in the given order.
 
-    The first error ends the rest, and is raised when they have ended.
+    The first error cancels the rest, and is raised once they have ended.
     """
     if max_concurrency is not None and max_concurrency < 1:
         raise ValueError("max_concurrency must be at least 1, or None for no limit")

@@ -1,7 +1,7 @@
-"""A manifest as the sandbox actor needs it: small files in the message, the rest in the store.
+"""Converts a manifest for the sandbox actor: small files in the message, the rest in the store.
 
-All that lies on the caller's machine is checked first, and only then read and stored, so that a
-manifest that cannot work has no effect.
+All sources on the caller's machine are checked before any is read or stored, so that an invalid
+manifest has no effect.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path, PurePosixPath
 
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
+from sandstream_bus.wire.sandboxes import (
     EnvironmentValue,
     PlanFile,
     PlanRepo,
@@ -28,43 +29,49 @@ from sandstream.sandbox.workspace_paths import WorkspacePathPolicy, coerce_posix
 __all__ = ["TreeWriter", "check_manifest", "custom_entries", "environment_of", "plan_of"]
 
 INLINE_BYTES = 96 * 1024
-"""So much of a manifest travels in the message."""
+"""The maximum part of a manifest that is sent in the message."""
 _FILE_OVERHEAD = 64
 
 _LAID_OUT_BY_THE_ACTOR = {kind.apply for kind in (Dir, File, GitRepo, LocalDir, LocalFile, Mount)}
 
 
 def check_manifest(
-    manifest: Manifest, *, supports_users: bool, supports_mounts: bool = False
+    manifest: Manifest,
+    *,
+    supports_users: bool,
+    supports_mounts: bool = False,
+    provider: str = DEFAULT_PROVIDER,
 ) -> None:
-    """Raise at once for what cannot work on a provider."""
+    """Raise at once for entries that cannot work on this provider."""
     WorkspacePathPolicy(root=manifest.root, extra_path_grants=manifest.extra_path_grants)
     for name in manifest.environment.value:
         if not name or "=" in name or "\0" in name:
             raise ValueError(f"{name!r} is not a name for an environment variable")
     if not supports_users and (manifest.users or manifest.groups):
         raise ValueError(
-            "the local provider has no users and groups: leave Manifest.users and Manifest.groups "
-            "out, or use a container provider"
+            f"the {provider} provider has no users and groups: leave Manifest.users and "
+            "Manifest.groups out, or use a container provider"
         )
     for path, entry in manifest.iter_entries():
         if isinstance(entry, Mount):
-            _check_mount(path, entry, supports_mounts)
+            _check_mount(path, entry, supports_mounts, provider)
         elif entry.group is not None and not supports_users:
             raise ValueError(
-                f"{path}: the local provider has no users and groups, so the entry cannot belong "
-                f"to {entry.group.name!r}"
+                f"{path}: the {provider} provider has no users and groups, so the entry cannot "
+                f"belong to {entry.group.name!r}"
             )
         if isinstance(entry, GitRepo):
             entry.checked_subpath()
     manifest.mount_targets()
 
 
-def _check_mount(path: Path, mount: Mount, supports_mounts: bool) -> None:
+def _check_mount(
+    path: Path, mount: Mount, supports_mounts: bool, provider: str = DEFAULT_PROVIDER
+) -> None:
     if not supports_mounts:
         raise MountConfigError(
             message=f"{path} is a {mount.type}: mounts need a container provider such as Docker; "
-            "the local provider cannot make them",
+            f"the {provider} provider cannot make them",
             context={"mount_type": mount.type, "path": path.as_posix()},
         )
     if isinstance(mount, R2Mount):
@@ -72,14 +79,14 @@ def _check_mount(path: Path, mount: Mount, supports_mounts: bool) -> None:
 
 
 async def environment_of(manifest: Manifest) -> dict[str, EnvironmentValue]:
-    """The variables as they are sent: values looked up, secrets by name only."""
+    """The variables in their wire form: values resolved, secrets by name only."""
     return await manifest.environment.to_wire()
 
 
 def custom_entries(
     manifest: Manifest, *, only_ephemeral: bool = False
 ) -> list[tuple[PurePosixPath, BaseEntry]]:
-    """Entries with an ``apply`` of their own, which the session must call: no plan holds them."""
+    """Entries with their own ``apply``, which the session must call: they are not in the plan."""
     return [
         (each.path, each.entry)
         for each in _planned(manifest, only_ephemeral)
@@ -96,8 +103,8 @@ async def plan_of(
     supports_mounts: bool = False,
     concurrency: int | None = 4,
 ) -> WorkspacePlan:
-    """The plan. Files of this machine must lie below ``base_dir`` (the working directory) or a
-    path grant. ``only_ephemeral``: only the entries that no snapshot holds.
+    """Make the plan. Files of this machine must be below ``base_dir`` (default: the working
+    directory) or a path grant. ``only_ephemeral``: only the entries that are not in snapshots.
     """
     for path, entry in manifest.iter_entries():
         if isinstance(entry, Mount):
@@ -118,8 +125,8 @@ async def plan_of(
 
 
 def _planned(manifest: Manifest, only_ephemeral: bool) -> list[PlannedEntry]:
-    """What a directory holds is as ephemeral as the directory; what an entry with an ``apply`` of
-    its own holds is its own business.
+    """The entries to plan. The contents of an ephemeral directory are ephemeral too. Entries inside
+    one with its own ``apply`` are left to that entry.
     """
     planned: list[PlannedEntry] = []
     ephemeral: set[Path] = set()
@@ -161,7 +168,7 @@ def _source(entry: BaseEntry, base: Path, manifest: Manifest) -> Path | None:
 
 
 def _divided(planned: list[PlannedEntry]) -> tuple[list[PlanFile], list[PlannedEntry]]:
-    """What travels in the message, and what has to be stored."""
+    """Divide the entries: those sent in the message, and those to store."""
     inline: list[PlanFile] = []
     closed: list[PlanFile] = []
     stored: list[PlannedEntry] = []
@@ -171,7 +178,7 @@ def _divided(planned: list[PlannedEntry]) -> tuple[list[PlanFile], list[PlannedE
         mode = each.entry.file_mode
         if each.entry.is_dir:
             folder = PlanFile(path=path, kind="dir", mode=mode, ephemeral=each.ephemeral)
-            # One that its owner cannot write in must come after what it holds.
+            # A directory that its owner cannot write to must come after its contents.
             (inline if mode & 0o300 == 0o300 else closed).append(folder)
             if each.source is not None:
                 stored.append(each)

@@ -1,4 +1,4 @@
-"""The system prompt of an agent in a sandbox, put together from its parts. Pure."""
+"""Assembles the system prompt of a sandbox agent from its parts. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def assemble_prompt(
     manifest: Any,
     cwd: str | None = None,
 ) -> str:
-    """All sections that have something to say, in this order: base, the agent's instructions, the
-    capabilities, remote mounts, and what is in the workspace.
+    """All non-empty sections, in this order: base, the agent's instructions, the capabilities,
+    remote mounts, and the contents of the workspace.
 
     ``cwd`` is the run's working directory, relative to the workspace root.
     """

@@ -1,4 +1,4 @@
-"""What the system prompt says about mounted object storage. Advice to the model, not a barrier."""
+"""The system prompt's advice about mounted object storage. It is not enforced."""
 
 from __future__ import annotations
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from sandstream.agent import Agent
-from sandstream.run_context import RunContextWrapper
+from sandstream.run_context import RunContextWrapper, TContext
 from sandstream.sandbox.capabilities import Capability
 from sandstream.sandbox.capabilities.capabilities import Capabilities
 from sandstream.sandbox.manifest import Manifest, coerce_manifest
 from sandstream.sandbox.types import User
 
-TContext = TypeVar("TContext")
 BaseInstructions = (
     str | Callable[[RunContextWrapper[Any], Agent[Any]], Awaitable[str | None] | str | None]
 )
@@ -21,19 +20,34 @@ BaseInstructions = (
 
 @dataclass
 class SandboxAgent(Agent[TContext]):
-    """An agent with a workspace of its own: files, commands, ports.
+    """An agent with its own workspace: files, commands, ports.
 
-    Which sandbox it gets is said by the run (``RunConfig(sandbox=...)``), not by the agent.
+    The run chooses the sandbox (``RunConfig(sandbox=...)``), not the agent. The other arguments are
+    those of :class:`~sandstream.Agent`.
+
+    Args:
+        default_manifest: What a new workspace holds, unless the run has a manifest of its own.
+        base_instructions: Replaces the built-in prompt about work in a sandbox.
+        capabilities: What the agent can do in the sandbox. A list of your own replaces the default.
+        run_as: The user under which the model's tools work.
+
+    Raises:
+        TypeError: A field has a wrong type.
+
+    Example:
+        agent = SandboxAgent(name="Coder", instructions="Fix the tests in the workspace.")
+        config = RunConfig(sandbox=SandboxRunConfig(client=UnixLocalSandboxClient()))
+        result = await Runner.run(agent, "Run the tests.", run_config=config)
     """
 
     default_manifest: Manifest | None = None
-    """What a new workspace holds, unless the run has a manifest of its own."""
+    """The contents of a new workspace, unless the run has its own manifest."""
     base_instructions: BaseInstructions | None = None
-    """Instead of the built-in prompt about working in a sandbox."""
+    """Replaces the built-in prompt about working in a sandbox."""
     capabilities: Sequence[Capability] = field(default_factory=Capabilities.default)
-    """What the agent can do there. A list of your own replaces the default."""
+    """What the agent can do in the sandbox. Your own list replaces the default."""
     run_as: User | str | None = None
-    """The user under which the model's tools work."""
+    """The user that runs the model's tools."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

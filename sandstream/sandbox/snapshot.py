@@ -1,7 +1,7 @@
-"""Where the workspace of a session is kept when it stops.
+"""Where a session's workspace is stored when it stops.
 
-A *spec* says where, and makes a new snapshot for each session. A *snapshot* is one stored
-workspace; given instead of a spec, its id is used again, so two sessions overwrite each other.
+A *spec* names the place and creates a new snapshot for each session. A *snapshot* is one stored
+workspace. If it is given instead of a spec, its id is reused, so two sessions overwrite each other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SnapshotClass = type["SnapshotBase"]
 
 
 class _Typed(BaseModel):
-    """A model whose ``type`` is written even where defaults are left out."""
+    """A model that serializes its ``type`` even if defaults are excluded."""
 
     type: Any
     """A text; each subclass narrows it to its own literal."""
@@ -56,7 +56,7 @@ class SnapshotBase(_Typed, abc.ABC):
 
     @classmethod
     def parse(cls, payload: object) -> SnapshotBase:
-        """A snapshot from a snapshot or from its dumped form."""
+        """A snapshot from a ``SnapshotBase`` or from its serialized form."""
         if isinstance(payload, SnapshotBase):
             return payload
         if not isinstance(payload, dict):
@@ -68,15 +68,16 @@ class SnapshotBase(_Typed, abc.ABC):
         return snapshot_class.model_validate(payload)
 
     @abc.abstractmethod
-    async def persist(
-        self, data: io.IOBase, *, dependencies: Dependencies | None = None
-    ) -> None: ...
+    async def persist(self, data: io.IOBase, *, dependencies: Dependencies | None = None) -> None:
+        """Keep an archive of the workspace."""
 
     @abc.abstractmethod
-    async def restore(self, *, dependencies: Dependencies | None = None) -> io.IOBase: ...
+    async def restore(self, *, dependencies: Dependencies | None = None) -> io.IOBase:
+        """Open the archive that was kept."""
 
     @abc.abstractmethod
-    async def restorable(self, *, dependencies: Dependencies | None = None) -> bool: ...
+    async def restorable(self, *, dependencies: Dependencies | None = None) -> bool:
+        """Whether there is an archive to restore."""
 
 
 class LocalSnapshot(SnapshotBase):
@@ -110,7 +111,7 @@ class LocalSnapshot(SnapshotBase):
 
 
 def _write_atomically(path: Path, data: io.IOBase) -> None:
-    """A reader sees the old file or the new one, never a part."""
+    """Write so that a reader sees the old file or the new one, never a part."""
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -122,7 +123,7 @@ def _write_atomically(path: Path, data: io.IOBase) -> None:
 
 
 class NoopSnapshot(SnapshotBase):
-    """Keeps nothing."""
+    """Stores nothing."""
 
     type: Literal["noop"] = "noop"
 
@@ -139,7 +140,7 @@ class NoopSnapshot(SnapshotBase):
 class BusSnapshot(SnapshotBase):
     """A checkpoint in the object store: ``tree`` is its digest, empty until the first one.
 
-    The sandbox actor makes and reads it, so no bytes pass through the caller.
+    The sandbox actor writes and reads it, so no file data passes through the caller.
     """
 
     type: Literal["bus"] = "bus"
@@ -163,8 +164,8 @@ class BusSnapshot(SnapshotBase):
 
 
 class RemoteSnapshot(SnapshotBase):
-    """Stored by an object of the session's dependencies with ``upload(id, stream)``,
-    ``download(id)`` and ``exists(id)``, each plain or async.
+    """Stored by an object from the session's dependencies with the methods ``upload(id, stream)``,
+    ``download(id)`` and ``exists(id)``, each sync or async.
     """
 
     type: Literal["remote"] = "remote"
@@ -212,13 +213,16 @@ class RemoteSnapshot(SnapshotBase):
 
 
 class SnapshotSpec(_Typed, abc.ABC):
-    """Where snapshots of new sessions are kept."""
+    """Where the snapshots of new sessions are stored."""
 
     @abc.abstractmethod
-    def build(self, snapshot_id: str) -> SnapshotBase: ...
+    def build(self, snapshot_id: str) -> SnapshotBase:
+        """Make the snapshot of a new session."""
 
 
 class LocalSnapshotSpec(SnapshotSpec):
+    """Snapshots in a directory of this machine."""
+
     type: Literal["local"] = "local"
     base_path: Path
 
@@ -234,7 +238,7 @@ class NoopSnapshotSpec(SnapshotSpec):
 
 
 class BusSnapshotSpec(SnapshotSpec):
-    """Checkpoints in the object store; what a session has if nothing else is asked for."""
+    """Checkpoints in the object store; the default for sessions."""
 
     type: Literal["bus"] = "bus"
     tree: str = ""
@@ -245,6 +249,8 @@ class BusSnapshotSpec(SnapshotSpec):
 
 
 class RemoteSnapshotSpec(SnapshotSpec):
+    """Snapshots that a client of your own keeps."""
+
     type: Literal["remote"] = "remote"
     client_dependency_key: str
 
@@ -259,7 +265,7 @@ SnapshotSpecUnion = Annotated[
 
 
 def resolve_snapshot(spec: SnapshotBase | SnapshotSpec | None, snapshot_id: str) -> SnapshotBase:
-    """The snapshot of a session: the one given, or a new one of the spec."""
+    """The snapshot of a session: the given one, or a new one from the spec."""
     if isinstance(spec, SnapshotBase):
         return spec
     return (BusSnapshotSpec() if spec is None else spec).build(snapshot_id)

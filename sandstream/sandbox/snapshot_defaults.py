@@ -1,12 +1,13 @@
-"""The directory on the caller's machine where local snapshots go unless told otherwise."""
+"""The default directory for local snapshots on the caller's machine."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from sandstream_bus.environment import environment
 
 from sandstream.sandbox.snapshot import LocalSnapshotSpec
 
@@ -24,7 +25,7 @@ def default_local_snapshot_base_dir(
     user = Path.home() if home is None else home
     if (platform or sys.platform) == "darwin":
         return user / "Library" / "Application Support" / _FOLDER
-    state = Path((os.environ if env is None else env).get("XDG_STATE_HOME", ""))
+    state = Path(environment(env).get("XDG_STATE_HOME", ""))
     return (state if state.is_absolute() else user / ".local" / "state") / _FOLDER
 
 
@@ -34,7 +35,7 @@ def cleanup_stale_default_local_snapshots(
     now: float | None = None,
     max_age_seconds: int = _MAX_AGE_SECONDS,
 ) -> None:
-    """Remove snapshots that nobody wrote for so long."""
+    """Remove snapshots that were last written more than ``max_age_seconds`` ago."""
     if max_age_seconds < 0 or not base_path.is_dir():
         return
     oldest = (time.time() if now is None else now) - max_age_seconds

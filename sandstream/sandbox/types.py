@@ -1,4 +1,4 @@
-"""Plain values of the sandbox API: accounts, permission bits, results of commands, endpoints."""
+"""Plain values of the sandbox API: accounts, permission bits, command results, endpoints."""
 
 from __future__ import annotations
 
@@ -56,11 +56,13 @@ class Permissions(BaseModel):
     directory: bool = False
 
     def to_mode(self) -> int:
+        """The permissions as the number that ``chmod`` takes."""
         kind = stat.S_IFDIR if self.directory else 0
         return kind | int(self.owner) << 6 | int(self.group) << 3 | int(self.other)
 
     @classmethod
     def from_mode(cls, mode: int) -> Permissions:
+        """Read the number that ``stat`` gives."""
         return cls(
             owner=mode >> 6 & 7,
             group=mode >> 3 & 7,
@@ -70,7 +72,7 @@ class Permissions(BaseModel):
 
     @classmethod
     def from_str(cls, perms: str) -> Permissions:
-        """Parse ``drwxr-x---``; a last ``+``, ``@`` or ``.`` (ACLs and the like) is ignored."""
+        """Parse ``drwxr-x---``; a trailing ``+``, ``@`` or ``.`` (ACLs etc.) is ignored."""
         text = perms[:-1] if len(perms) == 11 and perms[-1] in "+@." else perms
         if len(text) != 10:
             raise ValueError(f"permissions must have 10 characters, like '-rw-r--r--': {perms!r}")
@@ -84,14 +86,17 @@ class Permissions(BaseModel):
         )
 
     def owner_can(self, mode: int) -> Self:
+        """Set what the owner may do."""
         self.owner = mode
         return self
 
     def group_can(self, mode: int) -> Self:
+        """Set what the group may do."""
         self.group = mode
         return self
 
     def others_can(self, mode: int) -> Self:
+        """Set what all others may do."""
         self.other = mode
         return self
 
@@ -126,7 +131,7 @@ def _bits(triplet: str, special: str) -> int:
 
 
 class ExecResult:
-    """How a command ended. A non-zero exit code is a result, not an error."""
+    """The result of a command. A non-zero exit code is a result, not an error."""
 
     stdout: bytes
     stderr: bytes
@@ -138,6 +143,7 @@ class ExecResult:
         self.exit_code = exit_code
 
     def ok(self) -> bool:
+        """Whether the command ended with the exit code 0."""
         return self.exit_code == 0
 
     def __repr__(self) -> str:
@@ -149,7 +155,7 @@ class ExecResult:
 
 @dataclass(frozen=True)
 class ExposedPortEndpoint:
-    """Where a port of the sandbox can be reached from outside."""
+    """The address at which a port of the sandbox can be reached from outside."""
 
     host: str
     port: int

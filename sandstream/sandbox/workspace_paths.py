@@ -1,7 +1,7 @@
-"""Paths of a sandbox: always POSIX, normalised by their text alone.
+"""Paths of a sandbox: always POSIX, normalized by their text alone.
 
-What a path leads to is known only inside the sandbox; the provider checks links there. These rules
-come first and reject what is wrong by its text, before anything is sent.
+Only inside the sandbox is it known where a path leads; the provider checks links there. These rules
+apply first and reject paths by their text, before anything is sent.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def coerce_posix_path(path: str | PurePath) -> PurePosixPath:
 
 
 def windows_absolute_path(path: str | PurePath) -> PureWindowsPath | None:
-    """The path, if it is absolute in the Windows way only (``C:\\x``)."""
+    """The path, if it is absolute only by Windows rules (``C:\\x``)."""
     windows = PureWindowsPath(path.as_posix() if isinstance(path, PurePosixPath) else path)
     posix_too = PurePosixPath(windows.as_posix()).is_absolute()
     return windows if windows.is_absolute() and not posix_too else None
 
 
 def posix_path_as_path(path: PurePosixPath) -> Path:
-    """The ``Path`` that the public API gives for a sandbox path."""
+    """The ``Path`` that the public API returns for a sandbox path."""
     return Path(path.as_posix())
 
 
@@ -46,7 +46,7 @@ def sandbox_path_str(path: str | PurePath) -> str:
 
 
 def normalize_sandbox_cwd(cwd: str | PurePath) -> PurePosixPath:
-    """A run's working directory, relative to the root; ValueError if it is not."""
+    """A run's working directory, relative to the root; ``ValueError`` if it is not relative."""
     if not isinstance(cwd, str | PurePath):
         raise ValueError(f"sandbox.cwd must be a string or a path, not {type(cwd).__name__}")
     if isinstance(cwd, str) and "\\" in cwd:
@@ -73,7 +73,7 @@ def _is_absolute(path: str | PurePath) -> bool:
 
 @dataclass(frozen=True)
 class SandboxWorkspaceScope:
-    """Where relative paths of one run start. It says how paths are read, not what is allowed."""
+    """The base of one run's relative paths. It defines how paths are read, not what is allowed."""
 
     cwd: PurePosixPath | None = None
 
@@ -83,16 +83,17 @@ class SandboxWorkspaceScope:
 
     @classmethod
     def from_cwd(cls, cwd: str | PurePath | None) -> SandboxWorkspaceScope:
+        """The scope of a working directory; ``None`` is the whole workspace."""
         return cls(None if cwd is None else normalize_sandbox_cwd(cwd))
 
     def anchor(self, path: str | PurePath) -> str | PurePath:
-        """A relative path below the working directory; any other path as it is."""
+        """A relative path below the working directory; any other path unchanged."""
         if self.cwd is None or _is_absolute(path):
             return path
         return self.cwd / PurePosixPath(path.as_posix() if isinstance(path, PurePath) else path)
 
     def model_path(self, workspace_relative_path: str | PurePath) -> PurePosixPath:
-        """A path relative to the root, as the model sees it: relative to its directory."""
+        """A path relative to the root, converted for the model: relative to its directory."""
         path = coerce_posix_path(workspace_relative_path)
         if path.is_absolute():
             raise ValueError(f"path must be relative to the workspace root: {path}")
@@ -106,8 +107,8 @@ class SandboxWorkspaceScope:
         workspace_root: str | PurePath,
         workspace_relative_path: str | PurePath,
     ) -> PurePosixPath:
-        """A file of the session as instructions name it: absolute when the run has a directory of
-        its own, because a command may change directory before it uses the path.
+        """The path of a session's file for instructions: absolute if the run has its own working
+        directory, because a command may change directory before it uses the path.
         """
         path = self._resource(workspace_relative_path)
         if self.cwd is None:
@@ -137,7 +138,7 @@ class SandboxWorkspaceScope:
         original_path: str | PurePath,
         workspace_relative_path: str | PurePath,
     ) -> PurePosixPath:
-        """The path that a tool result shows: in the terms in which it was given."""
+        """The path for a tool result: in the form in which it was given."""
         path = coerce_posix_path(workspace_relative_path)
         if self.cwd is None or _is_absolute(original_path):
             return _normalized(path)
@@ -147,7 +148,7 @@ class SandboxWorkspaceScope:
 class SandboxPathGrant(BaseModel):
     """Access to an absolute path outside the workspace.
 
-    ``path`` is its name in the sandbox; ``host_path`` where it is on the host, if not there.
+    ``path`` is its path in the sandbox; ``host_path`` its path on the host, if different.
     """
 
     path: str
@@ -208,7 +209,7 @@ def _refuse_filesystem_root(path: PurePath, verb: str = "be") -> None:
 
 
 def sandbox_path_grant_host_path(grant: SandboxPathGrant) -> Path:
-    """Where the grant lies on this host, with links followed."""
+    """The path of the grant on this host, with links resolved."""
     path = Path(grant.path if grant.host_path is None else grant.host_path)
     if not path.is_absolute():
         raise ValueError(f"host_path of a grant must be absolute on this host: {path}")
@@ -219,7 +220,7 @@ def sandbox_path_grant_host_path(grant: SandboxPathGrant) -> Path:
 
 
 class WorkspacePathPolicy:
-    """What a session may reach, by the text of the path: the root and the grants."""
+    """The paths that a session may access, judged by their text: the root and the grants."""
 
     def __init__(
         self,
@@ -237,7 +238,7 @@ class WorkspacePathPolicy:
         return self._root
 
     def absolute_workspace_path(self, path: str | PurePath) -> Path:
-        """The absolute path of something in the workspace; grants do not count."""
+        """The absolute path of something in the workspace; grants are ignored."""
         return posix_path_as_path(self._inside_root(self._given(path)))
 
     def relative_path(self, path: str | PurePath) -> Path:
@@ -269,7 +270,7 @@ class WorkspacePathPolicy:
         return absolute
 
     def validate_recursive_remove(self, path: str | PurePath) -> None:
-        """Refuse to remove a tree that holds a read-only grant."""
+        """Refuse to remove a tree that contains a read-only grant."""
         top = self.normalize_sandbox_path(path, for_write=True)
         for grant in self._grants:
             if grant.read_only and PurePosixPath(grant.path).is_relative_to(top):
@@ -292,7 +293,7 @@ class WorkspacePathPolicy:
         return absolute
 
     def _grant_of(self, path: PurePosixPath) -> SandboxPathGrant | None:
-        """The innermost grant that holds the path."""
+        """The innermost grant that contains the path."""
         holding = [grant for grant in self._grants if path.is_relative_to(grant.path)]
         return max(holding, key=lambda grant: len(PurePosixPath(grant.path).parts), default=None)
 
@@ -309,6 +310,6 @@ def normalize_path(
     grants: Sequence[SandboxPathGrant] = (),
     for_write: bool = False,
 ) -> Path:
-    """The absolute sandbox path of what a session was asked for, or the error why not."""
+    """The absolute sandbox path for a requested path; raises if it is not allowed."""
     policy = WorkspacePathPolicy(root=root, extra_path_grants=grants)
     return policy.normalize_path(path, for_write=for_write)

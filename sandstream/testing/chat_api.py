@@ -1,13 +1,13 @@
-"""An answer as Chat Completions writes it: one completion object, or the stream of its chunks.
+"""Write an answer for Chat Completions: one completion object, or the stream of its chunks.
 
-Owns the wire format of `/v1/chat/completions` and nothing else. Reasoning has no place in it and
-shows only in the token counts; a failed answer has none either and becomes an HTTP 500 elsewhere.
+Owns the wire format of `/v1/chat/completions` and nothing else. The format has no reasoning, which
+shows only in the token counts, and no failed answers, which become an HTTP 500 elsewhere.
 """
 
 import msgspec
 
 from sandstream.testing.http_server import Piece
-from sandstream.testing.reading import Json
+from sandstream.testing.request_reader import Json
 from sandstream.testing.steps import Refusal, Text, ToolCall
 from sandstream.testing.turn import Turn
 

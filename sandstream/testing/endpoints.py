@@ -1,6 +1,7 @@
 """From a request to its reply: route, decode, validate, choose the step, journal, write the answer.
 
-Owns the endpoints' behaviour and OpenAI's error JSON. A request is journaled before it is answered.
+Owns the behaviour of the endpoints and OpenAI's error JSON. A request is journaled before it is
+answered.
 """
 
 import itertools
@@ -13,7 +14,7 @@ import msgspec
 from sandstream.testing.chat_api import completion_body, completion_stream
 from sandstream.testing.http_server import HttpRequest, Reply
 from sandstream.testing.journal import Api, Journal, Request
-from sandstream.testing.reading import Json
+from sandstream.testing.request_reader import Json
 from sandstream.testing.responses_api import response_body, response_stream
 from sandstream.testing.script import Choice, Script, Selector
 from sandstream.testing.steps import Answer, CustomToolCall, Drop, HttpError, Malformed, Step
@@ -71,7 +72,7 @@ class Endpoints:
             return _error(404, record.problem, code="unknown_url")
         try:
             body = msgspec.json.decode(request.body)
-        except msgspec.DecodeError as bad:
+        except (msgspec.DecodeError, UnicodeDecodeError) as bad:
             record.problem = f"We could not parse the JSON body of your request: {bad}"
             return _error(400, record.problem)
         if not isinstance(body, dict):
@@ -114,7 +115,7 @@ class Endpoints:
 
 
 def _play(record: Request, choice: Choice, unique: str, body_bytes: int) -> Reply:
-    """The chosen step as a reply."""
+    """The reply of the chosen step."""
     step, action = choice.step, choice.step.action
     match action:
         case HttpError():
@@ -172,7 +173,7 @@ def _calls_custom_tool(step: Step) -> bool:
 
 
 def _api_of(path: str) -> Api:
-    """By the end of the path, so that Azure's and a gateway's longer paths work too."""
+    """By the end of the path, so that the longer paths of Azure and gateways work too."""
     if path.endswith("/chat/completions"):
         return "chat"
     return "responses" if path.endswith("/responses") else "other"

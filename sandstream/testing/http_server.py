@@ -1,9 +1,9 @@
-"""A small HTTP/1.1 server on asyncio: keep-alive, chunked streams, and deliberate bad manners.
+"""A small HTTP/1.1 server on asyncio: keep-alive, chunked streams, and deliberate faults.
 
-Owns bytes and sockets: parsing requests, framing replies, pauses inside a reply, closing a socket
-in the middle of one. An immediate reply is written in the same loop iteration in which the request
-was read, without a task. Knows nothing of models and scripts. For loopback and tests, not for the
-open network: no TLS, no limits, no back-pressure.
+Owns bytes and sockets: it parses requests, frames replies, pauses inside a reply, and can close a
+socket in the middle of one. An immediate reply is written in the same loop iteration in which the
+request was read, without a task. Knows nothing of models and scripts. For loopback and tests, not
+for an open network: no TLS, no limits, no back-pressure.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class HttpRequest(NamedTuple):
 
 
 class Reply(msgspec.Struct, kw_only=True):
-    """What to send, and how slowly or how badly."""
+    """What to send, with delays and faults."""
 
     pieces: Sequence[Piece]
     status: int = 200
@@ -39,7 +39,7 @@ class Reply(msgspec.Struct, kw_only=True):
     dropped: bool = False
     """Close the socket instead of finishing."""
     drop_after_bytes: int | None = None
-    """How much of the body is sent before that; None: not even the head."""
+    """How much of the body is sent before that; ``None``: not even the head."""
     on_sent: Callable[[], None] | None = None
 
     def frames(self) -> list[Piece]:
@@ -83,7 +83,7 @@ Handler = Callable[[HttpRequest], Reply]
 
 
 class HttpServer:
-    """Whoever calls `start` calls `stop`, on the same loop."""
+    """The caller of `start` must call `stop`, on the same loop."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -91,7 +91,7 @@ class HttpServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int = 0, host: str = "127.0.0.1") -> int:
-        """Begin to listen and return the port."""
+        """Start listening and return the port."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: _Connection(self._handler, self._connections, loop),
@@ -103,7 +103,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Stop listening and cut every connection, answered or not."""
+        """Stop listening and abort every connection, answered or not."""
         if self._server is None:
             return
         self._server.close()
@@ -149,7 +149,7 @@ class _Connection(asyncio.Protocol):
         self._serve()
 
     def _serve(self) -> None:
-        """Answer what has come, one request after the other, until one has to wait."""
+        """Answer the received requests one after the other, until a reply has to wait."""
         while not self._busy and self._transport is not None and not self._transport.is_closing():
             try:
                 request = self._take_request()
@@ -189,7 +189,7 @@ class _Connection(asyncio.Protocol):
         self._serve()
 
     def _take_request(self) -> HttpRequest | None:
-        """The next whole request out of the buffer, None while it is still on its way."""
+        """Take the next complete request from the buffer; ``None`` while it is incomplete."""
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
             return None
@@ -215,7 +215,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _unchunk(buffer: bytearray, start: int) -> tuple[bytes, int] | None:
-    """A chunked body and where it ends, None while it is incomplete."""
+    """A chunked body and where it ends; ``None`` while it is incomplete."""
     body = bytearray()
     while True:
         line_end = buffer.find(b"\r\n", start)

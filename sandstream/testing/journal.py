@@ -1,9 +1,9 @@
-"""What the server was asked: a record per request, in memory and, if wished, in a file.
+"""The requests that the server received: a record for each, in memory and optionally in a file.
 
-Owns the `Request` record, the journal file and waiting for the n-th request. The file is JSON,
-a line per request, written with one append, before the answer is sent: it survives `kill -9` of
-the server and of the client, and other processes may read it while it grows. Credentials are kept
-out of the file. Knows nothing of steps or of HTTP.
+Owns the `Request` record, the journal file and waiting for the n-th request. The file has one JSON
+line per request, appended with one write before the answer is sent. So it survives `kill -9` of the
+server and of the client, and other processes may read it while it grows. Credentials are kept out
+of the file. Knows nothing of steps or of HTTP.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sandstream.testing.reading import input_text
+from sandstream.testing.request_reader import input_text
 
 Api = Literal["responses", "chat", "other"]
 
@@ -22,7 +22,7 @@ _SECRET_HEADERS = frozenset({"authorization", "api-key", "cookie", "x-api-key"})
 
 
 class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One request as it came, and which step answered it."""
+    """One request as received, and the step that answered it."""
 
     number: int
     """Position in the journal, from 0."""
@@ -32,20 +32,20 @@ class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
     """`time.monotonic()` of the arrival; comparable between processes of one Linux machine."""
     headers: dict[str, str] = {}
     body: dict[str, Any] = {}
-    """The decoded JSON body; empty if it was not a JSON object or the journal keeps no bodies."""
+    """The decoded JSON body; empty if it is not a JSON object or the journal keeps no bodies."""
     conversation: str | None = None
-    """Name of the conversation script that answered, None for the ordered list."""
+    """The name of the conversation script that answered; ``None`` for the ordered list."""
     position: int | None = None
     """How many answers the conversation already had."""
     step: str | None = None
-    """Name of the step that answered, its index if it has no name; None if there was none."""
+    """The name of the step that answered, or its index; ``None`` if there was none."""
     status: int = 200
     problem: str | None = None
     """Why the request was refused: an invalid request (400) or an unexpected one (404, 500)."""
     unexpected: bool = False
     """True if the script had no answer for this request."""
     answered: bool = False
-    """True once the whole answer was handed to the socket; False for a client that went away."""
+    """True once the whole answer was written to the socket; False if the client disconnected."""
 
     @property
     def stream(self) -> bool:
@@ -53,7 +53,7 @@ class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """Everything that can be read in the request: instructions, messages, calls, outputs."""
+        """All text of the request: instructions, messages, calls, outputs."""
         return input_text(self.body)
 
 
@@ -70,7 +70,7 @@ class Journal:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def append(self, request: Request, raw_body: bytes) -> None:
-        """Record a request; `raw_body` is its body as it came, copied into the file as it is."""
+        """Record a request; `raw_body` is its body as received, copied to the file unchanged."""
         if self._file >= 0:
             os.write(self._file, self._line(request, raw_body))
         if not self._bodies:
@@ -87,7 +87,7 @@ class Journal:
                 loop.call_soon_threadsafe(event.set)
 
     async def wait_for(self, count: int, timeout_s: float) -> None:
-        """Return as soon as `count` requests have come; raise TimeoutError if they do not."""
+        """Return as soon as `count` requests were received; raise TimeoutError otherwise."""
         event = asyncio.Event()
         waiter = (count, asyncio.get_running_loop(), event)
         with self._lock:
@@ -117,12 +117,12 @@ class Journal:
         if not self._bodies:
             del record["body"]
         elif request.body and b"\n" not in raw_body and b"\r" not in raw_body:
-            record["body"] = msgspec.Raw(raw_body)  # on one line already: spare the encoding
+            record["body"] = msgspec.Raw(raw_body)  # already on one line: no need to encode it
         return msgspec.json.encode(record) + b"\n"
 
 
 def read_journal(path: str | os.PathLike[str]) -> list[Request]:
-    """The requests in a journal file; a half-written last line (of a killed server) is left out."""
+    """The requests in a journal file; a half-written last line (of a killed server) is skipped."""
     file = Path(path)
     if not file.exists():
         return []

@@ -1,7 +1,7 @@
-"""Reading a request's conversation: its text, its first user message, how many answers it has.
+"""Read a request's conversation: its text, its first user message, how many answers it has.
 
-Owns the knowledge of how the two APIs write down a conversation. Pure functions over the decoded
-body; a body may hold anything, so nothing here raises.
+Owns the knowledge of how the two APIs represent a conversation. Pure functions over the decoded
+body; a body may contain anything, so nothing here raises.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 Json = dict[str, Any]
 
 GENERATED_CALL_ID_CHARS = len("call_") + 24
-"""Length of the call ids that the server makes up; all but the last two name the answer."""
+"""The length of call ids that the server generates; all but the last two digits name the answer."""
 
 _TEXT_FIELDS = (
     "content",
@@ -37,7 +37,7 @@ def conversation_items(body: Json) -> list[Json]:
 
 
 def first_user_text(body: Json) -> str:
-    """Text of the first user message, or nothing."""
+    """The text of the first user message, or an empty text."""
     for item in conversation_items(body):
         if item.get("role") == "user":
             return "\n".join(_strings(item.get("content")))
@@ -56,8 +56,8 @@ def input_text(body: Json) -> str:
 def count_answers(body: Json) -> int:
     """How many model answers the conversation in a request already holds.
 
-    An answer is a run of consecutive items that only a model writes. Calls of one answer may also
-    lie apart, each followed by its output, if their ids are ours: those name their answer.
+    An answer is a run of consecutive items that only a model writes. The calls of one answer may
+    also be apart, each followed by its output, if their ids are ours: those name their answer.
     """
     count = 0
     inside = False
@@ -76,7 +76,7 @@ def count_answers(body: Json) -> int:
 
 
 def call_ids(item: Json) -> list[str]:
-    """The ids of the calls that an item makes and that need an output."""
+    """The ids of the calls in an item that need an output."""
     if item.get("role") == "assistant":
         calls = item.get("tool_calls")
         if not isinstance(calls, list):
@@ -89,7 +89,7 @@ def call_ids(item: Json) -> list[str]:
 
 
 def output_id(item: Json) -> str | None:
-    """The id of the call that an item answers, None if it is not an output."""
+    """The id of the call that an item answers; ``None`` if it is not an output."""
     if item.get("role") == "tool":
         return str(item.get("tool_call_id"))
     kind = item.get("type")

@@ -1,7 +1,7 @@
-"""An answer as the Responses API writes it: one response object, or the stream of its events.
+"""Write an answer for the Responses API: one response object, or the stream of its events.
 
 Owns the wire format of `/v1/responses` and nothing else. The parts of a request that are echoed
-(tools, instructions) are encoded once per answer and spliced into each snapshot of the response.
+(tools, instructions) are encoded once per answer and inserted into each snapshot of the response.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from sandstream.testing.http_server import Piece
-from sandstream.testing.reading import Json
+from sandstream.testing.request_reader import Json
 from sandstream.testing.steps import CustomToolCall, Item, Reasoning, Refusal, Text, ToolCall
 from sandstream.testing.turn import Turn
 
@@ -179,7 +179,7 @@ def _usage(turn: Turn) -> Json:
 
 
 def _snapshot(turn: Turn) -> Json:
-    """The response object as it is before the model has said anything."""
+    """The response object before the model has produced anything."""
     body = turn.body
     reasoning = body.get("reasoning") or {}
     text = body.get("text") or {}

@@ -1,23 +1,24 @@
 """The script: which step answers which request.
 
-Owns `Script` with its JSON form, conversation scripts, the choice of a step and the account of what
-was used. A conversation script keeps no state: the step follows from how many answers the request's
-conversation already holds, so a request repeated after a crash gets the same answer again. Only
-faults are counted, per distinct request: each is given its number of times, then passed over.
+Owns `Script` with its JSON form, conversation scripts, the choice of a step and the record of used
+steps. A conversation script keeps no state: the number of answers in the request's conversation
+determines the step, so a request repeated after a crash gets the same answer again. Only faults are
+counted, per distinct request: each occurs its number of times and is then skipped.
 """
 
 import hashlib
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from sandstream_bus.counts import numbered
 
 from sandstream.testing.journal import Request
-from sandstream.testing.reading import count_answers, first_user_text
+from sandstream.testing.request_reader import count_answers, first_user_text
 from sandstream.testing.steps import Step
 
 
 class ScriptError(AssertionError):
-    """The script was not followed: something unexpected came, or a step was not used."""
+    """The script was not followed: a request was unexpected, or a step was not used."""
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,7 +34,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that a server can answer: by conversation first, then by the list, then by default."""
+    """All answers of a server: by conversation first, then the list, then the default."""
 
     steps: tuple[Step, ...] = ()
     conversations: tuple[Conversation, ...] = ()
@@ -58,12 +59,12 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def script_for(match: str, steps: Iterable[Step], *, name: str = "") -> Conversation:
-    """A conversation script, found by a substring of the first user message (else of any text)."""
+    """A conversation script, found by a substring of the first user message (or of any text)."""
     return Conversation(match=match, steps=tuple(steps), name=name)
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The step for a request, and what ids are derived from."""
+    """The step for a request, and the prefixes of its ids."""
 
     step: Step
     label: str
@@ -74,7 +75,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Selector:
-    """Chooses steps for one server and keeps account of them."""
+    """Chooses steps for one server and records their use."""
 
     def __init__(self, script: Script, salt: str) -> None:
         self._steps = script.steps
@@ -82,14 +83,14 @@ class Selector:
         self._salt = salt
         self._taken = 0
         self._rules = [_Rule(one) for one in script.conversations]
-        # "run-1" also occurs in "run-10": the longest match is the meant one.
+        # "run-1" also occurs in "run-10": the longest match is the intended one.
         self._by_length = sorted(self._rules, key=lambda rule: -len(rule.script.match))
         self._default = _Rule(script.default) if script.default else None
         known = [*self._rules, *([self._default] if self._default else [])]
         self._by_digest = {rule.digest[:8]: rule for rule in known}
 
     def choose(self, request: Request) -> Choice | None:
-        """The step that answers this request; None if the script has none."""
+        """The step that answers this request; ``None`` if the script has none."""
         rule, earlier = self._continued(request)
         if rule is None:
             rule = self._matching(request)
@@ -106,12 +107,13 @@ class Selector:
         return self._default.choose(request, earlier) if self._default else None
 
     def unused(self) -> list[str]:
-        """The steps that should have answered and did not, told for a person."""
+        """Descriptions of the steps that should have answered and did not."""
         lines: list[str] = []
         for index, step in enumerate(self._steps):
             missing = (step.repeat or 0) - self._used[index]
             if missing > 0:
-                lines.append(f"steps[{index}] {missing} more time(s): {_describe(step)}")
+                more = numbered(missing, "more time")
+                lines.append(f"steps[{index}] {more}: {_describe(step)}")
         for rule in self._rules:
             lines.extend(rule.unused())
         if self._default and self._default.used:
@@ -119,7 +121,7 @@ class Selector:
         return lines
 
     def _continued(self, request: Request) -> "tuple[_Rule | None, int]":
-        """The script and the answers so far of a conversation that the API keeps for the client."""
+        """The script, and the number of answers, of a conversation that the API stores."""
         previous = request.body.get("previous_response_id")
         if not isinstance(previous, str) or not previous.startswith("resp_"):
             return None, 0
@@ -141,7 +143,7 @@ class Selector:
 
 
 class _Rule:
-    """One conversation script at work."""
+    """One conversation script in use."""
 
     def __init__(self, script: Conversation) -> None:
         self.script = script
@@ -193,7 +195,7 @@ class _Rule:
 
 
 def as_conversation(default: Conversation | Sequence[Step] | None) -> Conversation | None:
-    """A default given as bare steps is a conversation that matches anything."""
+    """Bare steps become a conversation that matches anything."""
     if default is None or isinstance(default, Conversation):
         return default
     return Conversation(match="", steps=tuple(default), name="default")

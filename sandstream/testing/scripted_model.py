@@ -1,7 +1,7 @@
-"""`ScriptedModel`: a model server that says what its script says, for a test or a demo.
+"""`ScriptedModel`: a model server that answers from its script, for a test or a demo.
 
-Owns the server's life: on the caller's event loop (`async with`) or on a thread of its own
-(`with`), and the verdict at the end of it.
+Owns the server's lifetime, on the caller's event loop (`async with`) or in its own thread (`with`),
+and the check at its end.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from sandstream.testing.steps import Step
 class ScriptedModel:
     """An OpenAI-compatible server on loopback that answers from a script.
 
-    A request is answered by the conversation script that matches it, else by the next step of the
-    ordered list, else by the default conversation, else with HTTP 500. When the context ends
-    without an exception, unexpected requests and unused steps raise `ScriptError`; with
-    `strict=False` they do not. `journal_path` also writes the journal to a file; `bodies=False`
-    keeps request bodies out of it, for long benchmarks.
+    A request is answered by the conversation script that matches it, otherwise by the next step of
+    the ordered list, otherwise by the default conversation, otherwise with HTTP 500. When the
+    context ends without an exception, unexpected requests and unused steps raise `ScriptError`,
+    unless `strict=False`. `journal_path` also writes the journal to a file; `bodies=False` keeps
+    request bodies out of it, for long benchmarks.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ScriptedModel:
         journal_path: str | os.PathLike[str] | None = None,
         bodies: bool = True,
     ) -> "ScriptedModel":
-        """A server for a `Script`, for instance one read by `Script.from_json`."""
+        """A server for a `Script`, for example one read by `Script.from_json`."""
         return cls(
             script.steps,
             conversations=script.conversations,
@@ -82,7 +82,7 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """What to give the client, with `/v1`."""
+        """The base URL for the client, including `/v1`."""
         if self._port is None:
             raise RuntimeError("the scripted model is not running: enter it with `async with`")
         return f"http://127.0.0.1:{self._port}/v1"
@@ -98,12 +98,12 @@ class ScriptedModel:
         return [request.body for request in self._journal.requests]
 
     async def wait_for_requests(self, count: int, timeout_s: float = 10.0) -> list[Request]:
-        """The first `count` requests, as soon as they have come. Works from any loop or thread."""
+        """The first `count` requests, as soon as they arrived. Works from any loop or thread."""
         await self._journal.wait_for(count, timeout_s)
         return self.journal[:count]
 
     def problems(self) -> list[str]:
-        """Unexpected requests and unused steps, one line each; empty if all went by the script."""
+        """Unexpected requests and unused steps, one line each; empty if the script was followed."""
         lines = [
             f"unexpected request {request.number} ({request.api}): {request.problem}"
             for request in self.journal

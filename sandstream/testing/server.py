@@ -65,7 +65,7 @@ async def _serve(model: ScriptedModel, ready_file: Path | None) -> None:
 
 
 def _write_whole(file: Path, content: str) -> None:
-    """A reader sees nothing or all of it."""
+    """Write atomically: a reader sees nothing or the whole content."""
     beside = file.with_name(file.name + ".part")
     beside.write_text(content)
     beside.replace(file)

@@ -1,8 +1,8 @@
-"""The steps of a script: what the model says, or how it fails, and when.
+"""The steps of a script: what the model answers, or how it fails, and when.
 
 Owns the `Step` struct, its JSON form and the builders that users call. A step is immutable; every
-option returns a changed copy, so one step may be used in several scripts. Knows nothing of HTTP and
-nothing of either API's wire format.
+option returns a changed copy, so one step may be used in several scripts. Knows nothing of HTTP or
+of either API's wire format.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
 class CustomToolCall(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="custom_tool_call"
 ):
-    """A call of a custom tool: its input is one text, not JSON. Responses API only."""
+    """A call of a custom tool: its input is text, not JSON. Responses API only."""
 
     name: str
     input: str
@@ -46,14 +46,14 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
 class Reasoning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="reasoning"):
     text: str
-    """The summary; empty for a model that does not tell its reasoning."""
+    """The summary; empty for a model that does not reveal its reasoning."""
 
 
 Item = Text | ToolCall | CustomToolCall | Refusal | Reasoning
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Token counts of one answer. Without it the server estimates them from the text."""
+    """Token counts of one answer. Without it, the server estimates them from the text."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -81,7 +81,7 @@ class HttpError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
 class Drop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="drop"):
     after_bytes: int | None = None
-    """Close the socket after so many bytes of the body; None: before the first byte of the head."""
+    """Close the socket after this many bytes of the body; ``None``: before the head."""
     answer: Answer = Answer(items=(Text(text="This answer is cut off. " * 8),))
 
 
@@ -103,9 +103,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     predicate: Any = None
     """A `Callable[[Request], bool]`; in-process only, it has no JSON form."""
     repeat: int | None = 1
-    """How often the step answers; None: without end."""
+    """How often the step answers; ``None``: without limit."""
     pieces: int | None = None
-    """In how many deltas a text or an arguments string is streamed; None: a delta per word."""
+    """In how many deltas a text or an arguments string is streamed; ``None``: one per word."""
     delta_delay_s: float = 0.0
 
     def after(self, latency_s: float) -> "Step":
@@ -125,11 +125,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, repeat=count)
 
     def forever(self) -> "Step":
-        """Answer any number of requests, none included."""
+        """Answer any number of requests, including none."""
         return msgspec.structs.replace(self, repeat=None)
 
     def chunks(self, count: int | None = None, *, delta_delay_s: float = 0.0) -> "Step":
-        """Stream each text in `count` deltas (None: one per word), with a pause before each."""
+        """Stream each text in `count` deltas (``None``: one per word), with a pause before each."""
         return msgspec.structs.replace(self, pieces=count, delta_delay_s=delta_delay_s)
 
     def named(self, name: str) -> "Step":
@@ -138,7 +138,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def adds_answer(self) -> bool:
-        """True if a client keeps something of it in the conversation; False for a fault."""
+        """Whether the client adds it to the conversation; False for a fault."""
         action = self.action
         return isinstance(action, Answer) and action.status != "failed" and bool(action.items)
 
@@ -161,7 +161,7 @@ def structured(value: Any) -> Step:
 def tool_call(
     name: str, arguments: dict[str, Any] | str | None = None, *, call_id: str | None = None
 ) -> Step:
-    """A call of one function tool. A string is sent as it is, valid JSON or not."""
+    """A call of one function tool. A string is sent unchanged, valid JSON or not."""
     given = {} if arguments is None else arguments
     return Step(action=Answer(items=(ToolCall(name=name, arguments=given, call_id=call_id),)))
 
@@ -182,7 +182,7 @@ def refusal(text: str) -> Step:
 
 
 def reasoning(summary: str = "") -> Step:
-    """A reasoning item; mix it with others by `answer(reasoning("…"), text("…"))`."""
+    """A reasoning item; combine it with others: `answer(reasoning("…"), text("…"))`."""
     return Step(action=Answer(items=(Reasoning(text=summary),)))
 
 
@@ -194,7 +194,7 @@ def answer(*parts: Step | str, usage: Usage | None = None) -> Step:
 def status_failed(
     message: str = "The model failed.", *parts: Step | str, code: str = "server_error"
 ) -> Step:
-    """HTTP 200 with a response of status `failed`; Chat Completions, which has none, says 500."""
+    """HTTP 200 with status `failed`; HTTP 500 for Chat Completions, which has no such status."""
     return Step(
         action=Answer(items=_items(parts), status="failed", reason=code, message=message),
     )

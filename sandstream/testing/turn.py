@@ -1,6 +1,6 @@
-"""One answer on its way to the client: what both APIs' writers need to know of it.
+"""One answer that is being written: what the writers of both APIs need.
 
-Owns the ids, the token estimate and the cutting of texts into deltas. Knows neither API.
+Owns the ids, the token estimate and the splitting of texts into deltas. Knows neither API.
 """
 
 import re
@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from sandstream.testing.reading import Json
+from sandstream.testing.request_reader import Json
 from sandstream.testing.steps import Answer, CustomToolCall, Reasoning, Step, ToolCall, Usage
 
 _WORDS = re.compile(r"\s*\S+|\s+$")
@@ -23,7 +23,7 @@ class Turn(msgspec.Struct, kw_only=True):
     step: Step
     answer: Answer
     unique: str
-    """24 hexadecimal digits that no other answer has."""
+    """24 hexadecimal digits that are unique to this answer."""
     call_prefix: str
     response_prefix: str = ""
     created_at: int = msgspec.field(default_factory=lambda: int(time.time()))
@@ -39,7 +39,7 @@ class Turn(msgspec.Struct, kw_only=True):
         return call.call_id or f"{self.call_prefix}{index:02x}"
 
     def usage(self) -> Usage:
-        """The step's token counts, else about a token per four characters."""
+        """The step's token counts, or about one token per four characters."""
         if self.answer.usage is not None:
             return self.answer.usage
         said = thought = 0
@@ -59,7 +59,7 @@ class Turn(msgspec.Struct, kw_only=True):
         )
 
     def deltas(self, text: str) -> list[str]:
-        """A text as it is streamed: in the step's number of pieces, else word by word."""
+        """Split a text for streaming: into the step's number of pieces, or word by word."""
         count = self.step.pieces
         if count is None:
             return _WORDS.findall(text)

@@ -1,14 +1,14 @@
-"""Refuses what the real API refuses, where a wrong agent loop would get it wrong.
+"""Refuses what the real API refuses, where a faulty agent loop would make mistakes.
 
 Owns the checks and the texts of OpenAI's 400 answers: missing parameters, calls without output,
-outputs without call, the same item twice, reasoning cut off from what it led to. What the API keeps
-for the client (`previous_response_id`, `conversation`) is not known here and not checked.
+outputs without call, duplicate items, reasoning separated from what it led to. State that the API
+stores for the client (`previous_response_id`, `conversation`) is unknown here and not checked.
 """
 
 from typing import NamedTuple
 
 from sandstream.testing.journal import Api
-from sandstream.testing.reading import Json, call_ids, output_id
+from sandstream.testing.request_reader import Json, call_ids, output_id
 
 
 class Problem(NamedTuple):
@@ -20,7 +20,7 @@ class Problem(NamedTuple):
 
 
 def find_problem(api: Api, body: Json) -> Problem | None:
-    """The first thing that the real API would refuse in this request."""
+    """The first problem for which the real API would refuse this request."""
     model = body.get("model")
     if model is None and not (api == "responses" and body.get("prompt")):
         return _missing("model")
@@ -49,7 +49,7 @@ def _responses_problem(body: Json) -> Problem | None:
 
 
 def _unpaired(items: list[Json], continues: bool) -> Problem | None:
-    """A call and its output have the same kind: a function's output does not answer a custom tool's
+    """Calls and outputs must match in kind: a function's output does not answer a custom tool's
     call.
     """
     open_calls: dict[str, str] = {}

@@ -1,7 +1,8 @@
-"""Traces of a program: its own spans, and processors that are told of everything that runs do.
+"""Tracing for programs: their own spans, and processors that see everything that runs do.
 
-Nothing is sent to anybody's backend unless a program adds a processor that does so
-(``sandstream.tracing.processors``). What runs do is in their logs anyway; see ``docs/tracing.md``.
+Nothing is sent to a backend unless a program adds a processor that does so
+(``sandstream.tracing.processors``). The log of a run records what it does in any case; see
+``docs/tracing.md``.
 """
 
 from __future__ import annotations
@@ -101,22 +102,22 @@ __all__ = [
 
 
 def add_trace_processor(span_processor: TracingProcessor) -> None:
-    """Tell one more processor of all traces and spans from here on."""
+    """Add a processor that receives all traces and spans from now on."""
     get_trace_provider().register_processor(span_processor)
 
 
 def set_trace_processors(processors: list[TracingProcessor]) -> None:
-    """Tell these processors, and no others; what goes to the bus stays as it is."""
+    """Replace all processors by these; the reports to the bus are not affected."""
     get_trace_provider().set_processors(processors)
 
 
 def set_tracing_disabled(disabled: bool) -> None:
-    """Turn tracing off for this program, or on again: its runs are not traced by anybody then."""
+    """Disable or enable tracing: no part of the system traces a disabled program's runs."""
     get_trace_provider().set_disabled(disabled)
 
 
 def set_tracing_export_api_key(api_key: str) -> None:
-    """The key for OpenAI's trace endpoint, for a program that sends its traces there (see
+    """Set the key for OpenAI's trace endpoint, for a program that sends its traces there (see
     ``sandstream.tracing.processors``).
     """
     from sandstream.tracing.processors import default_exporter
@@ -125,8 +126,9 @@ def set_tracing_export_api_key(api_key: str) -> None:
 
 
 def flush_traces() -> None:
-    """Have everything sent now that processors hold, and the spans that the bus is to get.
+    """Send everything that processors hold, and the spans that are to be reported to the bus.
 
-    On the event loop of the runs these are sent as soon as it can; elsewhere this waits for it.
+    On the event loop of the runs, the reports are sent as soon as possible; elsewhere this call
+    waits for them.
     """
     get_trace_provider().force_flush()

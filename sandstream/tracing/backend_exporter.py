@@ -1,12 +1,11 @@
-"""Sends traces to OpenAI's trace endpoint, or to one that speaks like it. Opt-in: nobody uses it
-unless a program says so.
+"""Exports traces to OpenAI's trace endpoint or a compatible one. Opt-in: it is not used unless a
+program adds it.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
 import random
 import threading
 import time
@@ -16,9 +15,11 @@ from email.message import Message
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from sandstream_bus.environment import variable
+from sandstream_bus.wire.error_text import named_error
 
+from sandstream._json_values import as_plain
 from sandstream.exceptions import UserError
-from sandstream.json_values import as_plain
 from sandstream.tracing.processor_interface import TracingExporter
 from sandstream.tracing.spans import Span
 from sandstream.tracing.traces import Trace
@@ -29,14 +30,14 @@ INGEST_ENDPOINT: Final = "https://api.openai.com/v1/traces/ingest"
 _MAX_FIELD_BYTES: Final = 100_000
 """OpenAI's endpoint refuses a longer input or output."""
 _USAGE = ("input_tokens", "output_tokens")
-"""What it knows of a generation's usage; it refuses anything else."""
+"""The usage fields of a generation that the endpoint accepts; it refuses others."""
 _TIMEOUT_S: Final = 60.0
 _WORTH_ANOTHER_TRY: Final = frozenset({408, 409, 429})
 _REASONING = ("reasoning", "reasoning_content", "thinking", "thinking_blocks")
 
 
 class BackendSpanExporter(TracingExporter):
-    """Posts batches as JSON; repeats what failed for a moment, gives up on the rest and says so."""
+    """Posts batches as JSON. Retries temporary failures; drops and logs the rest."""
 
     def __init__(
         self,
@@ -61,28 +62,28 @@ class BackendSpanExporter(TracingExporter):
         self._stopping = threading.Event()
 
     def set_api_key(self, api_key: str) -> None:
-        """The key to send with; in place of ``OPENAI_API_KEY``."""
+        """Set the key to use instead of ``OPENAI_API_KEY``."""
         self._api_key = api_key
 
     @property
     def api_key(self) -> str | None:
-        return self._api_key or os.environ.get("OPENAI_API_KEY")
+        return self._api_key or variable("OPENAI_API_KEY") or None
 
     @property
     def organization(self) -> str | None:
-        return self._organization or os.environ.get("OPENAI_ORG_ID")
+        return self._organization or variable("OPENAI_ORG_ID") or None
 
     @property
     def project(self) -> str | None:
-        return self._project or os.environ.get("OPENAI_PROJECT_ID")
+        return self._project or variable("OPENAI_PROJECT_ID") or None
 
     def stop_within(self, seconds: float) -> None:
-        """The program ends: do not try for longer than this."""
+        """The program is ending: do not retry for longer than this."""
         self._deadline = time.monotonic() + seconds
         self._stopping.set()
 
     def close(self) -> None:
-        """It keeps no connection open."""
+        """Nothing to do: no connection is kept open."""
 
     def export(self, items: list[Trace | Span[Any]]) -> None:
         of_key: dict[str | None, list[dict[str, Any]]] = {}
@@ -125,7 +126,7 @@ class BackendSpanExporter(TracingExporter):
         logger.error("traces are lost: the backend cannot be reached")
 
     def _pause(self, seconds: float) -> None:
-        """At the program's end there is only the time that it leaves."""
+        """Wait. At the program's end, wait at most until the deadline."""
         left_s = self._deadline - time.monotonic()
         if self._stopping.is_set():
             time.sleep(max(0.0, min(seconds, left_s)))
@@ -155,7 +156,9 @@ class BackendSpanExporter(TracingExporter):
 
 
 def _for_openai(data: dict[str, Any]) -> dict[str, Any]:
-    """Span data as OpenAI's endpoint takes it: no reasoning, no long fields, tokens only."""
+    """Span data as OpenAI's endpoint accepts it: no reasoning, no long fields, only token
+    counts.
+    """
     fitting = {name: value for name, value in data.items() if name != "usage"}
     is_generation = data.get("type") == "generation"
     for name in ("input", "output"):
@@ -187,15 +190,15 @@ def _cut(value: Any) -> Any:
         return value
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     cut = text.encode()[: _MAX_FIELD_BYTES // 2].decode(errors="ignore") + "… (cut)"
-    # a field that is no text must stay a list or an object
+    # a field that is not text must stay a list or an object
     return cut if isinstance(value, str) else [{"role": "user", "content": cut}]
 
 
 class _Answer(NamedTuple):
-    """What came of a request."""
+    """The result of a request."""
 
     status: int
-    """0: nothing came."""
+    """0 if there was no response."""
     problem: str = ""
     headers: Message | None = None
 
@@ -230,4 +233,4 @@ def _sent(request: urllib.request.Request, timeout_s: float) -> _Answer:
             text = error.read(200).decode(errors="replace")
             return _Answer(error.code, f"HTTP {error.code}: {text}", error.headers)
     except OSError as error:
-        return _Answer(0, f"{type(error).__name__}: {error}")
+        return _Answer(0, named_error(error))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from sandstream_bus.environment import variable
+from sandstream_bus.wire.error_text import error_text
 from typing_extensions import TypedDict
 
 from sandstream.exceptions import UserError
@@ -18,14 +19,14 @@ class TracingConfig(TypedDict, total=False):
     """How one trace is made and exported."""
 
     api_key: str
-    """The key with which an exporter sends this trace, in place of its own."""
+    """The key with which an exporter sends this trace, instead of its own."""
     include_task_and_turn_spans: bool
-    """Whether runs have task and turn spans; they do if nothing is said."""
+    """Whether runs have task and turn spans; the default is yes."""
 
 
 def includes_sensitive_data() -> bool:
     """What counts for a run that does not say: the environment, else yes."""
-    value = os.environ.get("OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA", "true")
+    value = variable("OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA", "true")
     return value.strip().lower() in ("1", "true", "yes", "on")
 
 
@@ -34,10 +35,10 @@ def includes_task_and_turn_spans(config: TracingConfig | None) -> bool:
 
 
 def check_tracing_config(value: Any) -> None:
-    """Refuse what is no :class:`TracingConfig`.
+    """Check that the value is a :class:`TracingConfig`.
 
     Raises:
-        UserError: which says what is wrong.
+        UserError: says what is wrong.
     """
     if value is None:
         return
@@ -54,10 +55,10 @@ def check_tracing_config(value: Any) -> None:
 
 
 def check_trace_settings(config: RunConfig) -> None:
-    """Refuse settings of a run's trace that cannot be used.
+    """Check the trace settings of a run.
 
     Raises:
-        UserError: which says what is wrong.
+        UserError: says what is wrong.
     """
     check_tracing_config(config.tracing)
     if not isinstance(config.workflow_name, str) or not config.workflow_name:
@@ -76,4 +77,4 @@ def check_trace_settings(config: RunConfig) -> None:
     try:
         msgspec.json.encode(metadata)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"trace_metadata is not JSON: {error}") from None
+        raise UserError(f"trace_metadata is not JSON: {error_text(error)}") from None

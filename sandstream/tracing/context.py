@@ -1,4 +1,4 @@
-"""A trace around a run, where there is none."""
+"""A trace around a run, if there is none yet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sandstream.tracing.traces import Trace
 
 
 class TraceCtxManager:
-    """Makes a trace if there is none, and ends it afterwards; a disabled one hides any other."""
+    """Creates a trace if there is none, and ends it afterwards; a disabled one hides any other."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Traces and spans by hand: ``with trace("Billing"): …``."""
+"""Create traces and spans manually: ``with trace("Billing"): …``."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ def trace(
     tracing: TracingConfig | None = None,
     disabled: bool = False,
 ) -> Trace:
-    """A trace that holds all that is done in it: runs, and spans of one's own.
+    """Create a trace that contains everything done in it: runs and your own spans.
 
-    Not yet started: use it with ``with``, or call ``start()`` and ``finish()``. Without a
-    ``trace_id`` it gets a new one (:func:`gen_trace_id`). ``group_id`` links traces that belong
-    together, of one conversation for example. A ``disabled`` trace is not recorded, and nothing in
-    it.
+    It is not started yet: use it with ``with``, or call ``start()`` and ``finish()``. Without a
+    ``trace_id`` it gets a new one (:func:`gen_trace_id`). ``group_id`` links related traces, for
+    example those of one conversation. A ``disabled`` trace and everything in it is not recorded.
     """
     for name, value in (("workflow_name", workflow_name), ("trace_id", trace_id)):
         if value is not None and not isinstance(value, str):
@@ -89,8 +88,8 @@ def agent_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[AgentSpanData]:
-    """An agent's work. As all spans here: below ``parent``, or below what is current; not yet
-    started; not recorded outside of a trace.
+    """An agent's work. Like all spans here, it is placed below ``parent`` or the current span, is
+    not started yet, and is not recorded outside a trace.
     """
     data = AgentSpanData(name=name, handoffs=handoffs, tools=tools, output_type=output_type)
     return _span(data, span_id, parent, disabled)
@@ -125,7 +124,7 @@ def function_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[FunctionSpanData]:
-    """A call of a function."""
+    """A function call."""
     data = FunctionSpanData(name=name, input=input, output=output)
     return _span(data, span_id, parent, disabled)
 
@@ -140,7 +139,7 @@ def generation_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[GenerationSpanData]:
-    """A model's answer, with the messages that it got and gave."""
+    """A model call, with its input and output messages."""
     data = GenerationSpanData(
         input=input, output=output, model=model, model_config=model_config, usage=usage
     )
@@ -153,7 +152,7 @@ def response_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[ResponseSpanData]:
-    """An answer of the Responses API."""
+    """A response of the Responses API."""
     return _span(ResponseSpanData(response=response), span_id, parent, disabled)
 
 
@@ -164,7 +163,7 @@ def handoff_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[HandoffSpanData]:
-    """One agent lets another one go on."""
+    """A handoff from one agent to another."""
     data = HandoffSpanData(from_agent=from_agent, to_agent=to_agent)
     return _span(data, span_id, parent, disabled)
 
@@ -176,7 +175,7 @@ def custom_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[CustomSpanData]:
-    """Anything that is worth measuring, with ``data`` about it."""
+    """Anything worth measuring, with ``data`` about it."""
     return _span(CustomSpanData(name=name, data=data or {}), span_id, parent, disabled)
 
 
@@ -187,7 +186,7 @@ def guardrail_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[GuardrailSpanData]:
-    """A guardrail that is asked."""
+    """The check of a guardrail."""
     return _span(GuardrailSpanData(name=name, triggered=triggered), span_id, parent, disabled)
 
 
@@ -201,7 +200,7 @@ def transcription_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[TranscriptionSpanData]:
-    """Speech that becomes text; ``input`` is base64."""
+    """Speech to text; ``input`` is base64."""
     data = TranscriptionSpanData(
         input=input,
         input_format=input_format,
@@ -223,7 +222,7 @@ def speech_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[SpeechSpanData]:
-    """Text that becomes speech; ``output`` is base64."""
+    """Text to speech; ``output`` is base64."""
     data = SpeechSpanData(
         input=input,
         output=output,
@@ -252,5 +251,5 @@ def mcp_tools_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[MCPListToolsSpanData]:
-    """The tools of an MCP server are listed."""
+    """Listing the tools of an MCP server."""
     return _span(MCPListToolsSpanData(server=server, result=result), span_id, parent, disabled)

@@ -1,4 +1,4 @@
-"""Spans of what a run does in this process and what its log does not tell in time."""
+"""Spans of what a run does in this process, before its log shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandstream.tracing.spans import SpanImpl, TSpanData
 
 @contextlib.contextmanager
 def part_of_run(data: TSpanData) -> Iterator[TSpanData]:
-    """Processors are told of it, the bus is not: the log has the outcome."""
+    """Show a span to processors only; the bus is not told, because the log has the outcome."""
     provider = get_trace_provider()
     above = Scope.get_current_span()
     is_heard = not isinstance(provider, DefaultTraceProvider) or provider.has_processors

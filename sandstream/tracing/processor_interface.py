@@ -1,4 +1,4 @@
-"""What a program can have told about its traces, and where exporters take part."""
+"""The interfaces of trace processors and exporters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class TracingProcessor(abc.ABC):
-    """Told of every trace and span, when it starts and when it ends.
+    """Receives every trace and span when it starts and when it ends.
 
-    It is called where that happens, on the event loop or in any thread: it must be quick and must
-    not wait. What it raises is logged and otherwise ignored.
+    It is called where that happens, on the event loop or in any thread, so it must be quick and
+    must not block. Exceptions are logged and otherwise ignored.
     """
 
     @abc.abstractmethod
@@ -31,7 +31,7 @@ class TracingProcessor(abc.ABC):
 
     @abc.abstractmethod
     def on_span_end(self, span: Span[Any]) -> None:
-        """A span has ended: it has all of its data."""
+        """A span has ended and has all of its data."""
 
     @abc.abstractmethod
     def shutdown(self) -> None:
@@ -39,7 +39,7 @@ class TracingProcessor(abc.ABC):
 
     @abc.abstractmethod
     def force_flush(self) -> None:
-        """Send what there is, now."""
+        """Send everything that is buffered, now."""
 
 
 class TracingExporter(abc.ABC):
@@ -47,4 +47,4 @@ class TracingExporter(abc.ABC):
 
     @abc.abstractmethod
     def export(self, items: list[Trace | Span[Any]]) -> None:
-        """Send them."""
+        """Send these items."""

@@ -1,6 +1,6 @@
-"""Processors and exporters that a program may add; none is there by itself.
+"""Processors and exporters that a program may add; none is active by default.
 
-``add_trace_processor(BatchTraceProcessor(ConsoleSpanExporter()))`` shows spans on the terminal,
+``add_trace_processor(BatchTraceProcessor(ConsoleSpanExporter()))`` prints spans on the terminal,
 ``add_trace_processor(default_processor())`` sends them to OpenAI's trace endpoint.
 """
 
@@ -30,7 +30,7 @@ _SHUTDOWN_S: Final = 5.0
 
 
 class ConsoleSpanExporter(TracingExporter):
-    """Prints traces and spans, for a look at them while a program is being written."""
+    """Prints traces and spans, for use during development."""
 
     def export(self, items: list[Trace | Span[Any]]) -> None:
         for item in items:
@@ -41,10 +41,10 @@ class ConsoleSpanExporter(TracingExporter):
 
 
 class BatchTraceProcessor(TracingProcessor):
-    """Exports traces when they start and spans when they end, in batches, on a thread of its own.
+    """Exports traces when they start and spans when they end, in batches, in its own thread.
 
-    Where more than ``max_queue_size`` wait the rest is dropped. They are sent every
-    ``schedule_delay`` seconds, or once the queue is full to ``export_trigger_ratio``.
+    If more than ``max_queue_size`` wait, the rest is dropped. Batches are sent every
+    ``schedule_delay`` seconds, or when the queue is filled to ``export_trigger_ratio``.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class BatchTraceProcessor(TracingProcessor):
             self._queue.put_nowait(item)
         except queue.Full:
             self.dropped += 1
-            if self.dropped & (self.dropped - 1) == 0:  # not once for each
+            if self.dropped & (self.dropped - 1) == 0:  # log only at powers of two
                 logger.warning("spans are dropped: too many wait", extra={"dropped": self.dropped})
         if self._queue.qsize() >= self._trigger:
             self._wake.set()
@@ -98,7 +98,7 @@ class BatchTraceProcessor(TracingProcessor):
     def _start_thread(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             return
-        with self._starting:  # after a fork there is none, whatever was before
+        with self._starting:  # after a fork the thread is gone
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._run, name="sandstream-traces", daemon=True
@@ -134,7 +134,7 @@ class BatchTraceProcessor(TracingProcessor):
             while batch := self._batch():
                 try:
                     self._exporter.export(batch)
-                except Exception:  # the user's code; the thread must go on
+                except Exception:  # user code; the thread must continue
                     logger.exception("spans are lost: their exporter failed")
 
     def _batch(self) -> list[Trace | Span[Any]]:
@@ -162,7 +162,7 @@ def default_exporter() -> BackendSpanExporter:
 
 
 def default_processor() -> BatchTraceProcessor:
-    """The processor with :func:`default_exporter`; nothing is sent unless a program adds it."""
+    """A processor for :func:`default_exporter`; nothing is sent unless a program adds it."""
     global _processor
     exporter = default_exporter()
     with _lock:

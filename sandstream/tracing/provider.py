@@ -1,17 +1,18 @@
-"""Makes traces and spans, and tells processors of them."""
+"""Creates traces and spans, and passes them to processors."""
 
 from __future__ import annotations
 
 import abc
 import inspect
 import logging
-import os
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+
+from sandstream_bus.environment import variable
 
 from sandstream.exceptions import UserError
 from sandstream.tracing.config import TracingConfig
@@ -30,8 +31,8 @@ _OFF_SWITCHES = ("SANDSTREAM_DISABLE_TRACING", "OPENAI_AGENTS_DISABLE_TRACING")
 
 
 class SynchronousMultiTracingProcessor(TracingProcessor):
-    """Tells several processors, one after the other; one that raises does not keep it from the
-    rest.
+    """Calls several processors, one after the other; an exception of one does not affect the
+    others.
     """
 
     def __init__(self) -> None:
@@ -69,7 +70,7 @@ class SynchronousMultiTracingProcessor(TracingProcessor):
         for processor in self.processors:
             try:
                 tell(processor)
-            except Exception:  # the user's code: his program is not to fail because of it
+            except Exception:  # user code: it must not make the program fail
                 logger.exception(
                     "a trace processor raised",
                     extra={"processor": type(processor).__qualname__, "during": what},
@@ -77,7 +78,7 @@ class SynchronousMultiTracingProcessor(TracingProcessor):
 
 
 def _checked(processor: Any) -> TracingProcessor:
-    """Anything with the methods of a processor is one."""
+    """Accept anything that has the methods of a processor."""
     needed = ("on_trace_start", "on_trace_end", "on_span_start", "on_span_end")
     missing = [it for it in needed if not callable(getattr(processor, it, None))]
     if missing:
@@ -104,15 +105,15 @@ def _shut_down(processor: TracingProcessor, until: float | None) -> None:
 
 
 class TraceProvider(abc.ABC):
-    """Makes traces and spans."""
+    """Creates traces and spans."""
 
     @abc.abstractmethod
     def register_processor(self, processor: TracingProcessor) -> None:
-        """Tell one more processor."""
+        """Add a processor."""
 
     @abc.abstractmethod
     def set_processors(self, processors: list[TracingProcessor]) -> None:
-        """Tell these processors, and no others."""
+        """Replace all processors by these."""
 
     @abc.abstractmethod
     def get_current_trace(self) -> Trace | None:
@@ -124,23 +125,23 @@ class TraceProvider(abc.ABC):
 
     @abc.abstractmethod
     def set_disabled(self, disabled: bool) -> None:
-        """Turn tracing off, or on again."""
+        """Disable or enable tracing."""
 
     @abc.abstractmethod
     def time_iso(self) -> str:
-        """The time now, in ISO 8601."""
+        """The current time, in ISO 8601."""
 
     @abc.abstractmethod
     def gen_trace_id(self) -> str:
-        """A new id of a trace."""
+        """A new trace id."""
 
     @abc.abstractmethod
     def gen_span_id(self) -> str:
-        """A new id of a span."""
+        """A new span id."""
 
     @abc.abstractmethod
     def gen_group_id(self) -> str:
-        """A new id of a group of traces."""
+        """A new id for a group of traces."""
 
     @abc.abstractmethod
     def create_trace(
@@ -165,7 +166,7 @@ class TraceProvider(abc.ABC):
         """A new span, not yet started."""
 
     def force_flush(self) -> None:
-        """Have everything sent that processors still hold."""
+        """Send everything that processors still hold."""
         return
 
     def shutdown(self) -> None:
@@ -174,7 +175,7 @@ class TraceProvider(abc.ABC):
 
 
 class DefaultTraceProvider(TraceProvider):
-    """Tells the user's processors, and the bus of what the user made himself."""
+    """Calls the user's processors, and reports what the program itself made to the bus."""
 
     def __init__(self) -> None:
         self.reporter = reporter_here()
@@ -191,7 +192,7 @@ class DefaultTraceProvider(TraceProvider):
 
     @property
     def has_processors(self) -> bool:
-        """Whether the user wants to be told of anything."""
+        """Whether the user has added processors."""
         return bool(self._processors.processors)
 
     def get_current_trace(self) -> Trace | None:
@@ -205,9 +206,9 @@ class DefaultTraceProvider(TraceProvider):
 
     @property
     def is_disabled(self) -> bool:
-        """What the program said last counts, else its environment at first use."""
+        """The program's last setting, otherwise the environment at first use."""
         if self._is_off_by_environment is None:
-            values = [os.environ.get(name, "").lower() for name in _OFF_SWITCHES]
+            values = [variable(name).lower() for name in _OFF_SWITCHES]
             self._is_off_by_environment = any(it in ("1", "true") for it in values)
         return self._is_off_by_environment if self._is_off is None else self._is_off
 
@@ -273,7 +274,7 @@ class DefaultTraceProvider(TraceProvider):
 
 
 class _Everyone(TracingProcessor):
-    """The user's processors, and ours for what only this process knows."""
+    """The user's processors, and our reporter for spans that only this process knows."""
 
     def __init__(self, processors: SynchronousMultiTracingProcessor, reporter: Reporter) -> None:
         self._processors = processors

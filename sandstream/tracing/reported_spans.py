@@ -1,20 +1,20 @@
-"""Traces and spans of the user's as the bus carries them."""
+"""Convert the user's traces and spans to the form that the bus carries."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any, Final
 
-from sandstream_bus.trace_messages import ReportedSpan
+from sandstream_bus.wire.traces import ReportedSpan
 
-from sandstream.json_values import as_json, as_plain
+from sandstream._json_values import as_json, as_plain
 from sandstream.tracing.ids import root_span_id, w3c_span_id, w3c_trace_id
 from sandstream.tracing.span_data import SpanData
 from sandstream.tracing.spans import SpanImpl
 from sandstream.tracing.traces import TraceImpl
 
 MAX_VALUE_BYTES: Final = 16 * 1024
-"""A longer value is cut: a trace is no place to keep data."""
+"""Longer values are cut: a trace is no place to store data."""
 _MAX_NAME: Final = 256
 _OPERATIONS: dict[str, str] = {
     "agent": "agent",
@@ -25,12 +25,14 @@ _OPERATIONS: dict[str, str] = {
     "response": "chat",
 }
 _CONTENTS = frozenset({"data", "input", "output", "result"})
-"""What people, models and tools have said: in the data of most kinds of span."""
+"""Fields with contents: what people, models and tools said."""
+_ERROR_DATA = "sandstream.error.data"
+"""Counts as contents, because it quotes the error."""
 _IN_NAME = frozenset({"name", "type"})
 
 
 def reported_trace(trace: TraceImpl) -> tuple[str, ReportedSpan]:
-    """The W3C's id of the trace, and the span that stands for all of it."""
+    """The W3C id of the trace, and the span that represents the whole trace."""
     trace_id = w3c_trace_id(trace.trace_id)
     metadata = trace.metadata if isinstance(trace.metadata, dict) else {}
     attributes = {f"sandstream.metadata.{key}": _bounded(it) for key, it in metadata.items()}
@@ -45,12 +47,12 @@ def reported_trace(trace: TraceImpl) -> tuple[str, ReportedSpan]:
 
 
 def reported_span(span: SpanImpl[Any]) -> tuple[str, ReportedSpan]:
-    """The W3C's id of the span's trace, and the span."""
+    """The W3C id of the span's trace, and the span."""
     data: SpanData = span.span_data
     exported = data.export()
     may_say = bool(getattr(span.trace, "include_sensitive_data", True))
     contents = {key: exported[key] for key in _CONTENTS & exported.keys()} if may_say else {}
-    if data.type == "custom":  # what a program measures is its own to tell
+    if data.type == "custom":  # a program's own measurements do not count as contents
         contents = {}
         exported = {**exported, **_named(exported.get("data"))}
     attributes = {
@@ -60,7 +62,7 @@ def reported_span(span: SpanImpl[Any]) -> tuple[str, ReportedSpan]:
     }
     error = span.error
     if error is not None and error.get("data") is not None and may_say:
-        attributes["sandstream.error.data"] = _bounded(error["data"])
+        contents[_ERROR_DATA] = error["data"]
     return w3c_trace_id(span.trace_id), ReportedSpan(
         span_id=w3c_span_id(span.trace_id, span.span_id),
         parent_id=span.w3c_parent_id,
@@ -89,7 +91,7 @@ def _named(data: Any) -> dict[str, Any]:
 
 
 def _bounded(value: Any) -> Any:
-    """As JSON brings it back; what is long as a text that is cut."""
+    """A plain JSON value; long values become a shortened text."""
     if len(as_json(value)) <= MAX_VALUE_BYTES:
         return as_plain(value)
     text = value if isinstance(value, str) else bytes(as_json(value)).decode()
@@ -97,7 +99,7 @@ def _bounded(value: Any) -> Any:
 
 
 def _nanoseconds(time: str | None) -> int:
-    """Since 1970; a custom provider's clock may say anything."""
+    """Since 1970; 0 if a custom provider returns something else."""
     if time is None:
         return 0
     try:

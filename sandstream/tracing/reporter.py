@@ -1,8 +1,8 @@
-"""Tells the bus of the traces and spans that a program makes by itself.
+"""Reports to the bus the traces and spans that a program makes by itself.
 
-What runs do is in their logs; this is the rest. It is sent in batches over the connection that runs
-use, once there is one, and is dropped, which is counted and said, where there are too many: no run
-waits for it or fails because of it.
+What runs do is in their logs; this is the rest. Spans are sent in batches over the connection of
+the runs, once there is one. If too many wait, new ones are dropped, which is counted and logged: no
+run waits for the reporter or fails because of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from sandstream_bus.errors import BusError
-from sandstream_bus.trace_messages import ReportedSpan, SpansReported
+from sandstream_bus.wire.traces import ReportedSpan, SpansReported
 
 from sandstream.tracing.reported_spans import reported_span, reported_trace
 from sandstream.tracing.spans import Span, SpanImpl
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 8192
-"""Spans that wait for a bus, or for it to take them."""
+"""How many spans may wait for a bus or for a slow one."""
 MAX_BATCH: Final = 128
 BATCH_DELAY_S: Final = 0.5
 RETRY_DELAY_S: Final = 2.0
@@ -43,7 +43,7 @@ _KEPT_TRACES: Final = 256
 
 
 class _Waiting(NamedTuple):
-    """A span that is to be told, and what is to be told of its trace."""
+    """A span to report, with the data about its trace."""
 
     trace_id: str
     workflow_name: str
@@ -52,7 +52,7 @@ class _Waiting(NamedTuple):
 
 
 class _Line:
-    """A connection to a bus, on the event loop that it belongs to."""
+    """A connection to a bus, with the event loop that it belongs to."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
@@ -64,7 +64,7 @@ class _Line:
 
 
 class Reporter:
-    """The reporter of a process. Any thread may tell it of something."""
+    """The reporter of a process. Thread-safe."""
 
     def __init__(self, max_waiting: int = MAX_WAITING) -> None:
         self._waiting: deque[_Waiting] = deque()
@@ -73,11 +73,11 @@ class Reporter:
         self._lines: list[_Line] = []
         self._settings: Settings | None = None
         self._with_runs: deque[str] = deque(maxlen=_KEPT_TRACES)
-        """Traces of the user's that have runs: without the rest these would be in pieces."""
+        """User traces that contain runs: without the remaining spans they would be incomplete."""
         self.dropped = 0
-        """How many were lost because there were too many."""
+        """How many spans were lost because too many waited."""
 
-    # --- what is to be told --------------------------------------------------------------------
+    # --- collecting ----------------------------------------------------------------------------
 
     def trace_ended(self, trace: Trace) -> None:
         if isinstance(trace, TraceImpl) and not trace.is_of_run:
@@ -88,7 +88,7 @@ class Reporter:
             return
         try:
             told = reported_span(span)
-        except Exception:  # span data of the user's own may raise anything
+        except Exception:  # custom span data may raise anything
             logger.exception("a span of the program cannot be told", extra={"span": span.span_id})
             return
         self._add(span.trace, told)
@@ -100,7 +100,7 @@ class Reporter:
         with self._lock:
             if len(self._waiting) >= self._max_waiting:
                 self.dropped += 1
-                if self.dropped & (self.dropped - 1) == 0:  # not once for each
+                if self.dropped & (self.dropped - 1) == 0:  # log only at powers of two
                     logger.warning(
                         "spans of the program are dropped: too many wait to be sent",
                         extra={"dropped": self.dropped},
@@ -114,13 +114,13 @@ class Reporter:
     # --- the bus -------------------------------------------------------------------------------
 
     def has_run(self, trace_id: str) -> None:
-        """A run was started in this trace."""
+        """Note that a run was started in this trace."""
         with self._lock:
             self._with_runs.append(trace_id)
 
     def attach(self, bus: Bus, settings: Settings | None = None) -> None:
-        """Send over this bus from here on; called on its event loop. With ``settings`` it can be
-        opened once more, for what is left when the program ends.
+        """Send over this bus from now on; call it on the bus's event loop. With ``settings``, the
+        connection can be opened again to send what is left when the program ends.
         """
         line = _Line(bus)
         line.task = asyncio.ensure_future(self._keep_sending(line))
@@ -140,13 +140,13 @@ class Reporter:
             if line.task is not None and not line.task.done():
                 line.task.cancel()
                 await self._send_all(line)
-            # at the end of an event loop whoever would receive an answer has ended already
+            # at the end of an event loop, the receiver of acknowledgements has already ended
             while bus.connection.is_connected and (batch := self._take()):
                 for message in _messages(batch):
                     self._send_now(bus, message)
 
     def _send_now(self, bus: Bus, message: SpansReported) -> None:
-        from sandstream_bus.codec import INLINE_LIMIT_BYTES  # brings the bus along
+        from sandstream_bus.logs.codec import INLINE_LIMIT_BYTES  # late: it imports the whole bus
 
         data = msgspec.json.encode(message)
         if len(data) <= INLINE_LIMIT_BYTES:
@@ -168,7 +168,7 @@ class Reporter:
                 line.news.set()
 
     async def _send_all(self, line: _Line) -> bool:
-        """Send what waits; False if the bus cannot take it now."""
+        """Send what waits; ``False`` if the bus cannot take it now."""
         async with line.sending:
             while batch := self._take():
                 try:
@@ -192,12 +192,12 @@ class Reporter:
             return [self._waiting.popleft() for _ in range(count)]
 
     def _put_back(self, batch: list[_Waiting]) -> None:
-        """Whoever reads them knows by their ids which he has seen."""
+        """Some may have been sent already; readers recognise duplicates by their ids."""
         with self._lock:
             self._waiting.extendleft(reversed(batch))
 
     def force_flush(self) -> None:
-        """Send what waits, now. Waits for that, except on the event loop that has to do it."""
+        """Send what waits. Blocks until done, except on the event loop that has to do it."""
         with self._lock:
             line = self._lines[-1] if self._lines else None
         if line is None or line.loop.is_closed():
@@ -220,7 +220,7 @@ class Reporter:
             line.loop.run_until_complete(self._send_all(line))
 
     def shutdown(self) -> None:
-        """The program ends. What came after its runs is sent over a connection of its own."""
+        """The program ends: send spans that came after its runs over a new connection."""
         self.force_flush()
         with self._lock:
             is_needed = any(it.trace_id in self._with_runs for it in self._waiting)
@@ -228,11 +228,11 @@ class Reporter:
             return
         try:
             asyncio.run(self._send_the_rest(self._settings))
-        except Exception as error:  # noqa: BLE001  an interpreter that ends cannot do everything
+        except Exception as error:  # noqa: BLE001  not everything works in an ending interpreter
             logger.warning("the last spans of the program are lost", extra={"why": str(error)})
 
     async def _send_the_rest(self, settings: Settings) -> None:
-        from sandstream.connect import open_bus
+        from sandstream._connection import open_bus
 
         async with asyncio.timeout(FLUSH_S):
             opened = await open_bus(settings, name="sandstream-spans")
@@ -247,7 +247,7 @@ class Reporter:
 
 
 def _messages(batch: Iterable[_Waiting]) -> list[SpansReported]:
-    """One for each trace."""
+    """One message for each trace."""
     of_trace = sorted(batch, key=lambda it: it.trace_id)
     messages = []
     for trace_id, group in itertools.groupby(of_trace, key=lambda it: it.trace_id):

@@ -1,11 +1,11 @@
-"""What went wrong in a run, as the error of a span."""
+"""Convert errors of a run to errors of spans."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import ErrorInfo, RunDone
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import ErrorInfo, RunDone
 
 from sandstream.tracing.run_models import is_without_answer
 from sandstream.tracing.spans import SpanError
@@ -14,7 +14,7 @@ _REDACTED = "(not shown: trace_include_sensitive_data is off)"
 
 
 class EndedBadly(NamedTuple):
-    """Which spans of a run that failed say so."""
+    """The errors for the spans of a failed run."""
 
     of_model: SpanError | None = None
     of_turn: SpanError | None = None
@@ -24,7 +24,7 @@ class EndedBadly(NamedTuple):
 def tool_error(
     name: str, error: ErrorInfo | None, *, is_told: bool, contents: bool
 ) -> SpanError | None:
-    """Of a tool's call; ``is_told``: the model reads of it and the run goes on."""
+    """The error of a tool call; ``is_told``: the model sees it and the run continues."""
     if error is None:
         return None
     what = "Error running tool (non-fatal)" if is_told else "Error running tool"

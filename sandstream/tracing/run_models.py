@@ -1,4 +1,4 @@
-"""A model's answer in a run's log as the data of a span."""
+"""Convert a model's answer in a run's log to span data."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 from sandstream_actors.model.chat_messages import chat_messages
 from sandstream_actors.model.responses_request import FAKE_ID
 from sandstream_actors.model.vendor_types import typed_response
-from sandstream_actors.model_request import build_request
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import ModelAnswered, RunDone
+from sandstream_actors.run.model_request import build_request
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import ModelAnswered, RunDone
 
 from sandstream.tracing.run_usage import answer_usage
 from sandstream.tracing.span_data import GenerationSpanData, ResponseSpanData, SpanData
@@ -19,13 +19,13 @@ _MODEL_ERRORS = ("model_http", "model_timeout", "model_misconfigured")
 
 
 def model_span_data(state: RunState, event: ModelAnswered, *, contents: bool) -> SpanData:
-    """The answer to the request that ``state`` makes."""
+    """The data of the answer to the request that ``state`` produces."""
     output = [msgspec.json.decode(item) for item in event.output]
     request = build_request(state)
     usage = answer_usage(event.usage)
     model = event.model or request.model
     if any(isinstance(item, dict) and item.get("id") == FAKE_ID for item in output):
-        # only an answer of Chat Completions has items without ids of their own
+        # only answers of Chat Completions have items without their own ids
         data = GenerationSpanData(model=model, model_config=dict(request.settings), usage=usage)
         if contents:
             given = [msgspec.json.decode(item) for item in request.input]
@@ -41,12 +41,12 @@ def model_span_data(state: RunState, event: ModelAnswered, *, contents: bool) ->
 
 
 def model_error_data(state: RunState, event: RunDone) -> SpanData | None:
-    """Of a run that ended because its model could not be asked; None if it did not."""
+    """Data for a run that ended because its model could not answer; otherwise ``None``."""
     return ResponseSpanData() if is_without_answer(state, event) else None
 
 
 def is_without_answer(state: RunState, done: RunDone) -> bool:
-    """Did the model not answer, or did the run fail over what it said?"""
+    """Whether the model did not answer, rather than the run failing because of its answer."""
     code = done.error.code if done.error is not None else ""
     if code == "model_behavior":
         is_due = bool(state.tool_calls) and not state.open_tool_calls()

@@ -1,4 +1,4 @@
-"""Which trace a run belongs to, decided where it is called."""
+"""Whether a run is traced, decided where it is called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_traced(config: RunConfig) -> bool:
-    """May anybody make a trace of a run that starts here and now?"""
+    """Whether a run that starts here and now may be traced."""
     if config.tracing_disabled:
         return False
     provider = get_trace_provider()

@@ -1,30 +1,38 @@
-"""One run's events as the spans that the SDK shows of a run. Pure: what is told, and when, is up to
-the caller.
+"""Fold one run's events into the spans that the SDK shows for a run. Pure: the caller decides what
+to report and when.
 
-Task, agent, turn; in a turn the model's answer, calls of tools, handoffs. The tracing actor draws
-other spans from the same log (``sandstream_actors.tracing``); where both have one for the same
-thing, they have the same id.
+The spans are: task, agent, turn; within a turn the model's answer, tool calls, handoffs. The
+tracing actor draws other spans from the same log (``sandstream_actors.tracing``). Where both have a
+span for the same thing, the ids are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
-from sandstream_actors.run_headers import again
-from sandstream_actors.run_places import past_events
-from sandstream_actors.run_state import RunState
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_actors.run.headers import again
+from sandstream_actors.run.places import past_events
+from sandstream_actors.run.state import RunState
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
+    ApprovalDecided,
     ApprovalRequested,
     CallFinished,
     CallRequested,
+    CallStarted,
+    CancelRequested,
+    ChildWaiting,
+    ConversationOpened,
     HandedOff,
+    InputStaged,
     ModelAnswered,
+    ModelDeferred,
     RunDone,
     RunEvent,
+    RunMoved,
     RunReopened,
     RunRestored,
     RunStarted,
@@ -32,8 +40,8 @@ from sandstream_bus.messages import (
     TokenUsage,
     TurnRequested,
 )
-from sandstream_bus.subjects import RunId
-from sandstream_bus.trace_context import call_span_id, run_span_id, span_id_of
+from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.trace_context import call_span_id, run_span_id, span_id_of
 
 from sandstream.tracing.run_errors import ended_badly, out_of_turns, tool_error
 from sandstream.tracing.run_models import model_error_data, model_span_data
@@ -51,13 +59,13 @@ from sandstream.tracing.span_data import (
 from sandstream.tracing.spans import SpanError
 
 _handed_off = msgspec.json.Decoder(HandedOff).decode
-_CALLS = ("tool", "child")
-_SANDBOX = ("open", "checkpoint", "close")
 
 
 @dataclass(frozen=True)
 class SpanBegan:
-    """``key`` names it within the run, ``parent`` the one above it; None: the run's caller's."""
+    """``key`` names the span within the run; ``parent`` is the key above it, ``None`` the
+    caller's.
+    """
 
     key: str
     parent: str | None
@@ -78,22 +86,22 @@ Step = SpanBegan | SpanEnded
 
 @dataclass(frozen=True)
 class Settings:
-    """What is wanted of a run's spans, and what only its process knows."""
+    """Options for a run's spans, and what only its process knows."""
 
     contents: bool = True
     tasks_and_turns: bool = True
     value_of: Callable[[str], Any] = lambda call: None
     """What a tool returned, by call, if it ran in this process."""
     shows_itself: Callable[[str], bool] = lambda agent: False
-    """Whether the model of an agent is one that makes spans by itself."""
+    """Whether the model of an agent makes its own spans."""
     output_type: Callable[[str], str | None] = lambda agent: None
-    """The name of an agent's output type, if the agent is here."""
+    """The name of an agent's output type, if the agent is in this process."""
     was_asked_here: Callable[[str], bool] = lambda call: False
-    """Whether the guardrails of a call were asked, and shown, in this process."""
+    """Whether the guardrails of a call ran, and were shown, in this process."""
 
 
 class RunSpans:
-    """Grows with each event. ``quiet`` events are known already: they make no spans."""
+    """Grows with each event. ``quiet`` events are already known and make no spans."""
 
     def __init__(self, run: str, settings: Settings) -> None:
         self.run = run
@@ -104,22 +112,22 @@ class RunSpans:
         self._steps: list[Step] = []
         self._open: dict[str, SpanData] = {}
         self._agent = ""
-        """The key of the open span of an agent."""
+        """The key of the open agent span."""
         self._turn = ""
         self._times = 0
-        """How often the run has come to rest."""
+        """How often the run has waited or ended."""
         self._at = ""
         self._is_handed_by_call = False
-        """The span of the next handoff is that of the user's code for it."""
+        """Whether the user's code for the next handoff already has its span."""
         self._of_agent: SpanError | None = None
-        """What has gone wrong although the run went on."""
+        """An error after which the run continued."""
         self._began_with = TokenUsage()
         self._turn_began_with = TokenUsage()
 
-    # --- what callers ask for ------------------------------------------------------------------
+    # --- public interface ----------------------------------------------------------------------
 
     def feed(self, event: LogEvent, at: str, *, quiet: bool = False) -> list[Step]:
-        """Take in the next event, which happened at the time ``at``."""
+        """Process the next event, which happened at the time ``at``."""
         self._steps = []
         if self.state.traceparent is None:
             self.state.traceparent = event.stored.headers.get("traceparent")
@@ -134,14 +142,14 @@ class RunSpans:
         return self._steps if self.is_traced else []
 
     def close(self, at: str) -> list[Step]:
-        """Whoever waits for the run stops: nothing stays open."""
+        """Close all spans: the caller has stopped waiting for the run."""
         self._steps = []
         self._end_all(at)
         return self._steps
 
     def span_of(self, call: CallRequested) -> str | None:
         """The key of the span in which the user's code for a call runs."""
-        if call.kind in _CALLS or call.kind == "handoff":
+        if call.traits.is_tool or call.traits.is_handoff:
             return f"call:{call.call}"
         above = self._turn or self._agent
         return above if above in self._open else next(reversed(self._open), None)
@@ -165,20 +173,23 @@ class RunSpans:
         self._after(sequence, event, before)
 
     def _before(self, event: RunEvent) -> Any:
-        """What must be known of the state before the event changes it."""
+        """Read what is needed from the state before the event changes it."""
         if self.state.started is not None and self.state.done is None:
             self._begin_task()
-        match event:
-            case ModelAnswered() if event.turn == self.state.turn + 1:
-                self._begin_turn(event.turn)
-                self._show_tools(event)
-                return model_span_data(self.state, event, contents=self._contents)
-            case CallFinished():
-                return event.call not in self.state.results and event.call in self.state.asked
-            case TurnRequested(reason="handoff") if event.turn == self.state.turn + 1:
-                return self.state.agent.name, self._too_many_handoffs()
-            case RunDone():
-                return model_error_data(self.state, event)
+        if isinstance(event, CallFinished):
+            return event.call not in self.state.results and event.call in self.state.asked
+        if isinstance(event, RunDone):
+            return model_error_data(self.state, event)
+        next_turn = self.state.turn + 1
+        if isinstance(event, ModelAnswered) and event.turn == next_turn:
+            self._begin_turn(event.turn)
+            self._show_tools(event)
+            return model_span_data(self.state, event, contents=self._contents)
+        if isinstance(event, TurnRequested) and (event.reason, event.turn) == (
+            "handoff",
+            next_turn,
+        ):
+            return self.state.agent.name, self._too_many_handoffs()
         return None
 
     def _after(self, sequence: int, event: RunEvent, before: Any) -> None:
@@ -205,6 +216,16 @@ class RunSpans:
             case RunDone():
                 self._done(event, before)
                 self._times += 1
+            case ModelAnswered() | CallFinished() | TurnRequested() | ApprovalRequested():
+                pass
+            case RunRestored() | RunMoved() | ConversationOpened() | InputStaged():
+                pass
+            case ModelDeferred() | CallStarted() | ApprovalDecided() | ChildWaiting():
+                pass
+            case CancelRequested():
+                pass
+            case _:
+                assert_never(event)
 
     def _started(self, event: RunStarted) -> None:
         self.is_traced = event.options.traced
@@ -218,7 +239,7 @@ class RunSpans:
             self._end(what)
 
     def _show_tools(self, event: ModelAnswered) -> None:
-        """What the model could choose from, in the agent's span."""
+        """Record in the agent's span what the model could choose from."""
         agent = self._open.get(self._agent)
         if not isinstance(agent, AgentSpanData):
             return
@@ -235,24 +256,34 @@ class RunSpans:
     def _asked(self, call: CallRequested) -> None:
         key = f"call:{call.call}"
         span_id = call_span_id(self.run, call.call, again(self.state))
-        if call.kind in _CALLS:
-            if key in self._open:
-                return  # asked again, of another process: it is still the same call
-            input = call.arguments if self._contents else None
-            self._begin_id(key, self._below_turn, span_id, FunctionSpanData(call.name, input, None))
-        elif call.kind == "handoff":
-            self._is_handed_by_call = True
-            data = HandoffSpanData(self.state.agent.name, None)
-            self._begin_id(key, self._below_turn, span_id, data)
-        elif call.kind in _SANDBOX:
-            done = CustomSpanData(f"sandbox.{call.kind}", {"sandbox": call.sandbox})
-            self._begin_id(key, self._below_turn, span_id, done)
-        elif call.kind in ("prepare", "model") and call.turn == self.state.turn + 1:
-            self._begin_turn(call.turn)
-        elif call.kind == "error" and call.error is not None and call.error.code == "max_turns":
-            self._of_agent = out_of_turns(self.state)
-        elif call.kind == "finish":
-            self._end_turn()
+        match call.kind:
+            case "tool" | "child":
+                if key in self._open:
+                    return  # asked again, of another process: it is still the same call
+                input = call.arguments if self._contents else None
+                data = FunctionSpanData(call.name, input, None)
+                self._begin_id(key, self._below_turn, span_id, data)
+            case "handoff":
+                self._is_handed_by_call = True
+                handoff = HandoffSpanData(self.state.agent.name, None)
+                self._begin_id(key, self._below_turn, span_id, handoff)
+            case "open" | "checkpoint" | "close":
+                done = CustomSpanData(f"sandbox.{call.kind}", {"sandbox": call.sandbox})
+                self._begin_id(key, self._below_turn, span_id, done)
+            case "prepare" | "model":
+                if call.turn == self.state.turn + 1:
+                    self._begin_turn(call.turn)
+            case "error":
+                if call.error is not None and call.error.code == "max_turns":
+                    self._of_agent = out_of_turns(self.state)
+            case "finish":
+                self._end_turn()
+            case "guard" | "review" | "reject" | "hook" | "stop" | "output" | "history" | "save":
+                pass
+            case "child_input" | "child_output" | "watch":
+                pass
+            case _:
+                assert_never(call.kind)
 
     def _waits_for_person(self, asked: ApprovalRequested) -> None:
         what = f"approval:{asked.call}{again(self.state)}"
@@ -277,8 +308,10 @@ class RunSpans:
             error = self._too_many_handoffs()
             spec = self.state.agents.get(_handed_off(event.output).agent)
             data.to_agent = spec.name if spec else _handed_off(event.output).agent
-        if event.kind in ("guard", "finish") and not self._settings.was_asked_here(event.call):
-            above = self._below_turn if event.kind == "guard" else self._agent
+        traits = event.traits
+        is_guarded = traits.checks_input or traits.checks_output
+        if is_guarded and not self._settings.was_asked_here(event.call):
+            above = self._below_turn if traits.checks_input else self._agent
             for index, record in enumerate(event.guardrails):
                 what = f"guard:{event.call}{again(self.state)}:{index}"
                 self._begin(what, above, what, GuardrailSpanData(record.name, record.tripped))
@@ -299,7 +332,7 @@ class RunSpans:
         self._begin_turn(self.state.turn + 1)
 
     def _too_many_handoffs(self) -> SpanError | None:
-        """An answer that asks for several handoffs gets the first."""
+        """The error if an answer requests several handoffs; only the first one is done."""
         targets = {it.name: self._name_of_target(it) for it in self.state.agent.handoffs}
         asked = [targets.get(it.name, it.name) for it in self.state.handoff_calls]
         if len(asked) < 2:

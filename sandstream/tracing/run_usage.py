@@ -1,14 +1,14 @@
-"""Tokens in the data of spans."""
+"""Token usage in span data."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sandstream_bus.messages import TokenUsage
+from sandstream_bus.wire.messages import TokenUsage
 
 
 def turn_usage(now: TokenUsage, before: TokenUsage) -> dict[str, Any] | None:
-    """What was used since ``before``; None: nothing was asked of any model."""
+    """The usage since ``before``; ``None`` if no model was called."""
     if now.requests <= before.requests:
         return None
     return {
@@ -31,7 +31,7 @@ def task_usage(now: TokenUsage, before: TokenUsage) -> dict[str, Any] | None:
 
 
 def answer_usage(usage: TokenUsage) -> dict[str, Any]:
-    """Of one answer of a model."""
+    """The usage of one model answer."""
     return {
         "requests": usage.requests,
         "input_tokens": usage.input_tokens,

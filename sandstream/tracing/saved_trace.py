@@ -1,11 +1,11 @@
-"""What a saved run keeps of its trace, so that it goes on in the same one."""
+"""The trace data of a saved run, so that it continues in the same trace."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from sandstream_bus.trace_context import TraceContext
+from sandstream_bus.wire.trace_context import TraceContext
 
 from sandstream.exceptions import UserError
 from sandstream.tracing.ids import NO_OP, root_span_id, w3c_trace_id
@@ -16,7 +16,7 @@ _API_KEY = "tracing_api_key"
 
 @dataclass(frozen=True)
 class SavedTrace:
-    """``traceparent`` is the caller's span, ``trace`` the trace as it was exported."""
+    """``traceparent`` is the caller's span, ``trace`` the exported trace."""
 
     traceparent: str | None = None
     trace: dict[str, Any] | None = None
@@ -31,14 +31,14 @@ class SavedTrace:
         return found if isinstance(found, str) else None
 
     def without_key(self) -> dict[str, Any] | None:
-        """The trace without the secret that exporters use."""
+        """The trace without the secret key that exporters use."""
         if self.trace is None:
             return None
         return {name: value for name, value in self.trace.items() if name != _API_KEY}
 
     @classmethod
     def of(cls, trace: Trace | None) -> SavedTrace:
-        """A trace that the user names."""
+        """From a trace that the user passes."""
         if trace is not None and not isinstance(trace, Trace):
             raise UserError(f"set_trace needs a Trace, not {type(trace).__name__}")
         if trace is None or trace.trace_id == NO_OP:

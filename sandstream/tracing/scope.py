@@ -1,4 +1,4 @@
-"""Which trace and which span the running code belongs to."""
+"""The trace and the span that the running code belongs to."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Scope:
 
 @contextlib.contextmanager
 def current(trace: Trace | None, span: Span[Any] | None) -> Iterator[None]:
-    """Both, while this lasts; None hides what is current outside."""
+    """Set both within the context; ``None`` hides the outer one."""
     of_trace, of_span = _trace.set(trace), _span.set(span)
     try:
         yield

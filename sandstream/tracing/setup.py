@@ -18,7 +18,7 @@ _is_registered = False
 
 
 def set_trace_provider(provider: TraceProvider) -> None:
-    """Have another provider make all traces and spans from here on."""
+    """Replace the provider that creates all traces and spans."""
     global _provider
     with _lock:
         _provider = provider
@@ -26,7 +26,7 @@ def set_trace_provider(provider: TraceProvider) -> None:
 
 
 def get_trace_provider() -> TraceProvider:
-    """The provider of this process, made on first use."""
+    """The provider of this process, created on first use."""
     global _provider
     if _provider is not None:
         return _provider
@@ -40,7 +40,7 @@ def get_trace_provider() -> TraceProvider:
 
 
 def reporter_here() -> Reporter:
-    """Who tells the bus of this process's own spans, whichever provider makes them."""
+    """The reporter of this process's own spans, whichever provider creates them."""
     from sandstream.tracing.reporter import Reporter
 
     global _reporter

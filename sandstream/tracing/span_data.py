@@ -1,4 +1,4 @@
-"""What spans are about: one class for each kind. ``export()`` is what exporters send."""
+"""The data of spans: one class for each kind. ``export()`` returns what exporters send."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SpanData(abc.ABC):
-    """What a span is about."""
+    """The data of a span."""
 
     @property
     @abc.abstractmethod
@@ -24,7 +24,7 @@ class SpanData(abc.ABC):
 
 
 class AgentSpanData(SpanData):
-    """An agent at work."""
+    """An agent's work."""
 
     __slots__ = ("handoffs", "metadata", "name", "output_type", "tools")
 
@@ -105,13 +105,13 @@ class TurnSpanData(SpanData):
 
 
 def _as_custom(kind: str, data: dict[str, Any], usage: dict[str, Any] | None) -> dict[str, Any]:
-    """Backends know neither tasks nor turns: to them these are custom spans."""
+    """Backends do not know tasks and turns, so they are exported as custom spans."""
     more = {} if usage is None else {"usage": usage}
     return {"type": "custom", "name": kind, "data": {"sdk_span_type": kind, **data, **more}}
 
 
 class FunctionSpanData(SpanData):
-    """A call of a tool."""
+    """A tool call."""
 
     __slots__ = ("input", "mcp_data", "name", "output")
 
@@ -142,7 +142,7 @@ class FunctionSpanData(SpanData):
 
 
 class GenerationSpanData(SpanData):
-    """A model's answer, with all that went into it."""
+    """A model call, with its whole input."""
 
     __slots__ = ("input", "model", "model_config", "output", "usage")
 
@@ -176,7 +176,7 @@ class GenerationSpanData(SpanData):
 
 
 class ResponseSpanData(SpanData):
-    """An answer of the Responses API. Only its id is exported: the endpoint has the rest."""
+    """A response of the Responses API. Only its id is exported: the endpoint has the rest."""
 
     __slots__ = ("input", "response", "response_id", "usage")
 
@@ -190,7 +190,7 @@ class ResponseSpanData(SpanData):
         self.input = input
         self.usage = usage
         self.response_id: str | None = None
-        """Where the response itself may not be shown."""
+        """Used if the response itself may not be shown."""
 
     @property
     def type(self) -> str:
@@ -205,7 +205,7 @@ class ResponseSpanData(SpanData):
 
 
 class HandoffSpanData(SpanData):
-    """One agent lets another one go on."""
+    """A handoff from one agent to another."""
 
     __slots__ = ("from_agent", "to_agent")
 
@@ -222,7 +222,7 @@ class HandoffSpanData(SpanData):
 
 
 class CustomSpanData(SpanData):
-    """Whatever a program measures by itself."""
+    """Anything that a program measures."""
 
     __slots__ = ("data", "name")
 
@@ -239,7 +239,7 @@ class CustomSpanData(SpanData):
 
 
 class GuardrailSpanData(SpanData):
-    """A guardrail that was asked."""
+    """The check of a guardrail."""
 
     __slots__ = ("name", "triggered")
 
@@ -256,7 +256,7 @@ class GuardrailSpanData(SpanData):
 
 
 class TranscriptionSpanData(SpanData):
-    """Speech that became text."""
+    """Speech to text."""
 
     __slots__ = ("input", "input_format", "model", "model_config", "output")
 
@@ -289,7 +289,7 @@ class TranscriptionSpanData(SpanData):
 
 
 class SpeechSpanData(SpanData):
-    """Text that became speech."""
+    """Text to speech."""
 
     __slots__ = ("first_content_at", "input", "model", "model_config", "output", "output_format")
 
@@ -341,7 +341,7 @@ class SpeechGroupSpanData(SpanData):
 
 
 class MCPListToolsSpanData(SpanData):
-    """The tools of an MCP server, listed."""
+    """The listed tools of an MCP server."""
 
     __slots__ = ("result", "server")
 

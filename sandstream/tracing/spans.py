@@ -1,4 +1,4 @@
-"""Spans: something that took time, in a trace."""
+"""Spans: timed work in a trace."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ logger = logging.getLogger(__name__)
 
 TSpanData = TypeVar("TSpanData", bound=SpanData)
 _ROUTING_KEYS = ("agent_harness_id",)
-"""Of a trace's metadata: what backends want to see at each span, too."""
+"""Metadata of a trace that backends also want on each span."""
 
 
 class SpanError(TypedDict):
-    """What went wrong."""
+    """An error of a span."""
 
     message: str
     data: dict[str, Any] | None
 
 
 class Span(abc.ABC, Generic[TSpanData]):
-    """Something that took time, in a trace. Use it with ``with``, or start and finish it."""
+    """Timed work in a trace. Use it with ``with``, or start and finish it."""
 
     @property
     @abc.abstractmethod
     def trace_id(self) -> str:
-        """The trace that it belongs to."""
+        """The id of its trace."""
 
     @property
     @abc.abstractmethod
@@ -49,15 +49,15 @@ class Span(abc.ABC, Generic[TSpanData]):
     @property
     @abc.abstractmethod
     def span_data(self) -> TSpanData:
-        """What it is about."""
+        """Its data."""
 
     @abc.abstractmethod
     def start(self, mark_as_current: bool = False) -> None:
-        """Start it; with ``mark_as_current`` new spans go below it."""
+        """Start it; with ``mark_as_current`` new spans are placed below it."""
 
     @abc.abstractmethod
     def finish(self, reset_current: bool = False) -> None:
-        """End it; with ``reset_current`` the span that was current before is so again."""
+        """End it; with ``reset_current`` the previous span becomes current again."""
 
     @abc.abstractmethod
     def __enter__(self) -> Span[TSpanData]: ...
@@ -73,30 +73,30 @@ class Span(abc.ABC, Generic[TSpanData]):
     @property
     @abc.abstractmethod
     def parent_id(self) -> str | None:
-        """The span above it, if there is one."""
+        """The id of its parent span, if any."""
 
     @abc.abstractmethod
     def set_error(self, error: SpanError) -> None:
-        """Say what went wrong."""
+        """Set the error."""
 
     @property
     @abc.abstractmethod
     def error(self) -> SpanError | None:
-        """What went wrong."""
+        """The error, if any."""
 
     @abc.abstractmethod
     def export(self) -> dict[str, Any] | None:
-        """As plain data; None if it is not recorded."""
+        """As plain data; ``None`` if it is not recorded."""
 
     @property
     @abc.abstractmethod
     def started_at(self) -> str | None:
-        """In ISO 8601; None before it started."""
+        """In ISO 8601; ``None`` before the start."""
 
     @property
     @abc.abstractmethod
     def ended_at(self) -> str | None:
-        """In ISO 8601; None before it ended."""
+        """In ISO 8601; ``None`` before the end."""
 
     @property
     @abc.abstractmethod
@@ -110,7 +110,7 @@ class Span(abc.ABC, Generic[TSpanData]):
 
 
 class _Current(Span[TSpanData]):
-    """The part of a span that makes it the current one."""
+    """Makes a span the current one."""
 
     _token: Token[Span[Any] | None] | None = None
 
@@ -118,7 +118,7 @@ class _Current(Span[TSpanData]):
         self._token = Scope.set_current_span(self)
 
     def _resign(self, *, is_elsewhere: bool = False) -> None:
-        """``is_elsewhere``: perhaps in another context, in which there is nothing to reset."""
+        """``is_elsewhere``: possibly in another context, where there is nothing to reset."""
         token, self._token = self._token, None
         if token is None:
             return
@@ -139,12 +139,12 @@ class _Current(Span[TSpanData]):
         exc_tb: TracebackType | None,
     ) -> None:
         self.finish()
-        # an abandoned generator is closed by whoever finds it, in a context of its own
+        # an abandoned generator may be closed in another context
         self._resign(is_elsewhere=exc_type is GeneratorExit)
 
 
 class NoOpSpan(_Current[TSpanData]):
-    """A span that nobody records."""
+    """A span that is not recorded."""
 
     def __init__(self, span_data: TSpanData) -> None:
         self._span_data = span_data
@@ -197,7 +197,7 @@ class NoOpSpan(_Current[TSpanData]):
 
 
 class SpanImpl(_Current[TSpanData]):
-    """A span that processors are told of."""
+    """A span that processors receive."""
 
     def __init__(
         self,
@@ -220,11 +220,11 @@ class SpanImpl(_Current[TSpanData]):
         self._ended_at: str | None = None
         self._error: SpanError | None = None
         self.trace: Trace | None = None
-        """The trace itself, where it is known."""
+        """The trace itself, if known."""
         self.is_of_run = False
-        """It is drawn from a run's log, so the log has it already."""
+        """Whether it comes from a run's log, so that it is not reported again."""
         self.w3c_parent_id: str | None = None
-        """The span above it, as the bus knows that."""
+        """The W3C id of the parent span, as the bus knows it."""
 
     @property
     def trace_id(self) -> str:
@@ -251,7 +251,7 @@ class SpanImpl(_Current[TSpanData]):
             self._become_current()
 
     def start_at(self, time: str) -> None:
-        """Start at a time that is known from elsewhere."""
+        """Start at a given time."""
         self._started_at = time
         self._processor.on_span_start(self)
 
@@ -264,7 +264,7 @@ class SpanImpl(_Current[TSpanData]):
             self._resign()
 
     def finish_at(self, time: str) -> None:
-        """End at a time that is known from elsewhere."""
+        """End at a given time."""
         self._ended_at = time
         self._processor.on_span_end(self)
 

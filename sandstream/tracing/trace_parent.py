@@ -1,11 +1,11 @@
-"""Which span of the caller's a run, a task or an operation belongs to."""
+"""The caller's span that a run, a task or an operation belongs to."""
 
 from __future__ import annotations
 
 import sys
 
-from sandstream_bus.headers import TRACEPARENT
-from sandstream_bus.trace_context import TraceContext, incoming
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.trace_context import TraceContext, incoming
 
 from sandstream.tracing.ids import NO_OP
 from sandstream.tracing.parents import own_context
@@ -13,14 +13,14 @@ from sandstream.tracing.scope import Scope
 
 
 def trace_headers() -> dict[str, str]:
-    """Headers that make what is published part of the caller's trace, if there is one."""
+    """Headers that make a published message part of the caller's trace, if there is one."""
     parent = trace_parent()
     return {} if parent is None else {TRACEPARENT: parent.header}
 
 
 def trace_parent() -> TraceContext | None:
-    """The caller's span: one that the program made here, one of OpenTelemetry's, else the call that
-    is being worked on. None where tracing is turned off.
+    """The caller's span: the program's own, one of OpenTelemetry, otherwise that of the call that
+    is being processed. ``None`` if tracing is disabled.
     """
     current = Scope.get_current_trace()
     if current is not None and current.trace_id == NO_OP:
@@ -29,7 +29,7 @@ def trace_parent() -> TraceContext | None:
 
 
 def _of_opentelemetry() -> TraceContext | None:
-    """The current span of a program that uses OpenTelemetry; others need not import it."""
+    """The current span of a program that uses OpenTelemetry; others do not import it."""
     module = sys.modules.get("opentelemetry.trace")
     if module is None:
         return None

@@ -1,4 +1,4 @@
-"""Traces: all that belongs to one piece of work, over as many runs as it takes."""
+"""Traces: everything that belongs to one piece of work, across any number of runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _started_lock = threading.Lock()
 
 
 def was_started_here(trace_id: str) -> bool:
-    """Have this process's processors heard of the trace? Asked of the last few thousand."""
+    """Whether processors of this process have seen the trace; covers the last few thousand."""
     with _started_lock:
         return trace_id in _started
 
@@ -36,7 +36,9 @@ def _note_started(trace_id: str) -> None:
 
 
 class Trace(abc.ABC):
-    """All that belongs to one piece of work. Use it with ``with``, or start and finish it."""
+    """Everything that belongs to one piece of work. Use it with ``with``, or start and finish
+    it.
+    """
 
     @abc.abstractmethod
     def __enter__(self) -> Trace: ...
@@ -55,7 +57,7 @@ class Trace(abc.ABC):
 
     @abc.abstractmethod
     def finish(self, reset_current: bool = False) -> None:
-        """End it; with ``reset_current`` the trace that was current before is so again."""
+        """End it; with ``reset_current`` the previous trace becomes current again."""
 
     @property
     @abc.abstractmethod
@@ -69,7 +71,7 @@ class Trace(abc.ABC):
 
     @abc.abstractmethod
     def export(self) -> dict[str, Any] | None:
-        """As plain data; None if it is not recorded."""
+        """As plain data; ``None`` if it is not recorded."""
 
     @property
     @abc.abstractmethod
@@ -77,7 +79,7 @@ class Trace(abc.ABC):
         """The key with which exporters send it, if it has its own."""
 
     def to_json(self, *, include_tracing_api_key: bool = False) -> dict[str, Any] | None:
-        """As :meth:`export`, with the key only if that is wanted: it is a secret."""
+        """Like :meth:`export`; includes the key, which is a secret, only on request."""
         exported = self.export()
         if exported is None:
             return None
@@ -87,7 +89,7 @@ class Trace(abc.ABC):
 
 
 class _Current(Trace):
-    """The part of a trace that makes it the current one."""
+    """Makes a trace the current one."""
 
     _token: Token[Trace | None] | None = None
 
@@ -95,7 +97,7 @@ class _Current(Trace):
         self._token = Scope.set_current_trace(self)
 
     def _resign(self, *, is_elsewhere: bool = False) -> None:
-        """``is_elsewhere``: perhaps in another context, in which there is nothing to reset."""
+        """``is_elsewhere``: possibly in another context, where there is nothing to reset."""
         token, self._token = self._token, None
         if token is None:
             return
@@ -118,12 +120,12 @@ class _Current(Trace):
         try:
             self.finish()
         finally:
-            # an abandoned generator is closed by whoever finds it, in a context of its own
+            # an abandoned generator may be closed in another context
             self._resign(is_elsewhere=exc_type is GeneratorExit)
 
 
 class NoOpTrace(_Current):
-    """A trace that nobody records; spans and runs inside of it are not recorded either."""
+    """A trace that is not recorded; neither are spans and runs inside it."""
 
     def start(self, mark_as_current: bool = False) -> None:
         if mark_as_current and self._token is None:
@@ -150,7 +152,7 @@ class NoOpTrace(_Current):
 
 
 class TraceImpl(_Current):
-    """A trace that processors are told of."""
+    """A trace that processors receive."""
 
     def __init__(
         self,
@@ -167,14 +169,14 @@ class TraceImpl(_Current):
         self.group_id = group_id
         self.metadata = metadata
         self._processor = processor
-        """None: the trace goes on here, whoever started it has told of it."""
+        """``None`` if the trace is continued here: its start was reported elsewhere."""
         self._is_started = False
         self.started_at: str | None = None
         self.ended_at: str | None = None
         self.is_of_run = False
-        """A run made it; there is nothing above the run's own spans."""
+        """Whether a run made it; then there is no span above those of the run."""
         self.include_sensitive_data = True
-        """Whether what people, models and tools have said may be told with its spans."""
+        """Whether spans may include what people, models and tools said."""
 
     @property
     def trace_id(self) -> str:

@@ -1,4 +1,4 @@
-"""Times and ids, as the trace provider makes them."""
+"""Times and ids from the trace provider."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from sandstream.tracing.setup import get_trace_provider
 
 
 def time_iso() -> str:
-    """The time now, in ISO 8601."""
+    """The current time, in ISO 8601."""
     return get_trace_provider().time_iso()
 
 
 def gen_trace_id() -> str:
-    """A new id of a trace."""
+    """A new trace id."""
     return get_trace_provider().gen_trace_id()
 
 
 def gen_span_id() -> str:
-    """A new id of a span."""
+    """A new span id."""
     return get_trace_provider().gen_span_id()
 
 
 def gen_group_id() -> str:
-    """A new id of a group of traces."""
+    """A new id for a group of traces."""
     return get_trace_provider().gen_group_id()

@@ -1,8 +1,7 @@
 """Runs the user's guardrails.
 
-Pure functions: which guardrails are due, and what becomes of a run when one trips, is the caller's
-business. All of them raise for whatever keeps a guardrail from a verdict: what was not checked does
-not pass.
+Pure functions: the caller decides which guardrails to ask, and what happens to the run if one
+trips. If a guardrail cannot reach a verdict, the function raises: unchecked content does not pass.
 """
 
 from __future__ import annotations
@@ -13,6 +12,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from sandstream_bus.wire.error_text import error_text
+
+from sandstream._task_ends import not_cancelled_by_itself, stop
 from sandstream.agent import Agent
 from sandstream.exceptions import (
     AgentsException,
@@ -29,7 +31,6 @@ from sandstream.guardrail import (
     OutputGuardrail,
     OutputGuardrailResult,
 )
-from sandstream.hosting.stopping import not_cancelled_by_itself, stop
 from sandstream.items import TResponseInputItem
 from sandstream.run_context import RunContextWrapper
 from sandstream.tool_guardrails import (
@@ -55,7 +56,7 @@ AnyGuardrail = TypeVar(
 
 
 class GuardedTool(Protocol):
-    """What is needed of a tool here."""
+    """The attributes of a tool that are needed here."""
 
     @property
     def name(self) -> str: ...
@@ -67,7 +68,7 @@ class GuardedTool(Protocol):
     def tool_output_guardrails(self) -> Sequence[ToolOutputGuardrail[Any]] | None: ...
 
 
-# --- guardrails of agents: all at once ------------------------------------------------------------
+# --- guardrails of agents: concurrently -----------------------------------------------------------
 
 
 async def run_input_guardrails(
@@ -79,10 +80,10 @@ async def run_input_guardrails(
     *,
     results: list[InputGuardrailResult] | None = None,
 ) -> list[InputGuardrailResult]:
-    """Ask all guardrails; the results are in the order of the answers.
+    """Ask all guardrails; the results are in order of completion.
 
-    They are put into ``results``, if it is given, as they come: also those that came before this
-    raises.
+    If ``results`` is given, each result is appended to it as it arrives, so it also has the results
+    that arrived before an exception.
 
     Raises:
         InputGuardrailTripwireTriggered: for the first that trips; the rest are cancelled.
@@ -124,7 +125,7 @@ async def _verdicts(
     timeout_s: float | None,
     heard: list[Any],
 ) -> list[Any]:
-    """Ask all of them at once; ``heard`` has the results as they come."""
+    """Ask all guardrails concurrently; append each result to ``heard`` as it arrives."""
 
     async def check(guardrail: AnyGuardrail) -> Any:
         with part_of_run(GuardrailSpanData(guardrail.get_name())) as shown:
@@ -153,7 +154,7 @@ async def guard_tool_input(
     *,
     results: list[ToolInputGuardrailResult] | None = None,
 ) -> tuple[list[ToolInputGuardrailResult], str | None]:
-    """Ask the guardrails before a call; a text is what the model gets instead of the call.
+    """Ask the guardrails before a call; a returned text replaces the call for the model.
 
     Raises:
         ToolInputGuardrailTripwireTriggered: if one wants the run to end.
@@ -179,7 +180,7 @@ async def guard_tool_output(
     *,
     results: list[ToolOutputGuardrailResult] | None = None,
 ) -> tuple[list[ToolOutputGuardrailResult], Any]:
-    """Ask the guardrails after a call; the second value is the output as they leave it.
+    """Ask the guardrails after a call; the second value is the output that the model gets.
 
     Raises:
         ToolOutputGuardrailTripwireTriggered: if one wants the run to end.
@@ -210,7 +211,7 @@ async def _verdict(
     except AgentsException:
         raise
     except Exception as error:
-        raise UserError(f"Error running tool {tool.name}: {error}") from error
+        raise UserError(f"Error running tool {tool.name}: {error_text(error)}") from error
     _check_verdict(name, heard[0], "behavior")
     behavior: Mapping[str, Any] = heard[0].behavior
     if behavior.get("type") not in ("allow", "reject_content", "raise_exception"):
@@ -229,7 +230,7 @@ async def _ask_all(
     timeout_s: float | None,
     hear: Callable[[T], None],
 ) -> None:
-    """Run all checks at once and hear each answer when it comes; whatever raises ends the rest."""
+    """Run all checks concurrently and pass on each answer; the first exception cancels the rest."""
     finished: asyncio.Queue[asyncio.Task[T]] = asyncio.Queue()
     waiting: dict[asyncio.Task[T], str] = {}
     for name, check in checks:
@@ -253,10 +254,10 @@ async def _ask_all(
 
 
 def _stoppable(guardrail: AnyGuardrail, timeout_s: float | None) -> AnyGuardrail:
-    """A guardrail whose limit can be kept.
+    """A guardrail whose time limit can be enforced.
 
-    A plain function runs on the loop, where it would stop the clock as well. So if there is a
-    limit it gets a thread, which can be left behind, though not be ended.
+    A plain function runs on the event loop, where it would block the timeout as well. With a limit
+    it therefore runs in a thread, which can be abandoned but not stopped.
     """
     function: Any = guardrail.guardrail_function
     if timeout_s is None or not callable(function) or _is_async(function):
@@ -273,7 +274,7 @@ def _stoppable(guardrail: AnyGuardrail, timeout_s: float | None) -> AnyGuardrail
 
 def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  of an object that is no function
+        getattr(function, "__call__", None)  # noqa: B004  for callable objects
     )
 
 
@@ -281,7 +282,7 @@ def _without_stop_iteration(function: Callable[..., Any], *arguments: Any) -> An
     try:
         return function(*arguments)
     except StopIteration as error:
-        # a future cannot carry StopIteration: the caller would wait for ever
+        # a future cannot carry StopIteration: the caller would wait forever
         raise RuntimeError("the guardrail raised StopIteration") from error
 
 

@@ -1,4 +1,4 @@
-"""What guardrails said, between the user's objects and data: both directions in one place."""
+"""Converts guardrail results from the user's objects to data and back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
-from sandstream_bus.messages import GuardrailRecord
-from sandstream_bus.specs import NO_JSON
+from sandstream_bus.wire.messages import GuardrailRecord
+from sandstream_bus.wire.specs import NO_JSON
 
+from sandstream._json_values import as_json
 from sandstream.agent import Agent
 from sandstream.guardrail import (
     GuardrailFunctionOutput,
@@ -19,7 +20,6 @@ from sandstream.guardrail import (
     OutputGuardrailResult,
     function_elsewhere,
 )
-from sandstream.json_values import as_json
 from sandstream.run_config import RunConfig
 from sandstream.tool_guardrails import (
     ToolGuardrailFunctionOutput,
@@ -40,7 +40,7 @@ AnyResult = (
 
 @dataclass
 class GuardrailResults:
-    """The results of a run, under the names that its result and its ``run_data`` have for them."""
+    """The results of a run, under the names that its result and its ``run_data`` use."""
 
     input_guardrail_results: list[InputGuardrailResult] = field(default_factory=list)
     output_guardrail_results: list[OutputGuardrailResult] = field(default_factory=list)
@@ -98,8 +98,8 @@ def results_of(
     config: RunConfig | None = None,
     agent_output: Any = None,
 ) -> GuardrailResults:
-    """Data as results: with the user's guardrails where they are here, else with ones that have
-    only the name.
+    """Records as results: with the user's guardrails if they are in this process, else with
+    stand-ins that have only the name.
     """
     found = GuardrailResults()
     for each in records:
@@ -144,7 +144,7 @@ _CLASSES: dict[Kind, type[Any]] = {
 
 
 def _find(each: GuardrailRecord, agent: Agent[Any], config: RunConfig | None) -> Any:
-    """The guardrail that has the name of the record."""
+    """The guardrail with the record's name."""
     owners: Sequence[Any] = agent.tools if each.kind.startswith("tool_") else (agent, config)
     for owner in owners:
         for guardrail in getattr(owner, f"{each.kind}_guardrails", None) or ():

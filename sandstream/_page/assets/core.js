@@ -73,6 +73,7 @@ const OPERATIONS = {
 };
 const PARTS = {
   queued: "in a queue",
+  lost: "lost with its process, up to the takeover",
   person: "waiting for a person",
   rate_limit: "waiting for a rate limit",
   work: "work",

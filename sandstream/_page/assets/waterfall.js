@@ -30,7 +30,7 @@ function drawRow(place) {
       "aria-expanded": row.below ? String(isOpen) : undefined,
     },
     nameCell(row, isOpen),
-    barCell(row),
+    ...barCells(row),
   );
 }
 
@@ -49,8 +49,13 @@ function nameCell(row, isOpen) {
 function badges(row, isOpen) {
   const made = [];
   const badge = (css, text, title) => made.push(el("span", { class: `badge ${css}`, title }, text));
-  if (row.attempt > 1) badge("retry", `↻ ${row.attempt}`, `attempt ${row.attempt}`);
-  if (row.deliveries > 1) badge("retry", `×${row.deliveries}`, `delivered ${row.deliveries} times`);
+  const count = (number, one, many) => `${number} ${number === 1 ? one : many}`;
+  if (row.attempts > 1) {
+    badge("retry", count(row.attempts, "attempt", "attempts"), lostText(row));
+  } else if (row.takeovers) {
+    badge("retry", count(row.takeovers, "takeover", "takeovers"), "another process went on");
+  }
+  if (row.retries) badge("retry", count(row.retries, "retry", "retries"), "requests that were repeated");
   if (row.decision) badge("decision", row.decision, row.by ? `by ${row.by}` : "");
   if (row.is_run && row.status !== "completed" && row.status !== "ok") {
     badge(`status-${row.status}`, row.status.replace("_", " "), "status of the run");
@@ -64,12 +69,14 @@ function badges(row, isOpen) {
 
 // --- bars ---------------------------------------------------------------------------------------
 
-function barCell(row) {
+// The lane of the bar, and the room behind it for a caption that finds none in the lane.
+function barCells(row) {
+  const tail = el("div", { class: "tail", "aria-hidden": "true" });
   const lane = el("div", { class: "lane", role: "gridcell", "aria-label": barText(row) });
   if (row.end < view.from || row.start > view.to) {
     const side = row.end < view.from ? "before" : "after";
     lane.append(el("span", { class: `off ${side}` }, side === "before" ? "◂" : "▸"));
-    return lane;
+    return [lane, tail];
   }
   for (const [kind, start, end] of segments(row)) {
     const part = el("i", { class: `part ${kind}` });
@@ -83,14 +90,26 @@ function barCell(row) {
     tick.style.left = `${laneX(moment.at)}%`;
     lane.append(tick);
   }
-  lane.append(caption(row));
-  return lane;
+  const text = caption(row);
+  (text.classList.contains("behind") ? tail : lane).append(text);
+  return [lane, tail];
 }
 
 function place(part, start, end) {
   const left = clamp(laneX(start), -1, 101);
   part.style.left = `min(${left}%, 100% - 2px)`; // at the very end it would not be seen
   part.style.width = `${clamp(laneX(end), -1, 101) - left}%`;
+}
+
+// Time in a queue before the work began.
+function queuedTime(row) {
+  const before = (row.parts || []).filter(([kind, , end]) => kind === "queued" && end <= row.work);
+  return before.reduce((sum, [, start, end]) => sum + end - start, 0);
+}
+
+function lostText(row) {
+  const who = row.lost_worker ? ` with ${row.lost_worker}` : "";
+  return row.takeovers ? `${spell(row.lost || 0)} lost${who}, up to the takeover` : "tried again";
 }
 
 // The parts of a bar that are in view; those too small to be seen are one with what is before.
@@ -111,7 +130,8 @@ function segments(row) {
 
 function barText(row) {
   const said = [`begins at ${spell(row.start)}`, `took ${spell(row.end - row.work)}`];
-  if (row.work > row.start) said.push(`${spell(row.work - row.start)} in a queue`);
+  if (queuedTime(row)) said.push(`${spell(queuedTime(row))} in a queue`);
+  if (row.lost) said.push(lostText(row));
   if (row.error) said.push(`failed: ${row.error}`);
   return said.join(", ");
 }
@@ -130,10 +150,7 @@ function caption(row) {
   const [start, end] = [clamp(laneX(row.start), 0, 100), clamp(laneX(row.end), 0, 100)];
   if (100 - end >= needed) text.style.left = `${end}%`;
   else if (start >= needed) text.style.right = `${100 - start}%`;
-  else {
-    text.classList.add("inside");
-    text.style.right = "0";
-  }
+  else text.classList.add("behind");
   return text;
 }
 

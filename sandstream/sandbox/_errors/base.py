@@ -1,4 +1,4 @@
-"""The root of the sandbox errors: what each of them carries, and how it crosses the bus."""
+"""The root of the sandbox errors: their common data, and how they cross the bus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Context = Mapping[str, object] | None
 
 
 class ErrorCode(StrEnum):
-    """Codes that never change; branch on these or on the class, never on the text."""
+    """Stable codes; branch on these or on the class, never on the text."""
 
     INVALID_MANIFEST_PATH = "invalid_manifest_path"
     INVALID_COMPRESSION_SCHEME = "invalid_compression_scheme"
@@ -71,8 +71,8 @@ OpName = Literal[
 class SandboxError(Exception):
     """Root of the sandbox errors.
 
-    ``context`` holds the facts, ``cause`` the exception behind it. ``retryable`` says whether the
-    same operation may succeed later; None: nobody knows. It is inherited from the cause.
+    ``context`` holds the facts, ``cause`` the underlying exception. ``retryable`` says whether the
+    same operation may succeed later; None: unknown. It is inherited from the cause.
     """
 
     message: str
@@ -138,7 +138,7 @@ class SandboxError(Exception):
         self._read_context()
 
     def _read_context(self) -> None:
-        """Set the attributes that a class has besides the common ones."""
+        """Set the attributes of a class beyond the common ones."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = (self.message, self.code, self.op, self.context, self.retryable)
@@ -156,7 +156,7 @@ def rebuild(
     context: dict[str, object],
     retryable: bool | None,
 ) -> E_:
-    """An error of this class from its data, past the constructor of the class."""
+    """An error of this class from its data; bypasses the constructor of the class."""
     error = error_class.__new__(error_class, message)
     known = code in ErrorCode._value2member_map_
     SandboxError.__init__(
@@ -172,16 +172,16 @@ def rebuild(
 
 
 class ConfigurationError(SandboxError):
-    """What the caller gave cannot work."""
+    """The caller's configuration cannot work."""
 
 
 class SandboxRuntimeError(SandboxError):
-    """The sandbox itself, its I/O or the way to it failed."""
+    """The sandbox, its I/O or the connection to it failed."""
 
 
 class ArtifactError(SandboxError):
-    """A source of the workspace could not be laid out."""
+    """A source of the workspace could not be written into it."""
 
 
 class SnapshotError(SandboxError):
-    """A snapshot could not be kept or restored."""
+    """A snapshot could not be stored or restored."""

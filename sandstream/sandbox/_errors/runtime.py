@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from sandstream.sandbox._error_base import Context, ErrorCode, SandboxError, SandboxRuntimeError
+from sandstream.sandbox._errors.base import Context, ErrorCode, SandboxError, SandboxRuntimeError
 from sandstream.sandbox.types import ExecResult
 
 
@@ -36,7 +36,7 @@ class ExposedPortUnavailableError(
 
 
 class ExecFailureError(SandboxRuntimeError, op="exec"):
-    """Base of the errors of commands."""
+    """Base of command errors."""
 
     command: tuple[str, ...]
 
@@ -60,7 +60,7 @@ class ExecFailureError(SandboxRuntimeError, op="exec"):
 
 
 class ExecNonZeroError(ExecFailureError, code=ErrorCode.EXEC_NONZERO):
-    """A command that had to succeed ended with a non-zero exit code."""
+    """A command that had to succeed returned a non-zero exit code."""
 
     exit_code: int
     stdout: bytes
@@ -101,7 +101,7 @@ class ExecNonZeroError(ExecFailureError, code=ErrorCode.EXEC_NONZERO):
 
 
 class ExecTimeoutError(ExecFailureError, code=ErrorCode.EXEC_TIMEOUT):
-    """A command took longer than it was allowed and was ended."""
+    """A command exceeded its time limit and was terminated."""
 
     timeout_s: float | None
 
@@ -129,7 +129,7 @@ class ExecTimeoutError(ExecFailureError, code=ErrorCode.EXEC_TIMEOUT):
 
 
 class ExecTransportError(ExecFailureError, code=ErrorCode.EXEC_TRANSPORT_ERROR):
-    """The way to the sandbox failed; whether the command ran is not known."""
+    """The connection to the sandbox failed; it is unknown whether the command ran."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class PtySessionNotFoundError(SandboxRuntimeError, code=ErrorCode.PTY_SESSION_NO
 
 
 class WorkspaceIOError(SandboxRuntimeError):
-    """Base of the errors of reading and writing the workspace."""
+    """Base of errors in reading and writing the workspace."""
 
 
 class ApplyPatchFileNotFoundError(
@@ -200,7 +200,7 @@ class ApplyPatchDecodeError(
 class WorkspaceReadNotFoundError(
     WorkspaceIOError, code=ErrorCode.WORKSPACE_READ_NOT_FOUND, op="read"
 ):
-    """There is nothing at the path."""
+    """The path does not exist."""
 
     def __init__(
         self, *, path: Path, context: Context = None, cause: BaseException | None = None
@@ -246,7 +246,7 @@ class WorkspaceArchiveWriteError(
 class WorkspaceWriteTypeError(
     WorkspaceIOError, code=ErrorCode.WORKSPACE_WRITE_TYPE_ERROR, op="write"
 ):
-    """What is to be written is not a binary stream."""
+    """The data to write is not a binary stream."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class WorkspaceWriteTypeError(
 
 
 class WorkspaceStopError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_STOP_ERROR, op="stop"):
-    """The session could not be stopped, most often because its workspace could not be kept."""
+    """The session could not be stopped, usually because its workspace could not be saved."""
 
     def __init__(
         self,
@@ -304,7 +304,7 @@ class WorkspaceRootNotFoundError(
 
 
 class WorkspaceLostError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_LOST, op="exec"):
-    """The box or its node died and there is no checkpoint to go on from."""
+    """The box or its node died, and there is no checkpoint to continue from."""
 
     def __init__(
         self,

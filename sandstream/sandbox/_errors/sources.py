@@ -1,21 +1,23 @@
-"""Errors of what a workspace is made from: host files, git repositories, mounts, snapshots."""
+"""Errors in the sources of a workspace: host files, git repositories, mounts, snapshots."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
 
-from sandstream.sandbox._error_base import ArtifactError, Context, ErrorCode, SnapshotError
+from sandstream_bus.wire.error_text import error_text
+
+from sandstream.sandbox._errors.base import ArtifactError, Context, ErrorCode, SnapshotError
 
 
 class LocalArtifactError(ArtifactError):
-    """Base of the errors of files of the caller's machine."""
+    """Base of errors about files of the caller's machine."""
 
 
 class LocalFileReadError(
     LocalArtifactError, code=ErrorCode.LOCAL_FILE_READ_ERROR, op="materialize"
 ):
-    """A host file could not be read or may not be; ``context["reason"]`` says why."""
+    """A host file cannot or may not be read; ``context["reason"]`` says why."""
 
     def __init__(
         self, *, src: Path, context: Context = None, cause: BaseException | None = None
@@ -25,7 +27,7 @@ class LocalFileReadError(
 
 
 class LocalDirReadError(LocalArtifactError, code=ErrorCode.LOCAL_DIR_READ_ERROR, op="materialize"):
-    """A host directory could not be read or may not be; ``context["reason"]`` says why."""
+    """A host directory cannot or may not be read; ``context["reason"]`` says why."""
 
     def __init__(
         self, *, src: Path, context: Context = None, cause: BaseException | None = None
@@ -45,13 +47,13 @@ class LocalChecksumError(LocalArtifactError, code=ErrorCode.LOCAL_CHECKSUM_ERROR
 
 
 class GitArtifactError(ArtifactError):
-    """Base of the errors of git repositories."""
+    """Base of git repository errors."""
 
 
 class GitMissingInImageError(
     GitArtifactError, code=ErrorCode.GIT_MISSING_IN_IMAGE, op="materialize"
 ):
-    """There is no git where the repository is fetched."""
+    """Git is not installed where the repository is fetched."""
 
     def __init__(self, *, context: Context = None, cause: BaseException | None = None) -> None:
         self._say("git is not installed where GitRepo entries are fetched", {}, context, cause)
@@ -75,7 +77,7 @@ class GitCloneError(GitArtifactError, code=ErrorCode.GIT_CLONE_ERROR, op="materi
 
 
 class GitSubpathError(GitArtifactError, code=ErrorCode.GIT_SUBPATH_ERROR, op="materialize"):
-    """The subpath does not lie inside the repository."""
+    """The subpath is not inside the repository."""
 
     def __init__(
         self,
@@ -108,13 +110,13 @@ class GitCopyError(GitArtifactError, code=ErrorCode.GIT_COPY_ERROR, op="material
 
 
 class MountArtifactError(ArtifactError):
-    """Base of the errors of mounts."""
+    """Base of mount errors."""
 
 
 class MountToolMissingError(
     MountArtifactError, code=ErrorCode.MOUNT_MISSING_TOOL, op="materialize"
 ):
-    """The sandbox lacks the program that mounts."""
+    """The sandbox lacks the program for the mount."""
 
     def __init__(
         self, *, tool: str, context: Context = None, cause: BaseException | None = None
@@ -124,14 +126,14 @@ class MountToolMissingError(
 
 
 class MountConfigError(MountArtifactError, code=ErrorCode.MOUNT_CONFIG_INVALID, op="materialize"):
-    """The mount cannot work as it is configured."""
+    """The mount cannot work with its configuration."""
 
     def __init__(self, *, message: str, context: Context = None) -> None:
         self._say(message, {}, context)
 
 
 class MountCommandError(MountArtifactError, code=ErrorCode.MOUNT_FAILED, op="materialize"):
-    """The command that mounts failed."""
+    """The mount command failed."""
 
     def __init__(
         self,
@@ -183,7 +185,7 @@ class SnapshotRestoreError(
 class SnapshotNotRestorableError(
     SnapshotError, code=ErrorCode.SNAPSHOT_NOT_RESTORABLE, op="snapshot_restore"
 ):
-    """There is nothing stored to restore."""
+    """There is no stored snapshot to restore."""
 
     def __init__(self, *, snapshot_id: str, path: Path, context: Context = None) -> None:
         message = f"snapshot {snapshot_id} holds nothing to restore ({path})"
@@ -204,4 +206,4 @@ def _because(context: Context, cause: BaseException | None) -> str:
     child = f" ({facts['child']})" if "child" in facts else ""
     if reason:
         return f": {_REASONS.get(reason, reason)}{child}"
-    return f": {cause}" if cause is not None else ""
+    return f": {error_text(cause)}" if cause is not None else ""

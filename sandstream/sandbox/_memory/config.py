@@ -1,4 +1,4 @@
-"""How a sandbox agent remembers. Also importable from ``sandstream.sandbox.config``."""
+"""Settings of a sandbox agent's memory. Also importable from ``sandstream.sandbox.config``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sandstream_bus.memory_specs import MAX_MEMORY_BYTES
+from sandstream_bus.wire.memory_specs import MAX_MEMORY_BYTES
 
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model
@@ -17,16 +17,16 @@ LEAST_BYTES = 64 * 1024
 
 @dataclass
 class MemoryLayoutConfig:
-    """Where the files of a memory are in the workspace, relative to its root."""
+    """The directories of a memory in the workspace, relative to its root."""
 
     memories_dir: str = "memories"
-    """What was learned."""
+    """The memory itself."""
     sessions_dir: str = "sessions"
-    """What was said and done: one file per conversation."""
+    """Transcripts: one file per conversation."""
     memory_dir: InitVar[str | None] = field(default=None, kw_only=True)
-    """An older name of ``memories_dir``."""
+    """The old name of ``memories_dir``."""
     rollouts_dir: InitVar[str | None] = field(default=None, kw_only=True)
-    """An older name of ``sessions_dir``."""
+    """The old name of ``sessions_dir``."""
 
     def __post_init__(self, memory_dir: str | None, rollouts_dir: str | None) -> None:
         for older, name, given in (
@@ -46,10 +46,10 @@ class MemoryLayoutConfig:
 
 @dataclass
 class MemoryReadConfig:
-    """How an agent uses what it remembers."""
+    """How an agent uses its memory."""
 
     live_update: bool = True
-    """What the agent corrects in its memory is kept; else its changes are undone."""
+    """Whether the agent's own changes to its memory are kept; if not, they are undone."""
 
 
 def _medium() -> ModelSettings | None:
@@ -58,32 +58,32 @@ def _medium() -> ModelSettings | None:
 
 @dataclass
 class MemoryGenerateConfig:
-    """How runs become memories: phase one finds what is worth keeping in a run, phase two makes
-    one handbook of it all. Both happen in the background.
+    """How runs become memories: phase one extracts what is worth keeping from a run, phase two
+    merges everything into one handbook. Both happen in the background.
     """
 
     max_raw_memories_for_consolidation: int = 256
-    """So many of the newest are kept in mind; older ones are forgotten."""
+    """The number of newest raw memories to keep; older ones are dropped."""
     phase_one_model: str | Model = "gpt-5.4-mini"
     phase_one_model_settings: ModelSettings | None = field(default_factory=_medium)
-    """A dict with its fields will do, as for phase two."""
+    """A dict with its fields is accepted too, as for phase two."""
     phase_two_model: str | Model = "gpt-5.5"
     phase_two_model_settings: ModelSettings | None = field(default_factory=_medium)
     extra_prompt: str | None = None
-    """What else is worth remembering, in your words; a few lines, for both phases."""
+    """What else to remember, in your words; a few lines, for both phases."""
     phase_two_max_turns: int = 500
 
     batch_size: int | None = field(default=None, kw_only=True)
-    """Phase two begins with so many new memories. None: after each run that has a sandbox of its
-    own, else when the session closes or nothing happens for a while.
+    """The number of new raw memories that starts phase two. None: after each run that has its own
+    sandbox, otherwise when the session closes or after ``quiet_seconds`` without activity.
     """
     quiet_seconds: float = field(default=60.0, kw_only=True)
-    """How long that while is."""
+    """The time without activity after which phase two starts."""
     max_bytes: int = field(default=MAX_MEMORY_BYTES, kw_only=True)
-    """What all files of the memory may take together."""
+    """The maximum total size of the memory's files."""
     wait_for_memory: bool = field(default=False, kw_only=True)
-    """``Runner.run`` with a sandbox of its own, and the close of a session, end when the memory is
-    there.
+    """Whether ``Runner.run`` with its own sandbox, and the close of a session, wait until the
+    memory is ready.
     """
 
     if TYPE_CHECKING:
@@ -146,4 +146,4 @@ class MemoryGenerateConfig:
 
 
 MemoryWriteConfig: TypeAlias = MemoryGenerateConfig
-"""Its older name."""
+"""The old name."""

@@ -1,4 +1,4 @@
-"""Memories of agents that work in one workspace: they are the same, or have nothing in common."""
+"""Checks that memories in one workspace are either identical or do not overlap."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from itertools import combinations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from sandstream_bus.memory_specs import MemoryUse
+from sandstream_bus.wire.memory_specs import MemoryUse
 
 from sandstream.exceptions import UserError
 
 if TYPE_CHECKING:
-    from sandstream.sandbox.binding import BoundAgent
+    from sandstream.sandbox.bound_agent import BoundAgent
 
 
 def check_memories(bound: Iterable[BoundAgent]) -> None:
@@ -49,7 +49,7 @@ def _directories(use: MemoryUse) -> tuple[str, str]:
 
 
 def _shared(one: MemoryUse, two: MemoryUse) -> str:
-    """A directory of one that is, or is inside, one of the other's."""
+    """A directory of one that equals, contains or is inside a directory of the other."""
     for left in _directories(one):
         for right in _directories(two):
             a, b = PurePosixPath(left), PurePosixPath(right)

@@ -1,4 +1,4 @@
-"""The digest of a memory as text, of what can be read of its file. No I/O."""
+"""The digest of a memory as text, from the readable parts of its file. No I/O."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import codecs
 
 
 def digest_of_ends(head: bytes, tail: bytes, size: int) -> str:
-    """A file's text; of a big one head and tail, no longer than an agent can be told.
+    """The text of a file; for a big one its head and tail, up to the limit for a prompt.
 
-    Raises :class:`ValueError` if it is no text.
+    Raises :class:`ValueError` if it is not text.
     """
-    from sandstream_memory.bounding import shortened_bytes
-    from sandstream_memory.reading import MAX_SUMMARY_TOKENS
-    from sandstream_memory.rendering import BYTES_PER_TOKEN
+    from sandstream_memory.digest import MAX_SUMMARY_TOKENS
+    from sandstream_memory.excerpts import shortened_bytes
+    from sandstream_memory.transcripts import BYTES_PER_TOKEN
 
     if b"\0" in head or b"\0" in tail:
         raise ValueError("it is no text")
@@ -21,10 +21,10 @@ def digest_of_ends(head: bytes, tail: bytes, size: int) -> str:
     tokens = -(-size // BYTES_PER_TOKEN)
     left_out = tokens - MAX_SUMMARY_TOKENS
     note = f"\n[... about {left_out} of {tokens} tokens left out here ...]\n"
-    begin = codecs.getincrementaldecoder("utf-8")().decode(head)  # without half a character
+    begin = codecs.getincrementaldecoder("utf-8")().decode(head)  # drops a partial character
     text = begin + tail.lstrip(_INNER_BYTES).decode()
     return shortened_bytes(text.strip(), MAX_SUMMARY_TOKENS * BYTES_PER_TOKEN, note)
 
 
 _INNER_BYTES = bytes(range(0x80, 0xC0))
-"""No character begins with one of them in UTF-8."""
+"""UTF-8 continuation bytes: no character begins with one of them."""

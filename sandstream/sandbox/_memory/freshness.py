@@ -1,4 +1,4 @@
-"""Waiting until what finished runs taught is in the memory. Nothing else does."""
+"""Waits until the results of finished runs are in the memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandstream_actors.memory.actor import CONSUMER
-from sandstream_actors.memory.standing import has_given_up, has_news, is_extracting
-from sandstream_actors.memory.waiting import Marks, has_reached, is_settled, marks_of
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.memory.freshness import Marks, has_reached, is_settled, marks_of
+from sandstream_actors.memory.scope.standing import has_given_up, has_news, is_extracting
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_bus.bus import Bus
-from sandstream_bus.memory_messages import MemoryState, MergeRequested
-from sandstream_bus.messages import RunDone
-from sandstream_bus.subjects import RunId, is_token, scope_token
+from sandstream_bus.wire.memories import MemoryState, MergeRequested
+from sandstream_bus.wire.messages import RunDone
+from sandstream_bus.wire.subjects import RunId, is_token, scope_token
 
+from sandstream._run.process import Process
 from sandstream.exceptions import AgentsException, UserError
-from sandstream.process import Process
 from sandstream.result import RunResultBase
 from sandstream.sandbox.session.sandbox_session import SandboxSession
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
@@ -32,34 +32,34 @@ _READ_PATIENCE_S = 10.0
 
 @dataclass(frozen=True)
 class MemoryStatus:
-    """A memory after all that was to be remembered has been."""
+    """A memory without pending work."""
 
     scope: str
     revision: int
-    """Counts the changes of its files."""
+    """The number of changes to its files."""
     problems: tuple[str, ...] = ()
-    """What failed on the way and was then done again."""
+    """Failures on the way that were retried successfully."""
     others: tuple[MemoryStatus, ...] = ()
-    """Further memories of the same workspace."""
+    """Other memories of the same workspace."""
 
 
 class MemoryGivenUpError(AgentsException):
-    """A memory could not be made, and nobody tries any more: ``sandstream parked`` shows what
-    failed, and can have it done again. The runs are kept.
+    """A memory could not be made, and there are no more attempts. ``sandstream parked`` shows the
+    failures and can re-drive them. The runs are kept.
     """
 
     code = "memory_given_up"
 
 
 async def wait_for_memory(what: Any, timeout: float | None = None) -> MemoryStatus:
-    """Have a memory consolidated now, and wait until nothing of it is pending.
+    """Consolidate a memory now, and wait until nothing is pending.
 
     ``what``: the result of a run, a sandbox session or its saved state, or the name of a scope.
-    A workspace has what was learned when it is opened the next time.
+    A workspace gets the new memory when it is next opened.
 
     Raises:
         MemoryGivenUpError: if it could not be made.
-        TimeoutError: after ``timeout`` seconds. The work goes on.
+        TimeoutError: after ``timeout`` seconds. The work continues.
         UserError: if ``what`` has no memory.
     """
     if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
@@ -86,7 +86,7 @@ async def wait_for_memory(what: Any, timeout: float | None = None) -> MemoryStat
 
 
 async def _settled(bus: Bus, scope: str, run: str) -> MemoryStatus:
-    """Ask for a consolidation until there is nothing left to consolidate."""
+    """Request consolidations until there is nothing left to consolidate."""
     state = (await bus.memories.read(scope)).state
     problems: dict[str, None] = dict.fromkeys(_problems(state))
     if run and not problems and is_settled(state, run):
@@ -99,7 +99,7 @@ async def _settled(bus: Bus, scope: str, run: str) -> MemoryStatus:
             has_read = await _ask(bus, scope)
             asked_at = time.monotonic()
         state = (await bus.memories.read(scope)).state
-        if marks is None:  # what comes later is not waited for
+        if marks is None:  # later work is not waited for
             marks = {} if run else marks_of(state)
         problems |= dict.fromkeys(_problems(state))
         if is_settled(state, run or None) or (marks and has_reached(state, marks)):
@@ -110,18 +110,18 @@ async def _settled(bus: Bus, scope: str, run: str) -> MemoryStatus:
                 f"run {run} could not be written down for memory {scope!r}: see `sandstream parked`"
             )
         if state.wanted or state.merging or state.merge_attempt or is_extracting(state):
-            asked_at = time.monotonic()  # it is on its way
+            asked_at = time.monotonic()  # work is in progress
         await asyncio.sleep(_LOOK_S)
 
 
 async def _ask(bus: Bus, scope: str) -> bool:
-    """Have it consolidated. Was the request read in time, and so every end of a run before it?"""
+    """Request a consolidation. Was it, with all events before it, read in time?"""
     sequence = await bus.memories.send(
         bus.subjects.memory_merge(scope),
         MergeRequested(reason="asked"),
         msg_id=f"memory:{scope_token(scope)}:asked:{uuid.uuid4().hex}",
     )
-    deadline = time.monotonic() + _READ_PATIENCE_S  # something of another memory may be in the way
+    deadline = time.monotonic() + _READ_PATIENCE_S  # work on another memory may delay it
     while time.monotonic() < deadline:
         info = await bus.topology.consumer_info(bus.connection, CONSUMER)
         if info and info["ack_floor"]["stream_seq"] >= sequence:
@@ -131,8 +131,8 @@ async def _ask(bus: Bus, scope: str) -> bool:
 
 
 def _check_not_given_up(state: MemoryState, run: str) -> None:
-    """Raise if what is wanted will not come by itself. Of other runs' troubles nothing is said to
-    whoever waits for one.
+    """Raise if the wanted memory needs intervention. A caller that waits for one run is not told
+    about failures of other runs.
     """
     for rollout in state.rollouts.values():
         if has_given_up(rollout) and (not run or run in rollout.runs):
@@ -156,7 +156,7 @@ def _problems(state: MemoryState) -> list[str]:
 
 
 async def _scopes_of(bus: Bus, what: Any) -> tuple[list[str], str]:
-    """The memories that are meant, and the run whose end must be part of them, if there is one."""
+    """The scopes that are meant, and the run whose end they must include, if there is one."""
     if isinstance(what, str):
         if not what:
             raise UserError("the name of a memory scope must not be empty")
@@ -175,7 +175,7 @@ async def _scopes_of(bus: Bus, what: Any) -> tuple[list[str], str]:
 
 
 async def _check_no_run(bus: Bus, name: str) -> None:
-    """Who gives the id of a run waits for nothing: say so."""
+    """Raise if the name is the id of a run: waiting for it would have no effect."""
     if not is_token(name) or (await bus.memories.read(name)).sequence:
         return
     last = await bus.log.last(bus.subjects.done(name))

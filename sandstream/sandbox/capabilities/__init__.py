@@ -1,4 +1,4 @@
-"""What an agent can do in its sandbox: built-in capabilities, and the base for your own."""
+"""Capabilities of an agent in its sandbox: the built-in ones, and the base for your own."""
 
 from __future__ import annotations
 

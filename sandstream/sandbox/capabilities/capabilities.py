@@ -1,4 +1,4 @@
-"""The capabilities of an agent that was given none."""
+"""The default capabilities of an agent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The base of capabilities: what an agent can do in a sandbox.
+"""The base of capabilities, which define what an agent can do in a sandbox.
 
 A capability adds tools, text for the system prompt, entries for the workspace and parameters for
-the model. Each run works on its own clone, which is bound to the run's session.
+the model. Each run has its own clone, which is bound to the run's session.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Capability(BaseModel):
-    """Derive from it, give ``type`` a value, and override the hooks that are needed."""
+    """Subclass it, give ``type`` a value, and override the methods you need."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -38,22 +38,23 @@ class Capability(BaseModel):
     )
 
     def clone(self) -> Capability:
-        """A copy for one run. What can be changed is not shared with the original."""
+        """A copy for one run. Mutable values are not shared with the original."""
         return self.model_copy(update={name: _cloned(each) for name, each in vars(self).items()})
 
     def bind(self, session: Any) -> None:
+        """Give the capability the session that it works in."""
         self.session = session
 
     def bind_run_as(self, user: User | None) -> None:
-        """As whom the tools of this capability act in the sandbox."""
+        """Set the user as which this capability's tools act in the sandbox."""
         self.run_as = user
 
     def bind_workspace_scope(self, scope: SandboxWorkspaceScope) -> None:
-        """Where relative paths of the model start."""
+        """Set the base of the model's relative paths."""
         self.workspace_scope = scope
 
     def required_capability_types(self) -> set[str]:
-        """Types of capabilities that the agent must have as well."""
+        """Types of capabilities that the agent must also have."""
         return set()
 
     def tools(self) -> list[Any]:
@@ -61,15 +62,15 @@ class Capability(BaseModel):
         return []
 
     def process_manifest(self, manifest: Manifest) -> Manifest:
-        """Add what must be in the workspace, before it is made."""
+        """Add entries to the workspace before it is created."""
         return manifest
 
     def static_instructions(self, manifest: Manifest) -> str | None:
-        """Text for the system prompt that is known without looking into the sandbox."""
+        """Text for the system prompt that does not depend on the sandbox's contents."""
         return None
 
     def has_static_instructions(self) -> bool:
-        """Whether :meth:`static_instructions` says all that :meth:`instructions` would."""
+        """Whether :meth:`static_instructions` returns the same as :meth:`instructions`."""
         return type(self).instructions is Capability.instructions
 
     async def instructions(self, manifest: Manifest) -> str | None:
@@ -77,11 +78,11 @@ class Capability(BaseModel):
         return self.static_instructions(manifest)
 
     def sampling_params(self, sampling_params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters to add to requests to the model, given those that there are."""
+        """Parameters to add to the given parameters of model requests."""
         return {}
 
     def process_context(self, context: list[Any]) -> list[Any]:
-        """The input items that the model shall see."""
+        """The input items for the model."""
         return context
 
 
@@ -109,9 +110,9 @@ def _cloned(value: Any) -> Any:
     try:
         duplicate = copy.copy(value)
     except TypeError:
-        return value  # a generator, a connection: it can only be shared
+        return value  # a generator or a connection: it can only be shared
     if duplicate is not value and hasattr(value, "__dict__"):
-        # Not setattr: a frozen object is copied like any other.
+        # Not setattr: frozen objects are copied too.
         for name, each in vars(value).items():
             duplicate.__dict__[name] = _cloned(each)
     return duplicate

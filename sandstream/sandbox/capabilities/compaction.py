@@ -1,7 +1,7 @@
-"""Keeping long conversations within a model's context window.
+"""Keeps long conversations within a model's context window.
 
-The model's own service shortens the conversation: the capability asks for it, and leaves out what
-a shortened conversation stands for. Works with the Responses API of OpenAI only.
+The model's own service compacts the conversation: this capability requests it, and removes the
+items that a compacted conversation replaces. Works only with the Responses API of OpenAI.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_THRESHOLD = 240_000
 
 
 class CompactionModelInfo(BaseModel):
-    """What has to be known about a model."""
+    """The required data about a model."""
 
     context_window: int
 
@@ -40,14 +40,14 @@ class CompactionModelInfo(BaseModel):
 
 
 class CompactionPolicy(BaseModel, abc.ABC):
-    """When to shorten."""
+    """When to compact."""
 
     type: Any
     """A text; each subclass narrows it to its own literal."""
 
     @abc.abstractmethod
     def compaction_threshold(self, sampling_params: dict[str, Any]) -> int:
-        """The number of tokens from which on the conversation is shortened."""
+        """The number of tokens at which the conversation is compacted."""
 
 
 class StaticCompactionPolicy(CompactionPolicy):
@@ -61,7 +61,7 @@ class StaticCompactionPolicy(CompactionPolicy):
 
 
 class DynamicCompactionPolicy(CompactionPolicy):
-    """At a part of the model's context window."""
+    """At a fraction of the model's context window."""
 
     type: Literal["dynamic"] = "dynamic"
     model_info: CompactionModelInfo
@@ -78,11 +78,11 @@ _POLICIES: dict[object, type[CompactionPolicy]] = {
 
 
 class Compaction(Capability):
-    """Has the conversation shortened in time."""
+    """Requests the compaction of long conversations."""
 
     type: Literal["compaction"] = "compaction"
     policy: CompactionPolicy | None = Field(default=None)
-    """None: by the window of the model if that is known, else at a fixed number of tokens."""
+    """None: based on the model's window if it is known, else at a fixed number of tokens."""
 
     @field_validator("policy", mode="before")
     @classmethod
@@ -104,7 +104,7 @@ class Compaction(Capability):
         return {"context_management": [{"type": "compaction", "compact_threshold": threshold}]}
 
     def process_context(self, context: list[Any]) -> list[Any]:
-        """The items from the last shortened conversation on."""
+        """The items from the last compaction on."""
         for index in range(len(context) - 1, -1, -1):
             item = context[index]
             kind = item.get("type") if isinstance(item, Mapping) else getattr(item, "type", None)

@@ -33,7 +33,7 @@ _WINDOWS: dict[int, str] = {
 
 
 def _key(model: str) -> str:
-    """Names are written with dots, dashes and a vendor in many ways."""
+    """Normalize a name: dots, dashes and the vendor prefix vary."""
     return model.strip().lower().removeprefix("openai/").replace(".", "").replace("-", "")
 
 
@@ -41,5 +41,5 @@ _BY_KEY = {_key(model): window for window, models in _WINDOWS.items() for model 
 
 
 def context_window_of(model: str) -> int | None:
-    """How many tokens the model can read; None if it is not known."""
+    """The context window of the model in tokens; None if unknown."""
     return _BY_KEY.get(_key(model))

@@ -1,4 +1,4 @@
-"""Changing files by patches, and looking at images."""
+"""Lets the model change files with patches and view images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope
 
 @dataclass
 class FilesystemToolSet:
-    """The tools of the capability, for a function that changes them."""
+    """The tools of the capability, as passed to ``configure_tools``."""
 
     view_image: ViewImageTool
     apply_patch: SandboxApplyPatchTool
@@ -27,7 +27,7 @@ FilesystemToolConfigurator = Callable[[FilesystemToolSet], None]
 
 
 class Filesystem(Capability):
-    """Lets the model change files and see pictures: ``view_image`` and ``apply_patch``."""
+    """Lets the model change files and view images: ``view_image`` and ``apply_patch``."""
 
     type: Literal["filesystem"] = "filesystem"
     configure_tools: FilesystemToolConfigurator | None = Field(default=None, exclude=True)
@@ -51,14 +51,14 @@ class Filesystem(Capability):
 
 
 class ApplyPatch(Filesystem):
-    """An older name: :class:`Filesystem` without pictures."""
+    """An old name: :class:`Filesystem` without images."""
 
     def tools(self) -> list[Any]:
         return super().tools()[1:]
 
 
 class Vision(Filesystem):
-    """An older name: :class:`Filesystem` for pictures only."""
+    """An old name: :class:`Filesystem` for images only."""
 
     type: Literal["vision"] = "vision"  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 

@@ -1,8 +1,8 @@
-"""The head of a ``SKILL.md``: ``key: value`` lines between two lines of dashes.
+"""The front matter of a ``SKILL.md``: ``key: value`` lines between two lines of dashes.
 
-Reads the part of YAML that people write there: plain, quoted and wrapped values, and blocks
-(``>`` folded, ``|`` literal). Nested keys are skipped, not read. It is no YAML parser, so that a
-strange file costs a strange description and not the run.
+Reads the part of YAML that is common there: plain, quoted and wrapped values, and blocks (``>``
+folded, ``|`` literal). Nested keys are skipped. It is not a YAML parser, so a malformed file leads
+to a wrong description and not to a failed run.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import re
 
 _FENCE = "---"
 _BLOCK = re.compile(r"([>|])(?:([1-9])[+-]?|[+-]([1-9])?)?(?:[ \t]+#.*)?")
-"""A block's style, and its indentation if that is given."""
+"""A block's style, and its indentation if specified."""
 
 
 def parse_front_matter(markdown: str) -> dict[str, str]:
-    """The values by key; nothing if there is no head."""
+    """The values by key; empty without front matter."""
     head = _head_of(markdown.splitlines())
     values: dict[str, str] = {}
     index = 0
@@ -47,14 +47,14 @@ def _head_of(lines: list[str]) -> list[str]:
     if not lines or lines[0].strip() != _FENCE:
         return []
     for index, line in enumerate(lines[1:], start=1):
-        # A fence that is indented more is the content of some value.
+        # A fence with more indentation is the content of a value.
         if line.strip() == _FENCE and _indent(line) <= _indent(lines[0]):
             return lines[1:index]
     return []
 
 
 def _take_plain(lines: list[str], index: int, *, least: int) -> tuple[list[str], int]:
-    """The lines that go on with a value, and where the next key may be."""
+    """The continuation lines of a value, and the index of the next possible key."""
     body: list[str] = []
     while index < len(lines):
         line = lines[index]
@@ -71,7 +71,7 @@ def _take_plain(lines: list[str], index: int, *, least: int) -> tuple[list[str],
 def _take_block(
     lines: list[str], index: int, *, least: int, start: int | None
 ) -> tuple[list[str], int]:
-    """The lines of a block without their indentation, which the first one sets unless given."""
+    """The lines of a block without their indentation: ``start``, or else that of the first line."""
     body: list[str] = []
     while index < len(lines):
         line = lines[index]
@@ -92,7 +92,7 @@ def _without_blank_end(lines: list[str]) -> list[str]:
 
 
 def _folded(lines: list[str]) -> str:
-    """Lines as paragraphs: a line end is a space, but empty and indented lines keep theirs."""
+    """Fold lines to paragraphs: a line end becomes a space, except at empty and indented lines."""
     text = ""
     before = ""
     empty = 0

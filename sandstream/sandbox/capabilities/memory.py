@@ -1,8 +1,8 @@
-"""Remembering: what earlier runs taught is in the agent's instructions, and its runs teach later
-ones.
+"""The memory capability: the agent's instructions include what earlier runs learned, and its own
+runs add to it.
 
-The files are in the workspace; what they hold is kept by the memory actor, in a scope: that of the
-workspace, or a named one which any workspace can have.
+The files are in the workspace; the memory actor stores their contents in a scope: that of the
+workspace, or a named one that many workspaces can share.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
-from sandstream_bus.memory_specs import MemoryUse, PhaseModel, is_workspace_scope
+from sandstream_bus.wire.memory_specs import MemoryUse, PhaseModel, is_workspace_scope
 
 from sandstream.model_settings import ModelSettings
 from sandstream.models.interface import Model
-from sandstream.sandbox.capabilities.capability import Capability
-from sandstream.sandbox.errors import SandboxError, WorkspaceReadNotFoundError
-from sandstream.sandbox.memory_config import (
+from sandstream.sandbox._memory.config import (
     MemoryGenerateConfig,
     MemoryLayoutConfig,
     MemoryReadConfig,
 )
+from sandstream.sandbox.capabilities.capability import Capability
+from sandstream.sandbox.errors import SandboxError, WorkspaceReadNotFoundError
 
 if TYPE_CHECKING:
     from sandstream.sandbox.manifest import Manifest
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _END_BYTES = 256 * 1024
-"""So much of either end of the digest is read: more than can be told, whatever is in its place."""
+"""How much to read of each end of the digest: more than fits into the prompt."""
 
 
 class Memory(Capability):
     """Lets an agent learn from its runs.
 
-    Reading needs ``Shell``, and ``Filesystem`` too if the agent may correct what it reads.
+    Reading needs ``Shell``, and also ``Filesystem`` if the agent may correct its memory.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -44,12 +44,12 @@ class Memory(Capability):
     type: Literal["memory"] = "memory"
     layout: MemoryLayoutConfig = Field(default_factory=MemoryLayoutConfig)
     read: MemoryReadConfig | None = Field(default_factory=MemoryReadConfig)
-    """None: nothing of it is in the instructions."""
+    """None: the memory is not part of the instructions."""
     generate: MemoryGenerateConfig | None = Field(default_factory=MemoryGenerateConfig)
-    """None: runs are not remembered. Its older name is ``write``."""
+    """None: runs are not remembered. Its old name is ``write``."""
     scope: str | None = None
-    """The name of a memory that outlives workspaces and may be in many, such as a user's; any text.
-    None: the memory belongs to the workspace.
+    """The name of a memory that outlives workspaces and may be shared by many, such as a user's;
+    any text. None: the memory belongs to the workspace.
     """
     _has_warned: bool = PrivateAttr(default=False)
 
@@ -89,11 +89,11 @@ class Memory(Capability):
 
     @property
     def write(self) -> MemoryGenerateConfig | None:
-        """The older name of ``generate``."""
+        """The old name of ``generate``."""
         return self.generate
 
     def clone(self) -> Memory:
-        """A copy for one run. The configuration is shared: it may hold model objects."""
+        """A copy for one run. It shares the configuration, which may contain model objects."""
         return self.model_copy(update={"session": None})
 
     def required_capability_types(self) -> set[str]:
@@ -105,11 +105,11 @@ class Memory(Capability):
         return self.read is None
 
     async def instructions(self, manifest: Manifest) -> str | None:
-        """What is remembered, as the workspace has it now."""
+        """The memory's section, from the current files of the workspace."""
+        from sandstream_memory.digest import memory_section
         from sandstream_memory.layout import SUMMARY_FILE
-        from sandstream_memory.reading import memory_section
 
-        from sandstream.sandbox.memory_digest import digest_of_ends
+        from sandstream.sandbox._memory.digest import digest_of_ends
 
         if self.read is None:
             return None
@@ -123,7 +123,7 @@ class Memory(Capability):
         except WorkspaceReadNotFoundError:
             return None
         except (SandboxError, ValueError) as error:
-            # anybody who works there can put anything in its place: no reason to fail a run
+            # any user of the workspace can put anything there: that must not fail a run
             self._warn(f"{path} cannot be used: {error}")
             return None
         shown = self.layout.memories_dir
@@ -134,7 +134,7 @@ class Memory(Capability):
         return memory_section(summary, memories_dir=shown, live_update=self.read.live_update)
 
     def _warn(self, problem: str) -> None:
-        """Once: it is looked at before each turn of a run."""
+        """Warn only once: the digest is read before each turn."""
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -144,8 +144,8 @@ class Memory(Capability):
     def use(self, *, owned: bool, has_provider: bool) -> MemoryUse:
         """How runs of the agent are remembered, as data.
 
-        ``owned``: the sandbox is the run's; ``has_provider``: so are the models, whatever their
-        names.
+        ``owned``: the sandbox belongs to the run; ``has_provider``: the run has its own model
+        provider, which resolves all model names.
         """
         generate = self.generate or MemoryGenerateConfig()
         return MemoryUse(

@@ -1,4 +1,4 @@
-"""Commands in the sandbox."""
+"""Lets the model run commands in the sandbox."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Commands:
 
 @dataclass
 class ShellToolSet:
-    """The tools of the capability, for a function that changes them."""
+    """The tools of the capability, as passed to ``configure_tools``."""
 
     exec_command: ExecCommandTool
     write_stdin: WriteStdinTool | None

@@ -1,4 +1,4 @@
-"""One skill: instructions in a ``SKILL.md``, with the files that they need."""
+"""One skill: instructions in a ``SKILL.md``, with the files they need."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ NO_DESCRIPTION = "No description provided."
 
 @dataclass(frozen=True)
 class SkillMetadata:
-    """What the system prompt says about a skill."""
+    """The data about a skill for the system prompt."""
 
     name: str
     description: str
     path: Path
-    """Of its directory, relative to the workspace root."""
+    """The path of its directory, relative to the workspace root."""
 
 
 class Skill(BaseModel):
-    """A skill that is given in code."""
+    """A skill defined in code."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     name: str
-    """Also its directory, relative to the skills root."""
+    """The name, and also its directory relative to the skills root."""
     description: str
     content: str | bytes | BaseEntry
-    """Of its ``SKILL.md``."""
+    """The content of its ``SKILL.md``."""
     compatibility: str | None = Field(default=None)
     scripts: dict[str | Path, BaseEntry] = Field(default_factory=dict)
     references: dict[str | Path, BaseEntry] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Paths of skills: relative, and inside the directory they belong to."""
+"""Paths of skills: relative, and inside their directory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sandstream.sandbox.workspace_paths import (
 def checked_relative_path(
     value: str | Path, *, field: str, context: Mapping[str, object] | None = None
 ) -> Path:
-    """The path, POSIX.
+    """The checked path, POSIX.
 
     Raises:
-        SkillsConfigError: if it is absolute, empty, or leads out.
+        SkillsConfigError: if it is absolute, empty, or leaves the skills root.
     """
     windows = windows_absolute_path(value)
     path = coerce_posix_path(value)

@@ -1,4 +1,4 @@
-"""What the system prompt says about skills."""
+"""The section about skills in the system prompt."""
 
 from __future__ import annotations
 

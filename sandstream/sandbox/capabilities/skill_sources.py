@@ -1,4 +1,4 @@
-"""Where skills come from that are not given in code: an index first, the files when needed."""
+"""Sources of skills that are not defined in code: the index first, the files on demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SKILL_FILE = "SKILL.md"
 
 
 class LazySkillSource(BaseModel, abc.ABC):
-    """Skills that are laid out one by one, when the model asks for them."""
+    """Skills that are written one by one when the model requests them."""
 
     @abc.abstractmethod
     def list_skill_metadata(
@@ -44,11 +44,11 @@ class LazySkillSource(BaseModel, abc.ABC):
         skills_path: str,
         user: str | User | None = None,
     ) -> dict[str, str]:
-        """Lay one skill out; ``status``, ``skill_name`` and ``path`` of it."""
+        """Write one skill; return its ``status``, ``skill_name`` and ``path``."""
 
 
 class LocalDirLazySkillSource(LazySkillSource):
-    """Skills in a directory of this machine, one directory each."""
+    """Skills in a directory of this machine, one subdirectory each."""
 
     source: LocalDir
 
@@ -122,7 +122,7 @@ async def _exists(session: Any, path: Path, user: str | User | None) -> bool:
 
 
 def skills_in_directory(root: Path, skills_path: str) -> list[SkillMetadata]:
-    """The skills of a host directory. Links are not followed, so they are no skills."""
+    """The skills of a host directory. Links are not followed, so they are ignored."""
     found = []
     for folder in sorted(root.iterdir(), key=lambda path: path.name):
         file = folder / SKILL_FILE
@@ -131,7 +131,7 @@ def skills_in_directory(root: Path, skills_path: str) -> list[SkillMetadata]:
         try:
             markdown = file.read_bytes().decode(errors="replace")
         except OSError:
-            continue  # not ours to read: no skill
+            continue  # not readable: ignored
         found.append(skill_of(markdown, folder.name, skills_path))
     return found
 
@@ -144,7 +144,7 @@ def _is(path: Path, kind: int) -> bool:
 
 
 def skill_of(markdown: str, name: str, skills_path: str) -> SkillMetadata:
-    """A skill by the head of its file; ``name`` is its directory's."""
+    """A skill from the front matter of its file; ``name`` is the name of its directory."""
     head = parse_front_matter(markdown)
     return SkillMetadata(
         name=head.get("name", name),
@@ -156,7 +156,7 @@ def skill_of(markdown: str, name: str, skills_path: str) -> SkillMetadata:
 def skills_in_entry(
     entry: BaseEntry, skills_path: str, grants: Sequence[SandboxPathGrant]
 ) -> list[SkillMetadata]:
-    """The skills of an entry whose content is known here: ``Dir`` or ``LocalDir``."""
+    """The skills of an entry whose content is known in this process: ``Dir`` or ``LocalDir``."""
     if isinstance(entry, LocalDir):
         root = _host_directory(entry, grants)
         return [] if root is None else skills_in_directory(root, skills_path)
@@ -202,4 +202,4 @@ def _host_directory(entry: LocalDir, grants: Sequence[SandboxPathGrant]) -> Path
     try:
         return host_sources.check_directory(entry.src, Path.cwd(), grants)
     except LocalDirReadError:
-        return None  # laying it out reports it
+        return None  # writing the entry reports the error

@@ -1,4 +1,4 @@
-"""Skills in the workspace: put there, listed in the prompt, and loaded when needed."""
+"""Skills in the workspace: written there, listed in the prompt, and loaded on demand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LoadSkillArgs(BaseModel):
 
 @dataclass(init=False)
 class LoadSkillTool(FunctionTool):
-    """Brings one skill into the workspace. Runs where the skills are: in the user's process."""
+    """Writes one skill into the workspace. Runs in the user's process, which has the skills."""
 
     tool_name: ClassVar[str] = "load_skill"
     args_model: ClassVar[type[LoadSkillArgs]] = LoadSkillArgs
@@ -69,7 +69,7 @@ class LoadSkillTool(FunctionTool):
         )
 
     async def run(self, args: LoadSkillArgs) -> dict[str, str]:
-        """Make a call from code."""
+        """Call the tool from code."""
         return await self.skills.load_skill(args.skill_name)
 
     async def _invoke(self, _: object, arguments: str) -> dict[str, str] | str:
@@ -84,18 +84,18 @@ class LoadSkillTool(FunctionTool):
 
 
 class Skills(Capability):
-    """Gives the model skills: in code, from one directory, or loaded one by one."""
+    """Gives the model skills: defined in code, from one directory, or loaded one by one."""
 
     type: Literal["skills"] = "skills"
     skills: list[Skill] = Field(default_factory=list)
     from_: BaseEntry | None = Field(default=None)
-    """A directory with one directory for each skill."""
+    """A directory with one subdirectory for each skill."""
     lazy_from: LazySkillSource | None = Field(default=None)
     skills_path: str = Field(default=".agents")
-    """Where they are in the workspace."""
+    """The directory of the skills in the workspace."""
 
     _seen_inside: list[SkillMetadata] | None = PrivateAttr(default=None)
-    """What was found in the session's workspace: it is looked at once."""
+    """The skills found in the session's workspace, which is searched once."""
 
     @field_validator("skills", mode="before")
     @classmethod
@@ -177,7 +177,7 @@ class Skills(Capability):
         return manifest
 
     def _check_free(self, root: Path, present: Mapping[Path, BaseEntry]) -> None:
-        """Skills that come later must not meet anything on their way."""
+        """The paths of skills that are written later must be free."""
         overlaps = sorted(
             str(path)
             for path in present
@@ -203,7 +203,7 @@ class Skills(Capability):
         return [LoadSkillTool(skills=self)]
 
     async def load_skill(self, skill_name: str) -> dict[str, str]:
-        """Lay one skill of the lazy source out in the workspace."""
+        """Write one skill of the lazy source into the workspace."""
         if self.lazy_from is None:
             raise SkillsConfigError(
                 message="load_skill is only available when lazy_from is configured",
@@ -241,7 +241,7 @@ class Skills(Capability):
         return self._section(manifest, self._seen_inside)
 
     def _is_unknown_here(self) -> bool:
-        """Only the sandbox knows what is in a repository."""
+        """The contents of a repository are known only in the sandbox."""
         return self.from_ is not None and not isinstance(self.from_, Dir | LocalDir)
 
     def _known_here(self, manifest: Manifest) -> list[SkillMetadata]:
@@ -273,7 +273,7 @@ class Skills(Capability):
             try:
                 handle = await self.session.read(path / SKILL_FILE, user=self.run_as)
             except SandboxError:
-                continue  # a directory without a readable SKILL.md is no skill
+                continue  # a directory without a readable SKILL.md is not a skill
             with handle:
                 markdown = handle.read().decode(errors="replace")
             found.append(skill_of(markdown, path.name, self.skills_path))

@@ -1,4 +1,4 @@
-"""What a workspace can be made of."""
+"""The entries of a workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entries that put files into a workspace: in memory, from this machine, from git."""
+"""Entries that put files into a workspace: from memory, from this machine, from git."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class File(BaseEntry):
 
 
 class Dir(BaseEntry):
-    """A directory and what it holds."""
+    """A directory and its contents."""
 
     type: Literal["dir"] = "dir"
     is_dir: bool = True
@@ -144,7 +144,7 @@ async def _copy(
     error_class: type[LocalFileReadError | LocalDirReadError],
     user: str | User | None = None,
 ) -> str:
-    """Copy a host file into the session; its digest."""
+    """Copy a host file into the session; return its digest."""
     with host_sources.open_file(root, name, error_class) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)

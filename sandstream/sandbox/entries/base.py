@@ -1,4 +1,4 @@
-"""What every entry of a manifest has, and the registry that reads entries back by ``type``."""
+"""The base of manifest entries, and the registry that parses entries by ``type``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def resolve_workspace_path(
     *,
     allow_absolute_within_root: bool = False,
 ) -> Path:
-    """The absolute path of ``rel`` in the workspace; the error says how it is wrong."""
+    """The absolute path of ``rel`` in the workspace; raises if it is not allowed."""
     windows = windows_absolute_path(rel)
     if windows is not None:
         raise InvalidManifestPathError(rel=windows.as_posix(), reason="absolute")
@@ -58,8 +58,8 @@ def default_permissions() -> Permissions:
 class BaseEntry(BaseModel, abc.ABC):
     """Base of all entries. A subclass registers by the default of its ``type``.
 
-    The entries of this package are laid out by the sandbox actor. A subclass of your own says in
-    :meth:`apply` how it is laid out, through the session.
+    The sandbox actor writes the entries of this package. Your own subclass implements
+    :meth:`apply`, which writes it through the session.
     """
 
     type: Any
@@ -82,11 +82,12 @@ class BaseEntry(BaseModel, abc.ABC):
 
     @classmethod
     def registered_types(cls) -> dict[str, builtins.type[BaseEntry]]:
+        """All kinds of entries, by the name of their type."""
         return dict(BaseEntry._by_type)
 
     @classmethod
     def parse(cls, payload: object) -> BaseEntry:
-        """An entry from an entry or from its dumped form."""
+        """An entry from a ``BaseEntry`` or from its serialized form."""
         if isinstance(payload, BaseEntry):
             return payload
         if not isinstance(payload, Mapping):
@@ -102,7 +103,7 @@ class BaseEntry(BaseModel, abc.ABC):
 
     @property
     def file_mode(self) -> int:
-        """The permission bits, without the kind of file."""
+        """The permission bits, without the file type."""
         return stat.S_IMODE(self.permissions.to_mode())
 
     async def _apply_metadata(self, session: Any, dest: Path) -> None:
@@ -114,7 +115,7 @@ class BaseEntry(BaseModel, abc.ABC):
 
     @abc.abstractmethod
     async def apply(self, session: Any, dest: Path, base_dir: Path) -> list[MaterializedFile]:
-        """Lay the entry out at ``dest`` of a session (a ``BaseSandboxSession``)."""
+        """Write the entry to ``dest`` in a session (a ``BaseSandboxSession``)."""
 
 
 async def _run(session: Any, *command: str) -> None:
@@ -131,7 +132,7 @@ EntryMap = dict[str | Path, BaseEntry]
 
 
 def parse_entries(value: object) -> EntryMap:
-    """Entries by path, each an entry or its dumped form."""
+    """Entries by path; each is an entry or its serialized form."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -140,7 +141,7 @@ def parse_entries(value: object) -> EntryMap:
 
 
 def dump_entries(entries: Mapping[str | Path, BaseEntry], mode: str) -> dict[Any, Any]:
-    """The dumped form of entries, with the fields of each entry's own class."""
+    """The serialized form of entries, with the fields of each entry's own class."""
     if mode == "json":
         return {
             coerce_posix_path(key).as_posix() if isinstance(key, Path) else str(key): (

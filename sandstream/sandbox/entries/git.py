@@ -42,12 +42,12 @@ class GitRepo(BaseEntry):
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], ref: str | None = None) -> GitRepo:
-        """A repository of this machine at ``ref``, or at what it has checked out."""
+        """A repository of this machine at ``ref``, or at its checked-out commit."""
         return cls(repo=str(Path(path).expanduser().absolute()), ref=ref or "HEAD")
 
     @property
     def local_path(self) -> Path | None:
-        """Where the repository is on this machine; None if it is on a host."""
+        """The path of the repository on this machine; None if it is on a host."""
         if self.repo.startswith("file://"):
             return Path(unquote(urlsplit(self.repo).path))
         if self.repo in (".", "..") or self.repo.startswith(("/", "./", "../")):
@@ -56,14 +56,14 @@ class GitRepo(BaseEntry):
 
     @property
     def url(self) -> str:
-        """Where it is fetched from."""
+        """The URL to fetch it from."""
         local = self.local_path
         if local is None:
             return f"https://{self.host}/{self.repo}.git"
         return local.absolute().as_uri()
 
     def checked_subpath(self) -> PurePosixPath | None:
-        """The subpath, which must lie inside the repository; None is all of it."""
+        """The subpath, which must be inside the repository; None means the whole repository."""
         if not self.subpath:
             return None
         path = PurePosixPath(self.subpath.strip())
@@ -81,7 +81,7 @@ class GitRepo(BaseEntry):
         raise GitSubpathError(repo=self.repo, subpath=self.subpath, reason=reason)
 
     async def apply(self, session: Any, dest: Path, base_dir: Path) -> list[MaterializedFile]:
-        """Fetch it inside the sandbox, which then needs git and the network."""
+        """Fetch it inside the sandbox, which needs git and network access."""
         subpath = self.checked_subpath()
         about = {"repo": self.repo, "ref": self.ref, "subpath": self.subpath}
         if not (await session.exec("git", "--version", shell=False)).ok():
@@ -105,7 +105,7 @@ class GitRepo(BaseEntry):
         return []
 
     async def _fetch(self, session: Any, clone: str) -> ExecResult:
-        """A named ref by a clone; a commit by itself, which a clone cannot do."""
+        """Clone a named ref; fetch a commit by itself, because a clone cannot do that."""
         first: ExecResult | None = None
         if _COMMIT.fullmatch(self.ref):
             first = await self._fetch_commit(session, clone)

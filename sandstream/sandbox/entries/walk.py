@@ -1,4 +1,4 @@
-"""Going through the entries of a manifest, with the rules for their paths."""
+"""Iterates over the entries of a manifest and checks their paths."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sandstream.sandbox.workspace_paths import (
 
 
 def posix_entry_path(path: str | PurePath) -> Path:
-    """The path of an entry as it is written, but POSIX."""
+    """The path of an entry as given, in POSIX form."""
     if isinstance(path, str) and "\\" not in path and ":" not in path:
-        return Path(path)  # nothing of Windows in it; manifests may be long and are walked often
+        return Path(path)  # fast path: manifests may be long and are walked often
     windows = windows_absolute_path(path)
     if windows is not None:
         raise InvalidManifestPathError(rel=windows.as_posix(), reason="absolute")
@@ -26,7 +26,7 @@ def posix_entry_path(path: str | PurePath) -> Path:
 
 
 def walk_entries(entries: Mapping[str | Path, BaseEntry]) -> Iterator[tuple[Path, BaseEntry]]:
-    """Every entry with its checked path, in the given order, a directory before what it holds."""
+    """All entries with their checked paths, in the given order, a directory before its contents."""
     pending = [(posix_entry_path(name), entry) for name, entry in reversed(list(entries.items()))]
     while pending:
         path, entry = pending.pop()

@@ -1,18 +1,19 @@
-"""Sandboxes on this machine, isolated by default where the machine can do it."""
+"""Sandboxes on this machine, isolated by default."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from typing import Any, Literal
 
 import msgspec
 from pydantic import Field
 from sandstream_bus.bus import Bus
-from sandstream_bus.sandbox_messages import LimitSpec
+from sandstream_bus.environment import environment, local_isolation
+from sandstream_bus.wire.sandboxes import LimitSpec
+from sandstream_providers.registry import LOCAL
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream.process import ISOLATION, Process
+from sandstream._run.process import Process
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.plan import check_manifest
 from sandstream.sandbox.session.dependencies import Dependencies
@@ -37,10 +38,10 @@ class UnixLocalSandboxSessionState(SandboxSessionState):
 
 
 class UnixLocalSandboxClientOptions(BaseSandboxClientOptions):
-    """``exposed_ports`` can be reached from this machine; the rest is about what a sandbox may use.
+    """``exposed_ports`` can be reached from this machine; the other options restrict the sandbox.
 
     ``limits``: any of ``cpus``, ``memory_mb``, ``processes``, ``disk_mb``, ``file_mb``, ``wall_s``;
-    None takes a default limit away.
+    None removes a default limit.
     """
 
     type: Literal["unix_local"] = "unix_local"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -54,8 +55,8 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
     """Sandboxes of this machine, served by this process.
 
     They are isolated: own processes, own files, no network, no view of the host's home and
-    environment. Where that cannot be had, starting one fails and says why;
-    ``isolation="none"`` (or ``SANDSTREAM_LOCAL_ISOLATION=none``) does without.
+    environment. If the machine cannot isolate them, starting one fails with the reason;
+    ``isolation="none"`` (or ``SANDSTREAM_LOCAL_ISOLATION=none``) turns isolation off.
     """
 
     backend_id = "unix_local"
@@ -75,7 +76,7 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
             raise ValueError("host_environment_allowlist requires inherit_host_environment=False")
         if isinstance(host_environment_allowlist, str):
             raise TypeError("host_environment_allowlist must be a collection of variable names")
-        chosen = isolation or os.environ.get(ISOLATION) or "required"
+        chosen = isolation or local_isolation()
         if chosen not in ("required", "none"):
             raise ValueError(f"isolation must be 'required' or 'none'; it is {chosen!r}")
         self._link = _LocalLink(chosen)
@@ -103,7 +104,7 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
         )
 
     def check_manifest(self, manifest: Manifest) -> None:
-        check_manifest(manifest, supports_users=False)
+        check_manifest(manifest, supports_users=False, provider=self._link.provider)
         for grant in manifest.extra_path_grants:
             if grant.host_path is not None:
                 raise ValueError(
@@ -112,10 +113,10 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
                 )
 
     def _environment(self) -> dict[str, str]:
-        """Variables of this process that commands may see: those that were asked for."""
+        """The variables of this process that commands may see: only the requested ones."""
         if self._inherit:
-            return {k: v for k, v in os.environ.items() if k not in ("PATH", "HOME", "PWD")}
-        return {name: os.environ[name] for name in self._allowed if name in os.environ}
+            return {k: v for k, v in environment().items() if k not in ("PATH", "HOME", "PWD")}
+        return {name: it for name, it in environment().items() if name in self._allowed}
 
 
 def _limits(values: dict[str, Any]) -> LimitSpec:
@@ -132,14 +133,14 @@ def _limits(values: dict[str, Any]) -> LimitSpec:
 class _LocalLink:
     """This process's own sandbox actor, started on first use."""
 
-    provider = "local"
+    provider = LOCAL.name
 
     def __init__(self, isolation: str) -> None:
         self.isolation = isolation
 
     async def _open(self) -> BusLink:
         process = await Process.of_this_loop()
-        return await process.local_sandboxes(self.isolation)
+        return await process.sandboxes(self.provider, self.isolation)
 
     async def bus(self) -> Bus:
         return (await Process.of_this_loop()).bus

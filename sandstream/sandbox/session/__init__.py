@@ -1,4 +1,4 @@
-"""Sandbox sessions: the clients that make them, their state, and the events they tell.
+"""Sandbox sessions: the clients that create them, their state, and their events.
 
 Names are loaded on first use, so importing this package costs nothing.
 """

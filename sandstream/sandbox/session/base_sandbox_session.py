@@ -1,4 +1,4 @@
-"""What a sandbox session can do. The methods that need only other methods are here."""
+"""The interface of a sandbox session. Methods that need only other methods are implemented here."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ class BaseSandboxSession(abc.ABC):
         self._pre_stop_hooks: list[Callable[[], Awaitable[None]]] = []
         self._skip_paths: set[str] = set()
 
-    # --- life ----------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------
 
     @abc.abstractmethod
     async def start(self) -> None:
-        """Make the sandbox, find it again, or restore it from its last checkpoint."""
+        """Create the sandbox, reconnect to it, or restore it from its last checkpoint."""
 
     @abc.abstractmethod
     async def stop(self) -> None:
-        """End running commands and save the workspace. The sandbox stays."""
+        """Terminate running commands and save the workspace. The sandbox stays."""
 
     @abc.abstractmethod
     async def shutdown(self) -> None:
-        """Let the sandbox go. A later ``start()`` restores what was saved."""
+        """Release the sandbox. A later ``start()`` restores the saved workspace."""
 
     @abc.abstractmethod
     async def running(self) -> bool:
-        """Is it there?"""
+        """Is the sandbox running?"""
 
     async def aclose(self) -> None:
-        """Hooks, stop, shutdown, dependencies: each is tried, the first failure is raised. Nothing
-        is deleted: that is the client's ``delete(session)``.
+        """Hooks, stop, shutdown, dependencies: all are tried, the first failure is raised. Nothing
+        is deleted; the client's ``delete(session)`` does that.
         """
         failure: BaseException | None = None
         try:
@@ -84,14 +84,14 @@ class BaseSandboxSession(abc.ABC):
 
     @abc.abstractmethod
     async def _flush_events(self) -> None:
-        """Whoever listens gets all of it."""
+        """Deliver all pending events."""
 
     async def _close_dependencies(self) -> None:
         if self._dependencies is not None:
             await self._dependencies.aclose()
 
     def register_pre_stop_hook(self, hook: Callable[[], Awaitable[None]]) -> None:
-        """Call this once before the workspace is saved."""
+        """Call the hook once before the workspace is saved."""
         self._pre_stop_hooks.append(hook)
 
     async def run_pre_stop_hooks(self) -> None:
@@ -118,8 +118,8 @@ class BaseSandboxSession(abc.ABC):
     ) -> ExecResult:
         """Run a command to its end. Its exit code is part of the result, not an error.
 
-        ``shell=True`` runs it in ``sh``, a list is a shell of your own, ``False`` runs the
-        arguments as they are.
+        ``shell=True`` runs it in ``sh``, a list is your own shell command, ``False`` runs the
+        arguments directly.
         """
 
     def supports_pty(self) -> bool:
@@ -135,7 +135,7 @@ class BaseSandboxSession(abc.ABC):
         yield_time_s: float | None = None,
         max_output_tokens: int | None = None,
     ) -> PtyExecUpdate:
-        """Start a command and wait a while; it may run on, and be written to."""
+        """Start a command and wait a while; it may keep running and accept input."""
         raise NotImplementedError("this sandbox session has no interactive commands")
 
     async def pty_write_stdin(
@@ -146,16 +146,16 @@ class BaseSandboxSession(abc.ABC):
         yield_time_s: float | None = None,
         max_output_tokens: int | None = None,
     ) -> PtyExecUpdate:
-        """Write to a running command, wait a while, return what it says."""
+        """Write to a running command, wait a while, return its output."""
         raise NotImplementedError("this sandbox session has no interactive commands")
 
     @abc.abstractmethod
     async def pty_terminate_all(self) -> None:
-        """End all running commands."""
+        """Terminate all running commands."""
 
     @abc.abstractmethod
     async def run_tool(self, name: str, arguments: str, *, cwd: str = "", user: str = "") -> Any:
-        """Call one of the built-in tools as a model would; what the model would see."""
+        """Call a built-in tool as a model would; return what the model would see."""
 
     # --- files ---------------------------------------------------------------------------------
 
@@ -194,13 +194,11 @@ class BaseSandboxSession(abc.ABC):
         follow_symlinks: bool = True,
         user: str | User | None = None,
     ) -> bool:
-        """Are both paths one file? Without ``follow_symlinks`` a link is never the same as
-        anything.
-        """
+        """Are both paths the same file? Without ``follow_symlinks``, never for a link."""
 
     @abc.abstractmethod
     async def read_bounded(self, path: AnyPath, *, max_bytes: int) -> bytes:
-        """At most so many bytes from the beginning of a file."""
+        """At most ``max_bytes`` bytes from the beginning of a file."""
 
     @abc.abstractmethod
     async def extract(
@@ -211,7 +209,7 @@ class BaseSandboxSession(abc.ABC):
         compression_scheme: Literal["tar", "zip"] | str | None = None,
         archive_limits: SandboxArchiveLimits | None = None,
     ) -> None:
-        """Unpack an archive into a directory; one with a member that could leave it is refused."""
+        """Unpack an archive into a directory; refused if a member could leave the directory."""
 
     @abc.abstractmethod
     async def apply_patch(
@@ -221,11 +219,11 @@ class BaseSandboxSession(abc.ABC):
         patch_format: Any = "v4a",
         user: str | User | None = None,
     ) -> str:
-        """Create, change and delete files: all of it or nothing."""
+        """Create, change and delete files: all operations or none."""
 
     @abc.abstractmethod
     def normalize_path(self, path: AnyPath, *, for_write: bool = False) -> Path:
-        """The absolute path in the sandbox; raises for one outside of it."""
+        """The absolute path in the sandbox; raises for a path that is not allowed."""
 
     # --- the workspace as a whole --------------------------------------------------------------
 
@@ -235,14 +233,14 @@ class BaseSandboxSession(abc.ABC):
 
     @abc.abstractmethod
     async def hydrate_workspace(self, data: io.IOBase) -> None:
-        """Make the workspace what a tar archive says."""
+        """Put the contents of a tar archive into the workspace."""
 
     @abc.abstractmethod
     async def apply_manifest(self, *, only_ephemeral: bool = False) -> Any:
-        """Lay out the manifest's entries, again."""
+        """Write the manifest's entries again."""
 
     def register_persist_workspace_skip_path(self, path: AnyPath) -> Path:
-        """Leave this path out of snapshots and archives."""
+        """Exclude this path from snapshots and archives."""
         root = PurePosixPath(self.normalize_path(".").as_posix())
         relative = PurePosixPath(self.normalize_path(path).as_posix()).relative_to(root)
         if relative == PurePosixPath("."):
@@ -257,7 +255,7 @@ class BaseSandboxSession(abc.ABC):
 
     @abc.abstractmethod
     async def resolve_exposed_port(self, port: int) -> ExposedPortEndpoint:
-        """Where a declared port can be reached from outside."""
+        """The address at which a declared port can be reached from outside."""
 
 
 def shell_argv(command: Sequence[str | Path], shell: ShellPrefix, *, login: bool) -> list[str]:

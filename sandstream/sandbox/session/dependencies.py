@@ -1,6 +1,7 @@
-"""Runtime objects that entries and snapshots of a session need, by key.
+"""Runtime objects for the entries and snapshots of a session, by key.
 
-A client holds a template; each session gets a clone with its own cache, and closes what it made.
+A client holds a template; each session gets a clone with its own cache, and closes the objects that
+it created.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FactoryFn = Callable[["Dependencies"], object | Awaitable[object]]
 
 
 class DependenciesError(RuntimeError):
-    """Base of the errors of dependencies."""
+    """Base of dependency errors."""
 
 
 class DependenciesBindingError(DependenciesError, ValueError):
@@ -27,12 +28,12 @@ class DependenciesBindingError(DependenciesError, ValueError):
 
 
 class DependenciesMissingDependencyError(DependenciesError, LookupError):
-    """A key that is needed is not bound."""
+    """A required key is not bound."""
 
 
 @dataclass(frozen=True)
 class _Binding:
-    """A value, or the factory that makes it."""
+    """A value, or the factory that creates it."""
 
     value: object = None
     factory: FactoryFn | None = None
@@ -41,7 +42,7 @@ class _Binding:
 
 
 class Dependencies:
-    """Values and factories by key. A cached factory runs once, however many ask for it."""
+    """Values and factories by key. A cached factory runs once for all callers."""
 
     def __init__(self) -> None:
         self._bindings: dict[DependencyKey, _Binding] = {}
@@ -69,14 +70,14 @@ class Dependencies:
         overwrite: bool = False,
         owns_result: bool = False,
     ) -> Self:
-        """``factory(dependencies)`` gives the value, or an awaitable of it. With ``owns_result``
+        """``factory(dependencies)`` returns the value or an awaitable of it. With ``owns_result``
         the value's ``aclose`` or ``close`` is called when these dependencies are closed.
         """
         binding = _Binding(factory=factory, cache=cache, owns_result=owns_result)
         return self._bind(key, binding, overwrite)
 
     def clone(self) -> Dependencies:
-        """The same bindings, nothing made yet."""
+        """The same bindings, with nothing created yet."""
         cloned = Dependencies()
         cloned._bindings.update(self._bindings)
         return cloned
@@ -103,7 +104,7 @@ class Dependencies:
         task = self._made.get(key)
         if task is None:
             task = self._made[key] = self._start(key, binding)
-        # One that asks may be cancelled; the others still wait for the same value.
+        # If one caller is cancelled, the others still wait for the same value.
         return await self._outcome(key, binding, asyncio.shield(task))
 
     async def require(self, key: DependencyKey, *, consumer: str | None = None) -> object:
@@ -156,7 +157,7 @@ class Dependencies:
             del self._made[key]
 
     async def aclose(self) -> None:
-        """End factories under way and close owned values, newest first. Safe to call again."""
+        """Cancel running factories and close owned values, newest first. Safe to call again."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
@@ -182,5 +183,5 @@ async def _close_value(value: object) -> None:
         if inspect.isawaitable(result):
             await result
     except Exception:
-        # One value that cannot be closed must not keep the others open.
+        # A value that fails to close must not keep the others open.
         logger.warning("could not close a sandbox dependency", exc_info=True)

@@ -1,4 +1,4 @@
-"""How session objects reach the actor that has their sandbox."""
+"""How session objects reach the actor of their sandbox."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import logging
 from typing import Any, Protocol, TypeVar
 
 import msgspec
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import BusError
-from sandstream_bus.sandbox_messages import Exec, Kill, SandboxAction, SandboxRequest
-from sandstream_bus.sandboxes import NoSandboxActor, new_op
+from sandstream_bus.logs.sandboxes import NoSandboxActor, new_op
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
+from sandstream_bus.wire.sandboxes import Exec, Kill, SandboxAction, SandboxRequest
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream.sandbox.errors import ProviderUnavailableError, error_from_failure
-from sandstream.trace_parent import trace_headers
+from sandstream.tracing.trace_parent import trace_headers
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 class SandboxLink(Protocol):
-    """Where the bus is, and which node new sandboxes belong to."""
+    """The bus, and the node for new sandboxes."""
 
     provider: str
 
@@ -31,17 +32,17 @@ class SandboxLink(Protocol):
     async def store(self) -> WorkspaceStore: ...
 
     async def node(self) -> str:
-        """The node that must have new sandboxes; empty: any."""
+        """The node for new sandboxes; empty: any node."""
         ...
 
 
 class BusLink:
-    """A bus that is open already, and whichever nodes serve it."""
+    """An open bus, and any nodes that serve it."""
 
     def __init__(
         self,
         bus: Bus,
-        provider: str = "local",
+        provider: str = DEFAULT_PROVIDER,
         node: str = "",
         store: WorkspaceStore | None = None,
     ) -> None:
@@ -61,17 +62,17 @@ class BusLink:
 
 
 class Remote:
-    """One sandbox, asked by message."""
+    """One sandbox, operated by messages."""
 
     def __init__(self, link: SandboxLink, sandbox: str, *, run: str = "") -> None:
         self.link = link
         self.sandbox = sandbox
         self.run = run
         self.node = ""
-        """The node that has it, as far as we know."""
+        """The sandbox's node, as far as it is known here."""
 
     async def ask(self, action: SandboxAction, kind: type[T] | None = None) -> T:
-        """Send one operation and wait for its result. Failures are raised as what they are."""
+        """Send one operation and wait for its result; raises the operation's failure."""
         bus = await self.link.bus()
         if not self.node:
             self.node = await self._find_node(bus)
@@ -89,7 +90,7 @@ class Remote:
                 await self._stop(bus, request.op)
             raise
         except NoSandboxActor as error:
-            self.node = ""  # look again
+            self.node = ""  # find it again
             raise ProviderUnavailableError(
                 provider=self.link.provider, reason=str(error), cause=error
             ) from error
@@ -101,7 +102,7 @@ class Remote:
         return msgspec.json.decode(reply.result, type=kind)
 
     async def _stop(self, bus: Bus, op: str) -> None:
-        """Nobody waits for the command any more: it need not go on."""
+        """Stop a command whose caller no longer waits for it."""
         request = SandboxRequest(op=new_op(), action=Kill(op=op))
         try:
             await bus.sandboxes.tell(
@@ -115,11 +116,11 @@ class Remote:
         return SandboxRecord.of(self.sandbox, await bus.sandboxes.read(self.sandbox))
 
     async def _find_node(self, bus: Bus) -> str:
-        own = await self.link.node()  # its actor must be there before anything is asked
+        own = await self.link.node()  # its actor must be running before the first request
         record = await self.record()
         if not record.is_live and record.state != "intended":
             return own
         consumer = f"sandbox-{self.link.provider}-{record.node}"
         if record.node == own or await bus.presence.is_served(consumer):
             return record.node
-        return own  # whoever is asked brings it back from its last checkpoint
+        return own  # the actor that gets the request restores it from its last checkpoint

@@ -1,4 +1,4 @@
-"""Tells sinks about the operations of sandbox sessions."""
+"""Delivers events about the operations of sandbox sessions to sinks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
+
+from sandstream_bus.wire.error_text import error_text
 
 from sandstream.sandbox.errors import OpName, SandboxError
 from sandstream.sandbox.session.events import (
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Operations inside another one of the same session are a part of it, and what a sink does with
-# the session would otherwise be told to that sink, without end.
+# Sessions whose operations are not reported: an operation inside another one is part of it, and
+# reporting what a sink does with its session would never end.
 _untold: ContextVar[frozenset[uuid.UUID]] = ContextVar("sandstream_untold", default=frozenset())
 
 
@@ -48,10 +50,10 @@ def _not_telling(session_id: uuid.UUID) -> Iterator[None]:
 
 
 class Instrumentation:
-    """Delivers events to sinks, each with what the policies allow it.
+    """Delivers events to sinks, each with the data that the policies allow.
 
-    The policy of an operation overrides ``payload_policy``, that of a sink overrides both. A sink
-    that operations do not wait for still gets the events in their order.
+    The policy of an operation overrides ``payload_policy``; that of a sink overrides both. A sink
+    that operations do not wait for still gets the events in order.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Instrumentation:
         return bool(self._sinks)
 
     def add_sink(self, sink: EventSink) -> None:
-        """One more sink. Those that need the session get the sessions made from now on."""
+        """Add a sink. If it needs the session, it gets the sessions created from now on."""
         self._sinks.append(sink)
 
     async def emit(self, event: SandboxSessionEvent) -> None:
@@ -89,7 +91,7 @@ class Instrumentation:
                 await self._deliver(sink, self._allowed(event, sink))
 
     async def flush(self) -> None:
-        """Wait for the deliveries under way."""
+        """Wait for running deliveries."""
         if self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
@@ -102,7 +104,7 @@ class Instrumentation:
         return policy
 
     def _allowed(self, event: SandboxSessionEvent, sink: EventSink) -> SandboxSessionEvent:
-        """The sink's own copy, with what it may know."""
+        """The sink's own copy, with only the allowed data."""
         policy = self._policy(event.op, sink)
         copy = event.model_copy(deep=True)
         if not policy.include_write_len:
@@ -171,23 +173,23 @@ def _allow_output(event: SandboxSessionFinishEvent, policy: EventPayloadPolicy) 
 
 @dataclass(slots=True)
 class OperationFinish:
-    """What an operation says about its end. Only for one that does not raise."""
+    """An operation's own description of its end, unless it raises."""
 
     data: dict[str, object]
-    """The facts; those of the start until they are changed."""
+    """The facts; initially those of the start event."""
     ok: bool = True
     stdout: bytes | None = None
     stderr: bytes | None = None
 
     def exited(self, exit_code: int, stdout: bytes, stderr: bytes) -> None:
-        """A command ended. That it failed is no exception, but not ok either."""
+        """A command ended. A failed command does not raise, but is not ok."""
         self.ok = exit_code == 0
         self.stdout, self.stderr = stdout, stderr
         self.data |= {"exit_code": exit_code, "process.exit.code": exit_code}
 
 
 class SessionEvents:
-    """The events of one session, numbered."""
+    """The numbered events of one session."""
 
     def __init__(self, instrumentation: Instrumentation | None, session_id: uuid.UUID) -> None:
         self._instrumentation = instrumentation
@@ -195,7 +197,7 @@ class SessionEvents:
         self._seq = 0
 
     def bind_session(self, session: BaseSandboxSession) -> None:
-        """Give the session to the sinks that want it."""
+        """Pass the session to the sinks that need it."""
         if self._instrumentation is None:
             return
         for sink in self._instrumentation.sinks:
@@ -206,7 +208,7 @@ class SessionEvents:
     def operation(
         self, op: OpName, /, **data: object
     ) -> AbstractAsyncContextManager[OperationFinish]:
-        """Tell that the body starts with these facts, and how it ended. Its exceptions go on."""
+        """Report the start of the body with these facts, and its end. Exceptions pass through."""
         instrumentation = self._instrumentation
         if (
             instrumentation is None
@@ -217,7 +219,7 @@ class SessionEvents:
         return self._told_operation(instrumentation, op, data)
 
     async def flush(self) -> None:
-        """Wait for the deliveries under way; at once in a sink, which would wait for itself."""
+        """Wait for running deliveries; returns at once in a sink, to avoid a deadlock."""
         if self._instrumentation is not None and self._session_id not in _untold.get():
             await self._instrumentation.flush()
 
@@ -259,7 +261,7 @@ class SessionEvents:
             duration_ms=(time.monotonic() - started_at) * 1000,
             error_code=known.error_code if known else None,
             error_type=type(error).__name__ if error is not None else None,
-            error_message=str(error) if error is not None else None,
+            error_message=error_text(error) if error is not None else None,
             error_retryable=known.retryable if known else None,
             stdout_bytes=finish.stdout,
             stderr_bytes=finish.stderr,

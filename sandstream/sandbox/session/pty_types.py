@@ -1,4 +1,4 @@
-"""What a running command answers."""
+"""The answer of a running command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PtyExecUpdate:
-    """A command's new output and how it stands: ``process_id`` while it runs, else its code."""
+    """A command's new output and status: ``process_id`` while it runs, then its exit code."""
 
     process_id: int | None
     output: bytes

@@ -1,4 +1,4 @@
-"""Sandbox clients: they make sessions of one provider, and bring saved ones back."""
+"""Sandbox clients: they create sessions of one provider, and resume saved ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OptionsClass = type["BaseSandboxClientOptions"]
 
 
 class BaseSandboxClientOptions(BaseModel):
-    """The base of all providers' options; they register themselves by the default of ``type``."""
+    """The base of all providers' options; subclasses register by the default of ``type``."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
 
@@ -54,7 +54,7 @@ class BaseSandboxClientOptions(BaseModel):
 
     @classmethod
     def parse(cls, payload: object) -> BaseSandboxClientOptions:
-        """Options of the right class, from options or a dict."""
+        """Options of the right class, from an options object or a dict."""
         if isinstance(payload, BaseSandboxClientOptions):
             return payload
         if not isinstance(payload, dict):
@@ -73,7 +73,7 @@ class BaseSandboxClientOptions(BaseModel):
 
 
 class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
-    """Makes sessions. What a provider adds: its link, its settings, its state class."""
+    """Creates sessions. A provider adds its link, its settings and its state class."""
 
     backend_id: str
     supports_default_options: bool = False
@@ -90,7 +90,7 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
     @property
     @abc.abstractmethod
     def link(self) -> SandboxLink:
-        """How its sandboxes are reached."""
+        """The link to its sandboxes."""
 
     @property
     @abc.abstractmethod
@@ -98,10 +98,10 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
 
     @abc.abstractmethod
     def settings(self, options: ClientOptionsT | None) -> SandboxSettings:
-        """What the client and its options say about new sandboxes."""
+        """The settings of new sandboxes from the client and its options."""
 
     def check_manifest(self, manifest: Manifest) -> None:
-        """Raise for what this provider cannot do, before anything is made."""
+        """Raise if the provider cannot support the manifest, before anything is created."""
 
     def new_state(
         self,
@@ -111,7 +111,7 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         options: ClientOptionsT | None = None,
         sandbox_id: str = "",
     ) -> SandboxSessionState:
-        """The state of a sandbox that is not made yet. No effect."""
+        """The state of a sandbox that is not created yet. Has no effect."""
         manifest = manifest if manifest is not None else Manifest()
         self.check_manifest(manifest)
         session_id = uuid.uuid4()
@@ -128,7 +128,7 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
     def session_of(
         self, state: SandboxSessionState, options: ClientOptionsT | None = None, *, run: str = ""
     ) -> SandboxSession:
-        """A session object for a state. Nothing is started."""
+        """A session object for a state. Starts nothing."""
         return SandboxSession(
             state,
             self.link,
@@ -145,15 +145,15 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         manifest: Manifest | None = None,
         options: ClientOptionsT | None = None,
     ) -> SandboxSession:
-        """A new session; ``start()`` it, or use it with ``async with``."""
+        """A new session; call ``start()``, or use it with ``async with``."""
         if options is None and not self.supports_default_options:
             raise ValueError(f"{type(self).__name__}.create() needs options")
         state = self.new_state(snapshot=snapshot, manifest=manifest, options=options)
         return self.session_of(state, options)
 
     async def resume(self, state: SandboxSessionState) -> SandboxSession:
-        """A session that goes on where the state was saved: in the live sandbox if it is there,
-        else from its last checkpoint or snapshot.
+        """A session that continues from a saved state: in the live sandbox if it still exists, else
+        from its last checkpoint or snapshot.
         """
         if not isinstance(state, self.state_class):
             raise TypeError(
@@ -164,15 +164,15 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         return self.session_of(state)
 
     async def delete(self, session: SandboxSession) -> SandboxSession:
-        """Remove the sandbox for good: its box, its files, its record. Snapshots stay."""
+        """Remove the sandbox permanently: its box, its files, its record. Snapshots stay."""
         await session.delete()
         return session
 
     async def close(self) -> None:
-        """Let go of the client. It holds nothing of its own: sandboxes belong to their actor."""
+        """Close the client. It owns no resources: sandboxes belong to their actor."""
 
     def serialize_session_state(self, state: SandboxSessionState) -> dict[str, object]:
-        """The state as JSON. Host paths that were granted are left out: grant them anew."""
+        """The state as JSON. Grants with a host path are left out and must be granted again."""
         grants = tuple(it for it in state.manifest.extra_path_grants if it.host_path is None)
         manifest = state.manifest.model_copy(update={"extra_path_grants": grants})
         return state.model_copy(update={"manifest": manifest}).model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""The session object: a proxy. Each operation is a message to the sandbox's actor and its reply."""
+"""The session object: a proxy that sends each operation as a message to the sandbox's actor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.wire.sandboxes import (
     ApplyPlan,
     Checkpoint,
     Checkpointed,
@@ -40,12 +40,12 @@ from sandstream.sandbox.errors import (
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.plan import custom_entries, plan_of
 from sandstream.sandbox.session.base_sandbox_session import ShellPrefix, shell_argv
-from sandstream.sandbox.session.closing import session_closed
 from sandstream.sandbox.session.dependencies import Dependencies
 from sandstream.sandbox.session.link import Remote, SandboxLink
 from sandstream.sandbox.session.manager import Instrumentation, SessionEvents
 from sandstream.sandbox.session.pty_types import PtyExecUpdate
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+from sandstream.sandbox.session.session_close import session_closed
 from sandstream.sandbox.session.settings import SandboxSettings
 from sandstream.sandbox.session.specs import sandbox_spec
 from sandstream.sandbox.session.utils import endpoint_data
@@ -57,7 +57,7 @@ _MIN_YIELD_S, _MIN_POLL_S, _MAX_YIELD_S = 0.25, 5.0, 30.0
 
 
 class SandboxSession(WorkspaceSession):
-    """One sandbox, wherever it is."""
+    """One sandbox, on any node."""
 
     def __init__(
         self,
@@ -79,17 +79,17 @@ class SandboxSession(WorkspaceSession):
         self._events.bind_session(self)
         self._is_open = False
         self.waits_for_memory = False
-        """Closing it ends when what its runs taught is in its memory."""
+        """Whether closing waits until the memory includes the session's runs."""
 
     @property
     def sandbox_id(self) -> str:
-        """Its name on the bus."""
+        """The sandbox's name on the bus."""
         return self.state.sandbox_id
 
     def __repr__(self) -> str:
         return f"<SandboxSession {self.sandbox_id} provider={self.remote.link.provider}>"
 
-    # --- life ----------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------
 
     async def start(self) -> None:
         async with self._events.operation("start"):
@@ -115,13 +115,13 @@ class SandboxSession(WorkspaceSession):
             await self._apply_custom_entries(only_ephemeral=bool(opened.restored))
 
     async def _apply_custom_entries(self, *, only_ephemeral: bool) -> None:
-        """Entries of the user's own lay themselves out, through this session."""
+        """The user's own entries write themselves through this session."""
         for path, entry in custom_entries(self.state.manifest, only_ephemeral=only_ephemeral):
             await entry.apply(self, Path(self.root) / path, Path.cwd())
 
     async def replace_if_deleted(self) -> None:
-        """A state outlives its sandbox: a new one takes the place of one that was deleted, and
-        starts from the snapshot.
+        """A state may outlive its sandbox: if the sandbox was deleted, use a new one that starts
+        from the snapshot.
         """
         if (await self.remote.record()).state == "deleted":
             self.state.sandbox_id = f"s-{uuid.uuid4().hex}"
@@ -129,7 +129,7 @@ class SandboxSession(WorkspaceSession):
             self.remote.node = ""
 
     async def spec(self, *, with_plan: bool = True) -> SandboxSpec:
-        """What the sandbox is made from; without the plan: only where it is."""
+        """The description to create the sandbox from; without the plan, only its location."""
         link = self.remote.link
         if not with_plan:
             return SandboxSpec(
@@ -147,24 +147,24 @@ class SandboxSession(WorkspaceSession):
 
     @property
     def root_is_known(self) -> bool:
-        """Whether the workspace will lie where the manifest says."""
+        """Whether the workspace will have the root from the manifest."""
         return bool(self._root) or self.settings.keeps_root
 
     async def located_manifest(self) -> Manifest:
-        """The manifest with the root that the sandbox really has."""
+        """The manifest with the actual root of the sandbox."""
         if not self._root:
             self.root = (await self.remote.record()).root or self.root
         return self.state.manifest.model_copy(update={"root": self.root})
 
     async def add_entries(self, manifest: Manifest, new: dict[Any, Any]) -> None:
-        """Lay new entries out in the running sandbox."""
+        """Write new entries into the running sandbox."""
         added = manifest.model_copy(update={"entries": new})
         plan = await plan_of(added, await self.remote.link.store())
         await self.remote.ask(ApplyPlan(plan=plan))
         self.state.manifest = manifest
 
     def adopt(self, opened: Opened) -> None:
-        """Take in where the sandbox is."""
+        """Note the location of the opened sandbox."""
         self.remote.node = opened.node
         self.root = opened.root
         self.state.workspace_root_ready = True
@@ -182,14 +182,14 @@ class SandboxSession(WorkspaceSession):
                 raise WorkspaceStopError(path=Path(self.root), cause=error) from error
 
     async def checkpoint(self) -> str:
-        """Save the workspace in the object store; the digest of its tree."""
+        """Save the workspace in the object store; return the digest of its tree."""
         saved = await self.remote.ask(Checkpoint(exclude=sorted(self._skip_paths)), Checkpointed)
         self._saved(saved.tree)
         return saved.tree
 
     async def fork(self) -> SandboxSession:
-        """Another sandbox that goes on from here, not started yet. Both know nothing of each other;
-        what they have in common is stored once.
+        """Another sandbox, not started yet, that continues from here. The two are independent;
+        their common files are stored once.
         """
         tree = await self.checkpoint()
         session_id = uuid.uuid4()
@@ -218,7 +218,7 @@ class SandboxSession(WorkspaceSession):
                 await session_closed(self, record)
 
     async def delete(self) -> None:
-        """Remove the sandbox for good. Snapshots stay."""
+        """Remove the sandbox permanently. Snapshots stay."""
         record = await self.remote.record()
         if record.state not in ("unknown", "deleted"):
             if not record.is_live:
@@ -227,7 +227,7 @@ class SandboxSession(WorkspaceSession):
         self._is_open = False
 
     async def pause(self) -> None:
-        """Freeze all its processes. The next operation wakes it."""
+        """Freeze all processes of the sandbox. The next operation wakes it."""
         await self.remote.ask(Pause())
 
     async def running(self) -> bool:
@@ -240,7 +240,7 @@ class SandboxSession(WorkspaceSession):
         record = await self.remote.record()
         if not record.is_live:
             return False
-        self.remote.node = ""  # it may be elsewhere by now
+        self.remote.node = ""  # it may have moved
         return (await self.remote.ask(Probe(), Running)).running
 
     async def _flush_events(self) -> None:
@@ -276,7 +276,7 @@ class SandboxSession(WorkspaceSession):
             return ExecResult(stdout=done.stdout, stderr=done.stderr, exit_code=code)
 
     async def _executed(self, action: Exec | Interact) -> Executed:
-        """A command's outcome, with all of its output."""
+        """The outcome of a command, with its complete output."""
         done = await self.remote.ask(action, Executed)
         objects = (await self.remote.link.bus()).objects
         if done.stdout_object:

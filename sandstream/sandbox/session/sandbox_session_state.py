@@ -1,4 +1,4 @@
-"""What is needed to come back to a sandbox: its name, what it is made of, where it was left."""
+"""The data to resume a sandbox: its name, its manifest, its last checkpoint."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import uuid
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.snapshot import SnapshotBase
@@ -14,7 +15,7 @@ StateClass = type["SandboxSessionState"]
 
 
 class SandboxSessionState(BaseModel):
-    """The base of all states. Subclasses register themselves by the default of ``type``."""
+    """The base of all states. Subclasses register by the default of ``type``."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, hide_input_in_errors=True)
 
@@ -29,7 +30,7 @@ class SandboxSessionState(BaseModel):
     workspace_root_ready: bool = False
     sandbox_id: str = ""
     """The sandbox's name on the bus."""
-    provider: str = "local"
+    provider: str = DEFAULT_PROVIDER
 
     _subclass_registry: ClassVar[dict[str, StateClass]] = {}
 
@@ -47,7 +48,7 @@ class SandboxSessionState(BaseModel):
 
     @classmethod
     def parse(cls, payload: object) -> SandboxSessionState:
-        """The state of the right class, from a state or a dict."""
+        """The state in the right class, from a state or a dict."""
         if isinstance(payload, SandboxSessionState):
             if type(payload) is not SandboxSessionState:
                 return payload

@@ -1,4 +1,4 @@
-"""What the memories of a workspace hear when a session is closed: it is time to consolidate."""
+"""Requests the consolidation of a workspace's memories when a session closes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_bus.errors import BusError
-from sandstream_bus.memory_messages import MergeRequested
-from sandstream_bus.subjects import scope_token
+from sandstream_bus.wire.memories import MergeRequested
+from sandstream_bus.wire.subjects import scope_token
 
 from sandstream.exceptions import AgentsException
 
@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 
 async def session_closed(session: SandboxSession, record: SandboxRecord) -> None:
-    """Have the memories of the workspace consolidated. Nothing waits for that, unless the agent's
-    memory was configured so; a problem with it is no problem of the session.
+    """Request the consolidation of the workspace's memories. The session waits for it only if the
+    agent's memory is configured so. Problems with it do not fail the session.
     """
     bus = await session.remote.link.bus()
     for scope in record.memories:
@@ -38,8 +38,8 @@ async def session_closed(session: SandboxSession, record: SandboxRecord) -> None
 
 
 async def wait_quietly(what: Any) -> None:
-    """Wait for a memory on behalf of something that has succeeded without it."""
-    from sandstream.sandbox.memory_waiting import wait_for_memory
+    """Wait for a memory; failures are only logged, because the work itself has succeeded."""
+    from sandstream.sandbox._memory.freshness import wait_for_memory
 
     try:
         await wait_for_memory(what)

@@ -1,11 +1,11 @@
-"""What a client says about its new sandboxes, besides the manifest."""
+"""A client's settings for new sandboxes, besides the manifest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sandstream_bus.sandbox_messages import LimitSpec
+from sandstream_bus.wire.sandboxes import LimitSpec
 
 
 @dataclass(frozen=True)
@@ -18,5 +18,5 @@ class SandboxSettings:
     login_shell: bool = True
     """Whether ``shell=True`` means a login shell."""
     keeps_root: bool = True
-    """Whether the workspace lies where the manifest says."""
+    """Whether the workspace has the root from the manifest."""
     idle_s: float | None = None

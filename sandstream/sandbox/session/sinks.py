@@ -1,4 +1,4 @@
-"""Where the events of sandbox sessions go: a function, a file, the workspace, a web service."""
+"""Destinations for the events of sandbox sessions: a function, a file, the workspace, HTTP."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, runtime_checkable
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from sandstream_bus.wire.error_text import error_text
+
 from sandstream.sandbox.errors import WorkspaceReadNotFoundError
 from sandstream.sandbox.session.events import (
     EventPayloadPolicy,
@@ -31,14 +33,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DeliveryMode = Literal["sync", "async", "best_effort"]
-"""``sync``: the operation waits for the sink. ``async``: it does not, except for a sink that may
-raise. ``best_effort``: it never waits, and the sink's failures never reach it.
+"""``sync``: the operation waits for the sink. ``async``: it does not wait, unless the sink may
+raise. ``best_effort``: it never waits, and never gets the sink's failures.
 """
 OnErrorPolicy = Literal["raise", "log", "ignore"]
 
 
 class EventSink(abc.ABC):
-    """Takes events, as ``Instrumentation`` delivers them."""
+    """Receives events from ``Instrumentation``."""
 
     name: str | None = None
     mode: DeliveryMode = "sync"
@@ -51,13 +53,13 @@ class EventSink(abc.ABC):
 
 @runtime_checkable
 class SandboxSessionBoundSink(Protocol):
-    """A sink that also wants the session. What it does with the session makes no events."""
+    """A sink that also needs the session. Its own use of the session creates no events."""
 
     def bind(self, session: BaseSandboxSession) -> None: ...
 
 
 class _BoundSessions:
-    """The sessions that one sink serves. Only the newest is kept alive by it."""
+    """The sessions of one sink. It keeps only the newest one alive."""
 
     def __init__(self) -> None:
         self._by_id: weakref.WeakValueDictionary[uuid.UUID, BaseSandboxSession] = (
@@ -108,7 +110,7 @@ class CallbackSink(EventSink):
 
 
 class JsonlOutboxSink(EventSink):
-    """Adds events to a JSONL file on this host. Several processes may share the file."""
+    """Appends events to a JSONL file on this host. Several processes may share the file."""
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class JsonlOutboxSink(EventSink):
 
 @dataclass
 class _Outbox:
-    """The file in one session's workspace, and the lines that wait to get there."""
+    """The file in one session's workspace, and the lines waiting to be written."""
 
     path: Path
     pending: bytearray = field(default_factory=bytearray)
@@ -138,17 +140,17 @@ class _Outbox:
 
 
 class WorkspaceJsonlSink(EventSink):
-    """Adds events to a JSONL file in the session's own workspace.
+    """Appends events to a JSONL file in the session's own workspace.
 
-    Whoever works in the sandbox can change that file, so it is no evidence; for that there are
-    ``JsonlOutboxSink`` and ``HttpProxySink``. ``{session_id}`` and ``{session_id_hex}`` in the path
-    are filled in. With ``ephemeral`` the file stays out of snapshots. Lines are kept back while
-    the sandbox is not running, and until ``flush_every`` events are there; stopping, shutting down
-    and saving the workspace write them sooner.
+    Everyone who works in the sandbox can change that file, so it is not evidence; use
+    ``JsonlOutboxSink`` or ``HttpProxySink`` for that. ``{session_id}`` and ``{session_id_hex}`` in
+    the path are replaced. With ``ephemeral`` the file is excluded from snapshots. Lines are
+    buffered while the sandbox is not running, and until there are ``flush_every`` events; stopping,
+    shutting down and saving the workspace write them sooner.
 
-    The file is rewritten whole each time. ``max_bytes`` bounds it, and what is kept back: once
-    it would be exceeded, the sink reports one error and takes no more events, whatever
-    session it is bound to later. The file stays as it is.
+    The whole file is rewritten each time. ``max_bytes`` limits the file and the buffer: once it
+    would be exceeded, the sink reports one error and accepts no more events, not even for sessions
+    that are bound later. The file is left unchanged.
     """
 
     def __init__(
@@ -188,7 +190,7 @@ class WorkspaceJsonlSink(EventSink):
         template = str(self.workspace_relpath)
         try:
             return Path(template.format(session_id=session_id, session_id_hex=session_id.hex))
-        except (LookupError, ValueError):  # braces that mean nothing to us are part of the name
+        except (LookupError, ValueError):  # unknown braces are part of the name
             return self.workspace_relpath
 
     async def handle(self, event: SandboxSessionEvent) -> None:
@@ -252,7 +254,7 @@ async def _is_running(session: BaseSandboxSession) -> bool:
 
 
 class HttpProxySink(EventSink):
-    """Posts each event as JSON. What cannot be posted goes to the spool file, if there is one."""
+    """Posts each event as JSON. Events that cannot be posted go to the spool file, if any."""
 
     def __init__(
         self,
@@ -288,9 +290,9 @@ class HttpProxySink(EventSink):
                 response.read(1)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, HTTPError):
-                error.close()  # a refusal is also the response, with its connection
+                error.close()  # an HTTP error is also the response, with its connection
             self._spool(event)
-            raise RuntimeError(f"http proxy sink POST failed: {error}") from error
+            raise RuntimeError(f"http proxy sink POST failed: {error_text(error)}") from error
 
     def _spool(self, event: SandboxSessionEvent) -> None:
         if self.spool_path is None:
@@ -298,24 +300,24 @@ class HttpProxySink(EventSink):
         try:
             append_line(self.spool_path, event_to_json_line(event))
         except OSError:
-            # The failed POST is what gets raised; this must not hide it.
+            # The failed POST is raised; this error must not hide it.
             logger.warning("could not write the event spool %s", self.spool_path, exc_info=True)
 
 
 class ChainedSink(EventSink):
-    """Sinks that get each event one after the other, whatever their modes."""
+    """Sinks that get each event one after the other, regardless of their modes."""
 
     def __init__(self, *sinks: EventSink) -> None:
         self.sinks = list(sinks)
 
     async def handle(self, event: SandboxSessionEvent) -> None:
-        """Without ``Instrumentation``: no policies, and the first failure ends it."""
+        """Without ``Instrumentation`` there are no policies, and the first failure stops it."""
         for sink in self.sinks:
             await sink.handle(event)
 
 
 def single_sinks(sink: EventSink) -> Iterator[EventSink]:
-    """The sink itself, or those of a chain."""
+    """The sink itself, or the sinks of a chain."""
     if isinstance(sink, ChainedSink):
         for inner in sink.sinks:
             yield from single_sinks(inner)

@@ -1,10 +1,10 @@
-"""A session's state as what the sandbox actor needs to make the sandbox, anywhere."""
+"""Converts a session's state to the spec from which a sandbox actor creates the sandbox."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandstream_bus.sandbox_messages import EnvironmentValue, GrantSpec, SandboxSpec
+from sandstream_bus.wire.sandboxes import EnvironmentValue, GrantSpec, SandboxSpec
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream.sandbox.manifest import Manifest
@@ -26,7 +26,7 @@ async def sandbox_spec(
     base: str = "",
     concurrency: SandboxConcurrencyLimits | None = None,
 ) -> SandboxSpec:
-    """Everything of the caller's machine goes to the object store on the way."""
+    """Make the spec; uploads all files of the caller's machine to the object store."""
     host = {name: EnvironmentValue(value=value) for name, value in settings.environment.items()}
     return SandboxSpec(
         provider=provider,

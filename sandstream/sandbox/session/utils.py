@@ -1,4 +1,4 @@
-"""Small pieces that events and their sinks are made with."""
+"""Helpers for events and their sinks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if sys.platform != "win32":
 
 
 def shortened_text(output: bytes, max_chars: int) -> str:
-    """Output as text of at most so many characters, and an ellipsis if some are missing."""
+    """Output as text of at most ``max_chars`` characters, with an ellipsis if it was cut."""
     text = output.decode("utf-8", errors="replace")
     return text if len(text) <= max_chars else text[:max_chars] + "…"
 
 
 def stream_length(stream: io.IOBase) -> int | None:
-    """How many bytes are left to read; None for a stream that cannot tell without being read."""
+    """The number of bytes left to read; None if the stream is not seekable."""
     try:
         position = stream.tell()
         end = stream.seek(0, io.SEEK_END)
@@ -33,7 +33,7 @@ def stream_length(stream: io.IOBase) -> int | None:
 
 
 def endpoint_data(endpoint: ExposedPortEndpoint) -> dict[str, object]:
-    """What events say about an endpoint. Public host names may carry secrets: they stay out."""
+    """An endpoint's data for events. Public host names are left out: they may contain secrets."""
     data: dict[str, object] = {"server.port": endpoint.port}
     if _is_loopback(endpoint.host.strip().lower()):
         data["server.address"] = endpoint.host
@@ -48,12 +48,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a file that other processes may add to as well."""
+    """Append a line to a file that other processes may also append to."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         if sys.platform != "win32":
-            # Not every file system has locks; there the append itself has to do.
+            # Not every file system has locks; there a plain append must do.
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX)
         file.write(line.encode())
-        # Closing writes the line, then gives the lock back.
+        # Closing writes the line, then releases the lock.

@@ -1,4 +1,4 @@
-"""The files of a session: single ones by message, whole workspaces by snapshot and archive."""
+"""The files of a session: single files by message, whole workspaces by snapshot and archive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.wire.sandboxes import (
     ApplyPatch,
     ApplyPlan,
     Checkpoint,
@@ -68,7 +68,7 @@ _KINDS = {"file": EntryKind.FILE, "dir": EntryKind.DIRECTORY, "link": EntryKind.
 
 
 class WorkspaceSession(BaseSandboxSession):
-    """The part of a session that is about files."""
+    """The part of a session that handles files."""
 
     remote: Remote
     archive_limits: SandboxArchiveLimits | None
@@ -90,8 +90,9 @@ class WorkspaceSession(BaseSandboxSession):
         )
 
     def _inside(self, path: AnyPath, *, for_write: bool = False) -> str:
-        """As it is sent: what lies in the workspace by its path there, because the root is another
-        directory after the sandbox was lost and restored, if the provider does not keep it.
+        """The path for a message: relative to the workspace if it is inside, because the root may
+        be another directory after the sandbox was lost and restored, if the provider does not keep
+        it.
         """
         found = PurePosixPath(self.normalize_path(path, for_write=for_write).as_posix())
         if found.is_relative_to(self.root):
@@ -101,7 +102,7 @@ class WorkspaceSession(BaseSandboxSession):
     # --- single files --------------------------------------------------------------------------
 
     async def read(self, path: AnyPath, *, user: str | User | None = None) -> io.IOBase:
-        """The file's content, at its beginning. A big one is spooled to a temporary file."""
+        """The file's content as a stream. A big file is spooled to a temporary file."""
         async with self._events.operation("read", path=str(path), user=name_of(user) or None):
             inside = self._inside(path)
             found = await self._part(inside, 0, user)
@@ -137,8 +138,8 @@ class WorkspaceSession(BaseSandboxSession):
     async def read_ends(
         self, path: AnyPath, *, max_bytes: int, user: str | User | None = None
     ) -> tuple[bytes, bytes, int]:
-        """The beginning of a file, its end and its size. Each is at most ``max_bytes`` long; the
-        end is empty if the beginning is all of it.
+        """The beginning, the end and the size of a file. Beginning and end are at most
+        ``max_bytes`` long; the end is empty if the beginning is the whole file.
         """
         async with self._events.operation("read", path=str(path), max_bytes=2 * max_bytes):
             inside, name = self._inside(path), name_of(user)
@@ -246,7 +247,7 @@ class WorkspaceSession(BaseSandboxSession):
         return cast(io.IOBase, spool)
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
-        """Put the files of an archive into the workspace; others that are there stay."""
+        """Put the files of an archive into the workspace; other files there stay."""
         told = {} if (size := stream_length(data)) is None else {"bytes": size}
         async with self._events.operation("hydrate_workspace", untar_dir=self.root, **told):
             store = await self.remote.link.store()
@@ -264,8 +265,9 @@ class WorkspaceSession(BaseSandboxSession):
         compression_scheme: str | None = None,
         archive_limits: SandboxArchiveLimits | None = None,
     ) -> None:
-        """Unpack an archive into the directory of ``path``, which names its kind if nothing else
-        does. ``archive_limits`` counts instead of the session's own.
+        """Unpack an archive into the directory of ``path``, whose suffix names the format unless
+        ``compression_scheme`` does. ``archive_limits`` overrides the session's limits; without
+        either, the defaults of ``SandboxArchiveLimits()`` apply, because archives are untrusted.
         """
         scheme = _scheme(path, compression_scheme)
         target = self.normalize_path(path, for_write=True)
@@ -276,8 +278,10 @@ class WorkspaceSession(BaseSandboxSession):
             tree = await tree_of_archive(
                 store,
                 _parts(data),
-                scheme=None if scheme == "tar" else scheme,  # whatever it is compressed with
-                limits=self._limits(archive_limits),
+                scheme=None if scheme == "tar" else scheme,  # with any compression
+                limits=self._limits(
+                    archive_limits or self.archive_limits or SandboxArchiveLimits()
+                ),
                 strict=True,
             )
         except ArchiveRejected as error:
@@ -304,7 +308,7 @@ class WorkspaceSession(BaseSandboxSession):
     # --- snapshots of the caller's own ---------------------------------------------------------
 
     async def stored_tree(self) -> str:
-        """What a new sandbox starts from: the last checkpoint, or the caller's snapshot."""
+        """The tree of a new sandbox: the last checkpoint, or the caller's snapshot."""
         state: SandboxSessionState = self.state
         snapshot = state.snapshot
         if isinstance(snapshot, BusSnapshot):
@@ -392,5 +396,11 @@ def _scheme(path: AnyPath, given: str | None) -> Any:
 
 
 def _refused(path: str, error: ArchiveRejected) -> WorkspaceArchiveWriteError:
-    context = {"reason": error.reason, "member": error.member}
-    return WorkspaceArchiveWriteError(path=Path(path), context=context, cause=error)
+    context: dict[str, object] = {"reason": error.reason, "member": error.member}
+    message = f"could not write to the sandbox: {path}: {error}"
+    if error.limit is not None:
+        context |= {"limit": error.limit, "actual": error.actual}
+        message += "; archive_limits=SandboxArchiveLimits(…) sets the limits"
+    return WorkspaceArchiveWriteError(
+        path=Path(path), context=context, cause=error, message=message
+    )

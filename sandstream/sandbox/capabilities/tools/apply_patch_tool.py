@@ -1,4 +1,4 @@
-"""``apply_patch`` as a model sees it: free text in a patch language, held to a grammar."""
+"""The ``apply_patch`` tool for a model: free text in a patch language, constrained by a grammar."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeAlias
 
-from sandstream_actors.sandbox.tools.definitions import APPLY_PATCH
+from sandstream_actors.run.sandbox_tools import APPLY_PATCH
 from sandstream_actors.sandbox.tools.patch_errors import PatchError
 from sandstream_actors.sandbox.tools.patch_parse import parse_patch
 
@@ -20,7 +20,7 @@ from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope
 ApplyPatchApprovalFunction: TypeAlias = Callable[
     [RunContextWrapper[Any], ApplyPatchOperation, str], bool | Awaitable[bool]
 ]
-"""``(context, operation, call id)`` -> whether a person has to approve this operation."""
+"""``(context, operation, call id)`` -> whether a person must approve this operation."""
 
 
 class SandboxApplyPatchEditor:
@@ -63,7 +63,7 @@ class SandboxApplyPatchEditor:
 
 
 class SandboxApplyPatchTool(CustomTool):
-    """Changes files of the sandbox by a patch."""
+    """Changes files of the sandbox with a patch."""
 
     sandbox_tool: ClassVar[str] = "apply_patch"
 
@@ -93,8 +93,8 @@ class SandboxApplyPatchTool(CustomTool):
 
     @property
     def operation_needs_approval(self) -> bool | ApplyPatchApprovalFunction:
-        """Whether an operation has to be approved; unlike other custom tools, this one is asked
-        about each operation and not about the text.
+        """Whether an operation must be approved. Unlike other custom tools, this one is asked about
+        each operation and not about the text.
         """
         return self.needs_approval
 
@@ -106,7 +106,7 @@ class SandboxApplyPatchTool(CustomTool):
         """The operations of a patch.
 
         Raises:
-            ValueError: if it cannot be read.
+            ValueError: if it cannot be parsed.
         """
         try:
             operations = parse_patch(raw_input)

@@ -1,7 +1,7 @@
-"""What the built-in tools need of a session.
+"""The session interface of the built-in tools.
 
-In a run their calls go straight to the sandbox actor, by ``sandbox_tool``; the tool objects only
-describe them. Called in the user's own process, they ask the session to do the same.
+Within a run, calls go directly to the sandbox actor, by ``sandbox_tool``; the tool objects only
+describe them. Called in the user's own process, the tools ask the session to do the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sandstream.tool import FunctionTool, default_tool_error_function
 ToolApproval: TypeAlias = (
     bool | Callable[[RunContextWrapper[Any], dict[str, Any], str], Awaitable[bool]]
 )
-"""``(context, arguments, call id)`` -> whether a person has to approve this call."""
+"""``(context, arguments, call id)`` -> whether a person must approve this call."""
 
 
 class ToolSession(Protocol):
@@ -32,7 +32,7 @@ class ToolSession(Protocol):
 
 @dataclass(init=False)
 class SessionTool(FunctionTool):
-    """A function tool that works in a sandbox session. Subclasses say its name and arguments."""
+    """A function tool that works in a sandbox session. Subclasses define its name and arguments."""
 
     tool_name: ClassVar[str]
     sandbox_tool: ClassVar[str]
@@ -40,7 +40,7 @@ class SessionTool(FunctionTool):
     """The pydantic model of its arguments; each subclass narrows it to its own."""
     tool_description: ClassVar[str]
     tool_parameters: ClassVar[dict[str, Any] | None] = None
-    """The schema of its arguments; None: that of ``args_model``."""
+    """The schema of its arguments; None: the schema of ``args_model``."""
     session: ToolSession = field(init=False, repr=False, compare=False)
     user: str | User | None = field(default=None, init=False, repr=False, compare=False)
     workspace_scope: SandboxWorkspaceScope = field(init=False, repr=False, compare=False)
@@ -86,7 +86,7 @@ async def call_in_session(
     user: str | User | None = None,
     workspace_scope: SandboxWorkspaceScope | None = None,
 ) -> Any:
-    """Have the sandbox make the call. ``cwd`` and ``user`` are passed on only if there are any."""
+    """Let the sandbox make the call. ``cwd`` and ``user`` are passed only if they are set."""
     scope: dict[str, Any] = {}
     if workspace_scope is not None and workspace_scope.cwd is not None:
         scope["cwd"] = workspace_scope.cwd.as_posix()

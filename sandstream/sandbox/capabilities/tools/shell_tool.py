@@ -1,4 +1,4 @@
-"""``exec_command`` and ``write_stdin`` as a model sees them."""
+"""The ``exec_command`` and ``write_stdin`` tools for a model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
-from sandstream_actors.sandbox.tools.definitions import EXEC_COMMAND, WRITE_STDIN
+from sandstream_actors.run.sandbox_tools import EXEC_COMMAND, WRITE_STDIN
 
 from sandstream.sandbox.capabilities.tools.session_tools import (
     SessionTool,
@@ -47,13 +47,13 @@ class ExecCommandTool(SessionTool):
     tool_parameters: ClassVar[dict[str, Any] | None] = EXEC_COMMAND["parameters"]
 
     async def run(self, args: ExecCommandArgs) -> Any:
-        """Make a call from code."""
+        """Call the tool from code."""
         return await self._invoke(None, args.model_dump_json())
 
 
 @dataclass(init=False)
 class WriteStdinTool(SessionTool):
-    """Talks to a command that is still running."""
+    """Writes to a command that is still running."""
 
     tool_name: ClassVar[str] = "write_stdin"
     sandbox_tool: ClassVar[str] = "write_stdin"
@@ -65,7 +65,7 @@ class WriteStdinTool(SessionTool):
         super().__init__(session=session, needs_approval=needs_approval)
 
     async def run(self, args: WriteStdinArgs) -> Any:
-        """Make a call from code."""
+        """Call the tool from code."""
         return await self._invoke(None, args.model_dump_json())
 
     async def _invoke(self, _: object, arguments: str) -> Any:

@@ -1,4 +1,4 @@
-"""``view_image`` as a model sees it."""
+"""The ``view_image`` tool for a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ViewImageArgs(BaseModel):
 
 @dataclass(init=False)
 class ViewImageTool(SessionTool):
-    """Shows the model a picture from the sandbox."""
+    """Shows the model an image from the sandbox."""
 
     tool_name: ClassVar[str] = "view_image"
     sandbox_tool: ClassVar[str] = "view_image"
@@ -32,7 +32,7 @@ class ViewImageTool(SessionTool):
     )
 
     async def run(self, args: ViewImageArgs) -> ToolOutputImage | str:
-        """Make a call from code."""
+        """Call the tool from code."""
         return await self._invoke(None, args.model_dump_json())
 
     async def _invoke(self, _: object, arguments: str) -> ToolOutputImage | str:

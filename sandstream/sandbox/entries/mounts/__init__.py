@@ -1,4 +1,4 @@
-"""Storage from elsewhere as entries: what to mount, and how."""
+"""External storage as entries: what to mount, and how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mount is data: what is mounted (the entry) and how (its strategy). A provider activates it."""
+"""A mount is data: the entry says what to mount, its strategy how. A provider activates it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MountStrategyBase(BaseModel, abc.ABC):
 
     @classmethod
     def parse(cls, payload: object) -> MountStrategyBase:
-        """A strategy from a strategy or from its dumped form."""
+        """A strategy from a ``MountStrategyBase`` or from its serialized form."""
         if isinstance(payload, MountStrategyBase):
             return payload
         if not isinstance(payload, Mapping):
@@ -60,7 +60,7 @@ class MountStrategyBase(BaseModel, abc.ABC):
 
 
 class InContainerMountStrategy(MountStrategyBase):
-    """By a program in the sandbox."""
+    """Mounted by a program in the sandbox."""
 
     type: Literal["in_container"] = "in_container"
     pattern: MountPattern
@@ -76,7 +76,7 @@ class InContainerMountStrategy(MountStrategyBase):
 
 
 class DockerVolumeMountStrategy(MountStrategyBase):
-    """By a volume plugin of Docker, before the container starts."""
+    """Mounted by a Docker volume plugin, before the container starts."""
 
     type: Literal["docker_volume"] = "docker_volume"
     driver: str
@@ -96,13 +96,13 @@ MountStrategy = SerializeAsAny[MountStrategyBase]
 
 
 class Mount(BaseEntry):
-    """Base of the mounts. What is mounted is never part of a snapshot."""
+    """Base of mounts. Mounted files are never part of a snapshot."""
 
     _abstract_entry_base: ClassVar[bool] = True
 
     is_dir: bool = True
     mount_path: Path | None = None
-    """Where it appears, if not at the entry's path; relative to the root, or absolute."""
+    """The mount point, if it is not the entry's path; relative to the root, or absolute."""
     ephemeral: bool = True
     read_only: bool = True
     mount_strategy: MountStrategy
@@ -136,7 +136,7 @@ class Mount(BaseEntry):
         return frozenset()
 
     def path_in(self, root: Path, entry_path: Path) -> Path:
-        """The absolute path at which it appears in a workspace."""
+        """The absolute path of the mount point in a workspace."""
         if self.mount_path is None:
             return root / entry_path
         windows = windows_absolute_path(self.mount_path)

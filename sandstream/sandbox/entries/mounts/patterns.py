@@ -13,7 +13,7 @@ from sandstream.sandbox.workspace_paths import coerce_posix_path, windows_absolu
 
 
 class MountPatternBase(BaseModel):
-    """Base of the patterns."""
+    """Base of patterns."""
 
 
 class FuseMountPattern(MountPatternBase):
@@ -48,7 +48,7 @@ class FuseMountPattern(MountPatternBase):
 
 
 class MountpointMountPattern(MountPatternBase):
-    """mount-s3, for S3 and what speaks like it."""
+    """mount-s3, for S3 and compatible services."""
 
     type: Literal["mountpoint"] = "mountpoint"
 

@@ -14,7 +14,7 @@ from sandstream.sandbox.entries.mounts.patterns import (
 
 
 class AzureBlobMount(Mount):
-    """With an account key, or the managed identity ``identity_client_id``."""
+    """Authenticates with an account key, or the managed identity ``identity_client_id``."""
 
     type: Literal["azure_blob_mount"] = "azure_blob_mount"
     account: str

@@ -13,7 +13,7 @@ from sandstream.sandbox.entries.mounts.patterns import (
 
 
 class BoxMount(Mount):
-    """Without a person at hand it needs a ``token`` or an ``access_token``."""
+    """Without interactive login it needs a ``token`` or an ``access_token``."""
 
     type: Literal["box_mount"] = "box_mount"
     path: str | None = None

@@ -14,7 +14,7 @@ from sandstream.sandbox.entries.mounts.patterns import (
 
 
 class GCSMount(Mount):
-    """With a service account, a token, or an HMAC pair (``access_id``, ``secret_access_key``)."""
+    """Uses a service account, a token, or an HMAC pair (``access_id``, ``secret_access_key``)."""
 
     type: Literal["gcs_mount"] = "gcs_mount"
     bucket: str

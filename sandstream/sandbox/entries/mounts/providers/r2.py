@@ -14,7 +14,7 @@ from sandstream.sandbox.errors import MountConfigError
 
 
 class R2Mount(Mount):
-    """With both keys, or with neither."""
+    """Needs both keys or neither."""
 
     type: Literal["r2_mount"] = "r2_mount"
     bucket: str
@@ -24,7 +24,7 @@ class R2Mount(Mount):
     custom_domain: str | None = None
 
     def check_credentials(self) -> None:
-        """Raise if one key is there without the other."""
+        """Raise if one key is given without the other."""
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise MountConfigError(
                 message="r2_mount needs access_key_id and secret_access_key together, or neither",

@@ -1,4 +1,4 @@
-"""A bucket of S3, or of a service that speaks like it."""
+"""A bucket of S3, or of a compatible service."""
 
 from __future__ import annotations
 

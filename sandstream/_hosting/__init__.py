@@ -1,0 +1,1 @@
+"""Runs the user's own code for calls of the bus."""

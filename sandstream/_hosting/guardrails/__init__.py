@@ -1,0 +1,1 @@
+"""The user's guardrails, run for calls of the harness."""

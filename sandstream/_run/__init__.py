@@ -1,0 +1,1 @@
+"""One run as its caller drives it: plan, compile, start, resume, await."""

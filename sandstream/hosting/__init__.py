@@ -1,1 +1,0 @@
-"""The user's own code, run for calls of the bus."""

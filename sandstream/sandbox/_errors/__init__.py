@@ -1,0 +1,1 @@
+"""The errors of sandboxes, by where they come from."""

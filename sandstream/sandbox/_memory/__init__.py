@@ -1,0 +1,1 @@
+"""Memories of sandbox agents: settings, digests, waiting for them."""
