@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the command line's own help; with --check only says if it is old."""
+"""Writes docs/cli.md from the command line's own help; --check only reports whether it is old."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from sandstream.cli.exits import MEANINGS
 from sandstream.cli.parser import build_parser
 
 PAGE = Path(__file__).with_name("cli.md")
@@ -16,16 +17,24 @@ INTRODUCTION = """\
 Generated from `sandstream --help` by `docs/generate_cli.py`; edit the texts in
 `sandstream/cli/parser.py`.
 
-Data goes to stdout, talk (progress, hints, errors) to stderr; `--json` is for programs: one object
-a line, with the same names as the messages on the bus.
+Data goes to stdout; progress, hints and errors go to stderr. For programs, `--json` prints one
+object per line, with the same names as the messages on the bus.
 """
 
 
 def page() -> str:
     """The whole page."""
-    os.environ["NO_COLOR"] = "1"
+    os.environ |= {"NO_COLOR": "1", "COLUMNS": "96"}
     parser = build_parser()
-    return "\n".join([INTRODUCTION, *_sections("sandstream", parser)])
+    return "\n".join([INTRODUCTION, _exit_codes(), *_sections("sandstream", parser)])
+
+
+def _exit_codes() -> str:
+    rows = "".join(f"| {code:d} | {meaning} |\n" for code, meaning in MEANINGS.items())
+    return (
+        f"## Exit codes\n\n| code | meaning |\n|---|---|\n{rows}\n"
+        "`sandstream sandboxes exec` exits with the exit code of its command.\n"
+    )
 
 
 def _sections(title: str, parser: argparse.ArgumentParser) -> list[str]:

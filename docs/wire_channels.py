@@ -1,7 +1,7 @@
 """The table of channels: which subject carries which messages, and who writes and reads it.
 
-The addresses come from `subjects.py`, the messages from the modules of messages. docs/asyncapi.yaml
-is made of it by `generate_asyncapi.py`.
+The addresses come from `subjects.py`, the messages from the modules of messages.
+`generate_asyncapi.py` makes docs/asyncapi.yaml from this table.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, get_args
 
-from sandstream_bus import conversation_messages as c
-from sandstream_bus import memory_messages as y
-from sandstream_bus import messages as m
-from sandstream_bus import sandbox_messages as b
-from sandstream_bus import trace_messages as t
-from sandstream_bus.subjects import Subjects
+from sandstream_bus.wire import conversations as c
+from sandstream_bus.wire import memories as y
+from sandstream_bus.wire import messages as m
+from sandstream_bus.wire import open_runs as i
+from sandstream_bus.wire import sandboxes as b
+from sandstream_bus.wire import traces as t
+from sandstream_bus.wire.subjects import AskKind, Subjects
 
 PREFIX = "sandstream"
 _SUBJECTS = Subjects(PREFIX)
@@ -24,16 +25,19 @@ PARAMETERS = {
     "run": "The run's id: 1 to 128 of A-Z a-z 0-9 _ - =.",
     "pool": "A harness pool or a tool host pool.",
     "call": "The call's id within its run, such as t1-0.",
-    "name": "The timer's name within its run, or within its memory.",
+    "user": "The user who asks: 1 to 32 of a-z 0-9 _ -, a letter or digit first.",
+    "owner": "The run or the memory to which the timer belongs.",
+    "name": "The timer's name within its owner.",
+    "subject": "The rest of the subject to which the message goes, without the prefix.",
     "sandbox": "The sandbox's id.",
     "provider": "The sandbox provider, such as local.",
     "node": "The node of the provider that has the sandbox.",
-    "op": "The operation's id, chosen by whoever asks.",
+    "op": "The operation's id, chosen by the requester.",
     "session": "The conversation's id, escaped like an agent's name; a long one is hashed.",
     "scope": "The memory's name, escaped like a conversation's id.",
     "trace": "The trace's id: 32 hexadecimal digits, lower case.",
     "group": "A group of tracing actors, which share their work.",
-    "consumer": "The durable consumer that gave up.",
+    "consumer": "The durable consumer that parked the message.",
     "sequence": "The stream sequence of the message that was parked.",
     "event": "The rest of the event's subject: start.POOL, model, done, and so on.",
 }
@@ -51,7 +55,27 @@ class Channel(NamedTuple):
     stream: str
     """The stream that stores it; empty for core NATS."""
     open_to_all: bool = False
-    """Anybody may publish here: an operation that the installation receives."""
+    """Outside users may publish here: an operation that the installation receives."""
+
+
+_TIMED = (
+    m.TurnRequested,
+    m.ApprovalDecided,
+    m.CancelRequested,
+    y.ExtractRequested,
+    y.MergeRequested,
+)
+_ASKS: list[tuple[AskKind, str, type[Any], str]] = [
+    ("cancel", "The user wants a run stopped", m.CancelRequested, "run.{run}.cancel"),
+    ("retry", "The user wants a failed run to continue", m.RetryRequested, "run.{run}.turn.{pool}"),
+    ("input", "More input from the user for a run", m.InputStaged, "run.{run}.input"),
+    (
+        "approval",
+        "The user's decision about a call of a run",
+        m.ApprovalDecided,
+        "run.{run}.approval.decided",
+    ),
+]
 
 
 def channels() -> list[Channel]:
@@ -61,16 +85,49 @@ def channels() -> list[Channel]:
     """
     s = _SUBJECTS
     log, agents, parked = "SANDSTREAM_LOG", "SANDSTREAM_AGENTS", "SANDSTREAM_PARKED"
-    memories = "SANDSTREAM_MEMORY"
+    memories, requests, timers = "SANDSTREAM_MEMORY", "SANDSTREAM_REQUESTS", "SANDSTREAM_TIMERS"
     table = [
         Channel(
             "task",
             s.task("AGENT").replace("AGENT", "=agent="),
-            "A task for a deployed agent",
+            "A task for a deployed agent; its run has no owner",
             (m.Task, m.Claim),
-            "anybody",
+            "every user with the permission",
             "harness",
-            log,
+            requests,
+            open_to_all=True,
+        ),
+        Channel(
+            "ask_task",
+            s.ask_task("user", "AGENT").replace("user.", "=user=.").replace("AGENT", "=agent="),
+            "A task whose run belongs to the user",
+            (m.Task,),
+            "that user",
+            "harness",
+            requests,
+            open_to_all=True,
+        ),
+        *(
+            Channel(
+                f"ask_{kind}",
+                s.ask_run("user", "=run=", kind).replace("user.", "=user=."),
+                title,
+                (message,),
+                "that user",
+                f"harness, which checks it and writes {event}",
+                requests,
+                open_to_all=True,
+            )
+            for kind, title, message, event in _ASKS
+        ),
+        Channel(
+            "ask_merge",
+            s.ask_merge("user", "SCOPE").replace("user.", "=user=.").replace("SCOPE", "=scope="),
+            "The user wants a memory consolidated",
+            (y.MergeRequested,),
+            "that user",
+            "harness, which writes memory.{scope}.merge",
+            requests,
             open_to_all=True,
         ),
         Channel(
@@ -81,6 +138,15 @@ def channels() -> list[Channel]:
             "worker",
             "harness",
             agents,
+        ),
+        Channel(
+            "open",
+            s.open("=run="),
+            "Index: this run has not ended",
+            (i.OpenRun,),
+            "the process that starts the run, harness",
+            "lists of runs, harness",
+            "SANDSTREAM_OPEN",
         ),
         Channel(
             "start",
@@ -103,7 +169,7 @@ def channels() -> list[Channel]:
         Channel(
             "model",
             s.model("=run="),
-            "The model's answer, or why it must be waited for",
+            "The model's answer, or the reason for a delay",
             (m.ModelAnswered, m.ModelDeferred, m.Claim),
             "harness",
             "observers",
@@ -148,7 +214,7 @@ def channels() -> list[Channel]:
         Channel(
             "child",
             s.child("=run="),
-            "An agent is called as a tool: which run that is",
+            "An agent is called as a tool; the event names the child run",
             (m.CallRequested, m.Claim),
             "harness",
             "observers",
@@ -157,7 +223,7 @@ def channels() -> list[Channel]:
         Channel(
             "result",
             s.result("=run=", "=pool="),
-            "The outcome of a call; of a child run also that it waits for a person",
+            "The outcome of a call, or the notice that a child run waits for a person",
             (m.CallFinished, m.ModelAnswered, m.ChildWaiting, m.Claim),
             "tool host, sandbox actor, harness of a child run",
             "harness of the pool",
@@ -175,12 +241,11 @@ def channels() -> list[Channel]:
         Channel(
             "input",
             s.input("=run="),
-            "More input for a run under way",
+            "More input for a run in progress",
             (m.InputStaged, m.Claim),
-            "anybody",
+            "harness for a user, users who may write the log",
             "harness",
             log,
-            open_to_all=True,
         ),
         Channel(
             "approval_requested",
@@ -194,17 +259,16 @@ def channels() -> list[Channel]:
         Channel(
             "approval_decided",
             s.approval_decided("=run="),
-            "A person's answer; the first one for a call counts",
+            "A person's decision; the first one for a call counts",
             (m.ApprovalDecided,),
-            "anybody, timer",
+            "harness for a user, timer, users who may write the log",
             "harness",
             log,
-            open_to_all=True,
         ),
         Channel(
             "waiting",
             s.waiting("=run="),
-            "Nothing happens until a person answers",
+            "The run continues only after a person has decided",
             (m.RunWaiting, m.Claim),
             "harness",
             "clients, observers",
@@ -215,10 +279,9 @@ def channels() -> list[Channel]:
             s.cancel("=run="),
             "Stop the run",
             (m.CancelRequested,),
-            "anybody",
+            "harness for a user, timer, users who may write the log",
             "harness, tool host",
             log,
-            open_to_all=True,
         ),
         Channel(
             "done",
@@ -253,7 +316,7 @@ def channels() -> list[Channel]:
             s.sandbox_op("=sandbox=", "=provider="),
             "An operation on a sandbox; any node of the provider",
             (b.SandboxRequest, m.Claim),
-            "anybody",
+            "every user with the permission",
             "sandbox actor",
             log,
             open_to_all=True,
@@ -263,7 +326,7 @@ def channels() -> list[Channel]:
             s.sandbox_op("=sandbox=", "=provider=", "=node="),
             "An operation on a sandbox, on the node that has it",
             (b.SandboxRequest, m.Claim),
-            "anybody",
+            "every user with the permission",
             "sandbox actor of the node",
             log,
             open_to_all=True,
@@ -274,7 +337,7 @@ def channels() -> list[Channel]:
             "The one outcome of an operation",
             (b.SandboxReply, m.Claim),
             "sandbox actor",
-            "whoever asked",
+            "the requester",
             log,
         ),
         Channel(
@@ -305,7 +368,7 @@ def channels() -> list[Channel]:
         Channel(
             "memory_state",
             s.memory_state("SCOPE").replace("SCOPE", "=scope="),
-            "All that is known of a memory; the last one counts, written under compare-and-set",
+            "The whole state of a memory; the last one counts, written under compare-and-set",
             (y.MemoryState, y.MemoryStateObject),
             "memory actor, sandbox actor, clients",
             "memory actor, sandbox actor, clients",
@@ -323,12 +386,11 @@ def channels() -> list[Channel]:
         Channel(
             "memory_merge",
             s.memory_merge("SCOPE").replace("SCOPE", "=scope="),
-            "Consolidate what was found",
+            "Consolidate what was extracted",
             (y.MergeRequested, m.Claim),
-            "anybody, memory actor, timer",
+            "harness for a user, memory actor, timer",
             "memory actor",
             log,
-            open_to_all=True,
         ),
         Channel(
             "memory_edit",
@@ -342,7 +404,7 @@ def channels() -> list[Channel]:
         Channel(
             "memory_event",
             s.memory_event("SCOPE").replace("SCOPE", "=scope="),
-            "What became of a memory, or why a step of it failed",
+            "A memory has changed, or one of its phases has failed",
             (y.MemoryChanged, y.MemoryFailed, m.Claim),
             "memory actor, clients",
             "people, observers",
@@ -350,25 +412,28 @@ def channels() -> list[Channel]:
         ),
         Channel(
             "timer",
-            s.timer("=run=", "=name="),
-            "A scheduled message; the server publishes its body to its target when due",
-            (
-                m.TurnRequested,
-                m.ApprovalDecided,
-                m.CancelRequested,
-                y.ExtractRequested,
-                y.MergeRequested,
-            ),
+            s.timer("=owner=", "=name="),
+            "A message that is due later; the server publishes its body to its due subject then",
+            _TIMED,
             "harness, memory actor",
             "the server",
-            log,
+            timers,
+        ),
+        Channel(
+            "due",
+            s.due("=subject="),
+            "A message that is due now",
+            _TIMED,
+            "the server",
+            "harness or memory actor, which publishes it to {subject}",
+            timers,
         ),
         Channel(
             "trace_spans",
             s.trace_spans("=trace="),
-            "Spans of the user's own, told when they have ended",
+            "Spans of the user's own code, reported when they have ended",
             (t.SpansReported, m.Claim),
-            "anybody",
+            "every user with the permission",
             "tracing actor",
             log,
             open_to_all=True,
@@ -376,7 +441,7 @@ def channels() -> list[Channel]:
         Channel(
             "trace_exported",
             s.trace_exported("=run=", "=group="),
-            "How much of a run under way a group of tracing actors has exported",
+            "How much of a run in progress a group of tracing actors has exported",
             (t.SpansExported,),
             "tracing actor",
             "tracing actor",
@@ -394,19 +459,19 @@ def channels() -> list[Channel]:
         Channel(
             "alive",
             s.alive("=consumer="),
-            "An empty question, answered by whoever serves that consumer, on its reply subject",
+            "An empty question; workers of that consumer answer with the newest event they saw",
             (),
-            "anybody",
+            "every user with the permission",
             "the consumer's workers",
             "",
         ),
         Channel(
             "live",
             s.live("=event=", "=run="),
-            "The run's stored events as they come",
+            "The run's events as they are stored",
             (*get_args(m.RunEvent), m.Claim),
             "the server",
-            "anybody",
+            "every user with the permission",
             "",
         ),
         Channel(
@@ -415,16 +480,16 @@ def channels() -> list[Channel]:
             "Model stream events, never stored",
             (m.LiveEvent,),
             "harness, tool host",
-            "anybody",
+            "every user with the permission",
             "",
         ),
         Channel(
             "output",
             s.output("=run="),
-            "Output of commands as it comes, never stored; {run} is the sandbox where no run asked",
+            "Output of commands as it arrives, never stored; {run} is the sandbox if no run asked",
             (b.LiveOutput,),
             "sandbox actor",
-            "anybody",
+            "every user with the permission",
             "",
         ),
     ]
