@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.nats_server import NatsServer
+from support.quick import QuickTests
 
 
-def pytest_configure() -> None:
-    """Whoever starts the tests in the background of a script ignores Ctrl-C, and all processes of
-    the tests would inherit that.
+def pytest_configure(config: pytest.Config) -> None:
+    """Restore Ctrl-C: a script that starts the tests in its background ignores it, and all
+    processes of the tests would inherit that.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(QuickTests())
+    gc.disable()  # collecting the tests makes no garbage worth looking for
 
 
 def pytest_collection_finish() -> None:
-    """What the imports made is no garbage of a test: looking for that need not go through it."""
-    gc.collect()
+    """Objects that the imports made are no garbage of a test: keep the collector away from them."""
     gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """Restore the level of the root logger: a command that runs in this process changes it."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
 
 
 @pytest.fixture

@@ -6,55 +6,62 @@
     python tests/lanes.py -- -x --durations=5 what is after -- goes to each pytest
 
 A group is a directory of tests, or a file of the longest ones. The output of a
-group is printed when it ends; what failed is named again at the end.
+group is printed when it ends; the last line has the totals, and names again what failed.
+
+All groups have one temporary directory of their own. What the tests leave behind in it, or
+running, fails the run and is listed. The directory is kept if something failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
+import re
+import shutil
 import sys
+import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from support import leftovers
+
 ROOT = Path(__file__).resolve().parent
-SPLIT = ("chaos", "comparison")
+SPLIT = ("chaos", "comparison", "faults", "network", "security")
 """Each of their files is a group."""
 NESTED = ("cli", "contract", "docs", "providers", "sandstream")
 """Each directory in them is a group of its own."""
-FIRST = (
-    "cli",
-    "sandstream",
-    "contract",
-    "docs",
-    "chaos/test_matrix.py",
-    "actors",
-    "comparison/test_same_program.py",
-    "chaos/test_composition_matrix.py",
-    "bus",
-    "comparison/test_same_composition.py",
-    "examples",
-    "chaos/test_sandbox_matrix.py",
-    "sandstream/mcp",
-    "chaos/test_storm.py",
-    "chaos/test_sandbox_kills.py",
-    "comparison/test_portable_examples.py",
-)
-"""The longest, in the order in which they begin: no lane is left with a long one at the end."""
+DURATIONS = ROOT / "output" / "durations.json"
+"""The seconds that each group took when it last passed. Git ignores the file."""
+_DECLARED_LIMIT = re.compile(r"timeout\((\d+)")
+"""The time limits of long tests."""
+OUR_FILES = ("sandstream", "contract-", "chromium-")
+"""How the names begin of what we and our tests make in a temporary directory."""
+LEFT_S = 30.0
+"""What the tests began to end may take so long."""
+_OWN = "group-"
+"""How the directories begin that groups have for their tests."""
 NO_TESTS = 5
 """The exit code of pytest when it found none."""
+
+
+_COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed)\b")
+"""What pytest says in its last line."""
 
 
 class Outcome(NamedTuple):
     group: str
     code: int
     seconds: float
+    counts: Counter[str]
+    """How many tests passed, failed or were skipped; empty if pytest did not get so far."""
 
 
 def groups() -> list[Path]:
-    """All tests, each in one group; long ones first."""
+    """All tests, each in one group; the longest begin first, so that none is left at the end."""
     found: list[Path] = []
     for top in sorted(ROOT.iterdir()):
         files = [top] if top.name.startswith("test_") else sorted(top.rglob("test_*.py"))
@@ -64,12 +71,37 @@ def groups() -> list[Path]:
             found += dict.fromkeys(file.parent for file in files)
         elif files:
             found.append(top)
-    return sorted(found, key=_turn)
+    measured = _measured()
+    return sorted(found, key=lambda it: measured.get(_name(it), _estimate(it)), reverse=True)
 
 
-def _turn(group: Path) -> int:
-    name = group.relative_to(ROOT).as_posix()
-    return FIRST.index(name) if name in FIRST else len(FIRST)
+def _name(group: Path) -> str:
+    return group.relative_to(ROOT).as_posix()
+
+
+def _measured() -> dict[str, float]:
+    try:
+        return dict(json.loads(DURATIONS.read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+def _remember(outcomes: list[Outcome]) -> None:
+    """Keep the durations for the next run. A group that failed may have ended early."""
+    measured = _measured() | {it.group: round(it.seconds, 1) for it in outcomes if not it.code}
+    DURATIONS.parent.mkdir(parents=True, exist_ok=True)
+    DURATIONS.write_text(json.dumps(measured, indent=1, sort_keys=True))
+
+
+def _estimate(group: Path) -> float:
+    """Seconds for a group that was never measured: long tests have limits of their own, and the
+    others take a second for each 2000 characters.
+    """
+    ignored = {it.removeprefix("--ignore=") for it in _only_own(group)}
+    files = [group] if group.is_file() else group.rglob("test_*.py")
+    texts = [it.read_text() for it in files if str(it.parent) not in ignored]
+    limits = [int(it) for text in texts for it in _DECLARED_LIMIT.findall(text)]
+    return sum(limits) / 4 + sum(map(len, texts)) / 2000
 
 
 def _only_own(group: Path) -> list[str]:
@@ -80,14 +112,20 @@ def _only_own(group: Path) -> list[str]:
     return [f"--ignore={it}" for it in sorted(inner)]
 
 
-async def _run(group: Path, junit: Path | None, more: list[str]) -> Outcome:
-    name = group.relative_to(ROOT).as_posix()
+async def _run(
+    group: Path, number: int, root: Path, junit: Path | None, more: list[str]
+) -> Outcome:
+    name = _name(group)
     command = [sys.executable, "-m", "pytest", "-q", str(group), *_only_own(group), *more]
+    # One for each group: pytest closes the directory that its processes share to other users, and
+    # some tests open it to them.
+    command.append(f"--basetemp={root / f'{_OWN}{number}'}")
     if junit is not None:
         command.append(f"--junitxml={junit / (name.replace('/', '.') + '.xml')}")
     began = time.monotonic()
     # what one group has compiled the others need not
     env = {name: it for name, it in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env["TMPDIR"] = str(root)
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=ROOT.parent,
@@ -97,21 +135,45 @@ async def _run(group: Path, junit: Path | None, more: list[str]) -> Outcome:
     )
     said, _ = await process.communicate()
     code = 0 if process.returncode == NO_TESTS else process.returncode or 0
-    outcome = Outcome(name, code, time.monotonic() - began)
     text = said.decode(errors="replace").rstrip()
-    shown = text if code else text.rpartition("\n")[2]
+    last = text.rpartition("\n")[2]
+    outcome = Outcome(name, code, time.monotonic() - began, _counts(last))
+    shown = text if code else last
     print(f"{'FAILED' if code else 'ok'}  {name}  ({outcome.seconds:.0f} s)  {shown}", flush=True)
     return outcome
 
 
-async def _all(lanes: int, junit: Path | None, more: list[str]) -> list[Outcome]:
+async def _all(lanes: int, root: Path, junit: Path | None, more: list[str]) -> list[Outcome]:
     free = asyncio.Semaphore(lanes)
 
-    async def one(group: Path) -> Outcome:
+    async def one(number: int, group: Path) -> Outcome:
         async with free:
-            return await _run(group, junit, more)
+            return await _run(group, number, root, junit, more)
 
-    return list(await asyncio.gather(*map(one, groups())))
+    return list(await asyncio.gather(*(one(*it) for it in enumerate(groups()))))
+
+
+def _counts(line: str) -> Counter[str]:
+    """Errors outside of tests, in fixtures and imports, are failures."""
+    counts: Counter[str] = Counter()
+    for number, what in _COUNTED.findall(line):
+        counts["failed" if what.startswith("error") else what] += int(number)
+    return counts
+
+
+def _total(outcomes: list[Outcome], seconds: float) -> str:
+    """One line about all groups."""
+    counts = sum((it.counts for it in outcomes), Counter[str]())
+    rare = "".join(f", {counts[it]} {it}" for it in ("xfailed", "xpassed") if counts[it])
+    failed = [it.group for it in outcomes if it.code]
+    silent = [it.group for it in outcomes if it.code and not it.counts]
+    text = (
+        f"total: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+        f"{rare}; groups: {len(outcomes)}; time: {seconds:.0f} s"
+    )
+    if silent:
+        text += f"; ended without a result: {', '.join(silent)}"
+    return f"{text}; FAILED: {', '.join(failed)}" if failed else f"{text}; all passed"
 
 
 def main() -> int:
@@ -123,11 +185,28 @@ def main() -> int:
     parser.add_argument("more", nargs="*", help="for pytest, after --")
     arguments = parser.parse_args()
     began = time.monotonic()
-    outcomes = asyncio.run(_all(arguments.lanes, arguments.junit, arguments.more))
-    failed = [it.group for it in outcomes if it.code]
-    print(f"{len(outcomes)} groups in {time.monotonic() - began:.0f} s", end="; ")
-    print(f"FAILED: {', '.join(failed)}" if failed else "all passed")
-    return 1 if failed else 0
+    root = Path(tempfile.mkdtemp(prefix="sst-"))  # short: sockets lie below it
+    root.chmod(0o755)  # boxes of root's tests are other users
+    outcomes = asyncio.run(_all(arguments.lanes, root, arguments.junit, arguments.more))
+    if not arguments.more:  # arguments for pytest may choose among the tests
+        _remember(outcomes)
+    left = _left(root)
+    for line in left:
+        print(f"left behind: {line}")
+    has_failed = bool(left) or any(it.code for it in outcomes)
+    if has_failed:
+        print(f"the files of the tests are in {root}")
+    else:
+        shutil.rmtree(root, ignore_errors=True)
+    more = f"; {len(left)} left behind" if left else ""
+    print(_total(outcomes, time.monotonic() - began) + more)
+    return 1 if has_failed else 0
+
+
+def _left(root: Path) -> list[str]:
+    """What is left of all tests. What pytest and the SDK that we compare with keep is not ours."""
+    left = leftovers.wait_until_none(root, within_s=LEFT_S, files=False)
+    return [*left, *(f"file {it}" for it in root.iterdir() if it.name.startswith(OUR_FILES))]
 
 
 if __name__ == "__main__":

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("sources")  # one process reads all of our sources, once
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {
     "sandstream_bus": ROOT / "bus" / "sandstream_bus",
@@ -93,8 +96,9 @@ def _modules() -> dict[str, Path]:
 MODULES = _modules()
 
 
-def _imports(file: Path) -> Iterator[Import]:
-    yield from _imports_below(ast.parse(file.read_text()), at_run_time=True)
+@functools.cache
+def _imports(file: Path) -> list[Import]:
+    return [*_imports_below(ast.parse(file.read_text()), at_run_time=True)]
 
 
 def _imports_below(node: ast.AST, *, at_run_time: bool) -> Iterator[Import]:
@@ -142,16 +146,6 @@ def test_foreign_packages_stay_in_their_seam() -> None:
     assert wrong == []
 
 
-def test_the_model_seam_is_the_only_way_to_the_vendor() -> None:
-    """The seam's own modules know it; the rest of the actors see only its interface."""
-    knowing = {
-        module
-        for module, file in MODULES.items()
-        if any(found.module.partition(".")[0] == "openai" for found in _imports(file))
-    }
-    assert knowing, "nobody imports openai: has the seam moved? Then KEPT_TO must say so."
-
-
 def test_no_import_cycles() -> None:
     graph: dict[str, set[str]] = {}
     for module, file in MODULES.items():
@@ -193,3 +187,27 @@ def test_files_stay_readable() -> None:
 def test_reasons_are_still_needed() -> None:
     for name in LONG_FOR_A_REASON:
         assert len((ROOT / name).read_text().splitlines()) > MAX_LINES, name
+
+
+MAY_BE_STALE = {
+    "bus/sandstream_bus/logs/chain.py",  # by sequence: what is found is never outdated
+    "bus/sandstream_bus/nats/fresh.py",  # checks what it gets
+    "bus/sandstream_bus/logs/runs.py",  # RunLog.glance
+    "sandstream/cli/session.py",  # suggestions for a mistyped id
+    "sandstream/_inspect/traces.py",
+    "sandstream/_inspect/run_lists.py",
+    "sandstream/_inspect/summaries.py",
+}
+"""Who may read what a replica that lags says: lists and views for people."""
+
+
+def test_only_what_people_look_at_is_read_from_any_replica() -> None:
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("sandstream", "bus", "actors", "providers", "workspaces", "memory_pipeline")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "direct.py" and re.search(r"\bstale_\w+\(|DIRECT\.GET", path.read_text())
+    }
+    for name in ("nats/log_guard", "setup/roles"):  # name the subject only
+        users.discard(f"bus/sandstream_bus/{name}.py")
+    assert users == MAY_BE_STALE

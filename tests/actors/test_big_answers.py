@@ -5,9 +5,9 @@ log has no more than the child can reach. No server.
 from __future__ import annotations
 
 from sandstream_actors.harness.children import reached
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import ApprovalDecided, ApprovalRequested, RunEvent
-from sandstream_bus.specs import (
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import ApprovalDecided, ApprovalRequested, RunEvent
+from sandstream_bus.wire.specs import (
     AgentSpec,
     ChildGraph,
     ChildSpec,

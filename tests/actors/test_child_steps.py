@@ -8,15 +8,22 @@ from typing import Any
 
 import msgspec
 import pytest
-from sandstream_actors.budgets import smaller, with_deadline
-from sandstream_actors.harness.ends import Finish
 from sandstream_actors.harness.step_kinds import Ask, AskModel, Step, Wait
 from sandstream_actors.harness.steps import next_step
 from sandstream_actors.harness.tree_budget import share_of
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import CallFinished, CallRequested, ErrorInfo, RunEvent, TokenUsage
-from sandstream_bus.specs import Budget, ChildSpec, ToolSpec
-from sandstream_bus.subjects import child_of
+from sandstream_actors.run.budgets import smaller, with_deadline
+from sandstream_actors.run.ends import Finish
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import (
+    CallFinished,
+    CallRequested,
+    ErrorInfo,
+    RunEvent,
+    RunMoved,
+    TokenUsage,
+)
+from sandstream_bus.wire.specs import Budget, ChildSpec, ToolSpec
+from sandstream_bus.wire.subjects import child_of
 from support.scripted_log import RUN, answer, asks, begin, calls, ends, log, raw, says
 
 FAILED = ErrorInfo(code="max_turns", message="Max turns (1) exceeded")
@@ -118,10 +125,58 @@ def test_input_that_cannot_be_made_does_not_end_the_run() -> None:
 
 def test_a_watched_child_is_over_when_its_watcher_is() -> None:
     events: list[RunEvent] = [begin(helper(watch=True)), answer(1, calls("helper", "c1"))]
-    assert requested(after(*events)) == [("t1-0", "child"), ("t1-0-watch", "watch")]
+    assert requested(after(*events)) == [("t1-0-watch", "watch"), ("t1-0", "child")]
     events += [asks_child(), asks("t1-0-watch", "watch"), child_ends("t1-0")]
     assert after(*events) == Wait()
     assert after(*events, ends("t1-0-watch", None, kind="watch")) == AskModel(2)
+
+
+def test_a_watched_child_starts_once_its_watcher_listens() -> None:
+    tool = helper(watch=True, announced=True)
+    events: list[RunEvent] = [begin(tool), answer(1, calls("helper", "c1"))]
+    assert requested(after(*events)) == [("t1-0-watch", "watch")]
+    listens = ends("t1-0-listening", None, kind="watch")
+    assert after(*events, listens) == after(*events)  # nobody was asked
+    events.append(asks("t1-0-watch", "watch"))
+    assert after(*events) == Wait()
+    gave_up = ends("t1-0-watch", None, kind="watch")  # there will be no run to listen to
+    assert requested(after(*events, gave_up)) == [("t1-0", "child")]
+    events.append(listens)
+    assert state_of(*events).trigger == len(events)
+    assert requested(after(*events)) == [("t1-0", "child")]
+    assert after(*events, asks_child()) == Wait()
+    events += [asks_child(), child_ends("t1-0"), gave_up]
+    assert after(*events) == AskModel(2)
+
+
+def test_a_child_that_was_requested_before_goes_on_without_a_listener() -> None:
+    tool = helper(watch=True, announced=True)
+    events: list[RunEvent] = [begin(tool), answer(1, calls("helper", "c1"))]
+    events += [asks("t1-0-watch", "watch"), asks_child()]
+    assert after(*events) == Wait()
+    events += [child_ends("t1-0"), ends("t1-0-watch", None, kind="watch")]
+    assert after(*events) == AskModel(2)
+
+
+def test_after_a_move_somebody_else_has_to_listen() -> None:
+    tool = helper(watch=True, announced=True)
+    events: list[RunEvent] = [begin(tool), answer(1, calls("helper", "c1"))]
+    events += [asks("t1-0-watch", "watch"), ends("t1-0-listening", None, kind="watch")]
+    events += [RunMoved(pool="main", host="h")]
+    assert requested(after(*events)) == [("t1-0-watch", "watch")]
+
+
+def test_a_watched_child_takes_its_place_when_its_watch_does() -> None:
+    tool = helper(watch=True, announced=True)
+    twice = answer(1, calls("helper", "c1"), calls("helper", "c2"))
+    events: list[RunEvent] = [begin(tool, options={"max_tool_concurrency": 1}), twice]
+    assert requested(after(*events)) == [("t1-0-watch", "watch")]
+    events.append(asks("t1-0-watch", "watch"))
+    assert after(*events) == Wait()
+    events.append(ends("t1-0-listening", None, kind="watch"))
+    assert requested(after(*events)) == [("t1-0", "child")]
+    events += [asks_child(), child_ends("t1-0"), ends("t1-0-watch", None, kind="watch")]
+    assert requested(after(*events)) == [("t1-1-watch", "watch")]
 
 
 @pytest.mark.parametrize(

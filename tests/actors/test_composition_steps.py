@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import Raw
-from sandstream_actors.harness.ends import Finish
 from sandstream_actors.harness.step_kinds import (
     Ask,
     AskModel,
@@ -17,8 +17,9 @@ from sandstream_actors.harness.step_kinds import (
     Wait,
 )
 from sandstream_actors.harness.steps import next_step
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import (
+from sandstream_actors.run.ends import Finish
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -38,7 +39,7 @@ from sandstream_bus.messages import (
     RunWaiting,
     TurnRequested,
 )
-from sandstream_bus.specs import (
+from sandstream_bus.wire.specs import (
     Budget,
     ChildGraph,
     ChildSpec,
@@ -288,6 +289,40 @@ def test_a_handoff_waits_for_the_people_too() -> None:
     assert isinstance(after(*both, says_no()), HandOver)
 
 
+def test_a_session_has_what_is_done_before_people_are_asked() -> None:
+    session = SessionUse(id="own", kind="host", merges=True)
+    start = begin(gated("f"), "g", options={"session": session})
+    turn = answer(1, calls("f", "c0"), calls("g", "c1"))
+    events = [start, *host("t0-history", {"history": []}, "history")]
+    events += [asks("t0-save", "save", 0), ends("t0-save", None, kind="save", turn=0)]
+    events += [turn, wants("t1-0"), asks("t1-1"), ends("t1-1", "looked")]
+    step = after(*events)
+    assert isinstance(step, Ask) and asked(step) == ["t1-save"]
+    assert len(fold(*events).said) == 2
+    events.append(step.calls[0])
+    assert len(fold(*events).said) == 3  # with the outcome of the call that is done
+    events.append(ends("t1-save", None, kind="save"))
+    paused = after(*events)
+    assert isinstance(paused, Pause)
+    events += [paused.waiting, says_yes(), asks("t1-0"), ends("t1-0", "paid")]
+    said = [bytes(item) for item in fold(*events).said]
+    assert [b"looked" in said[2], b"paid" in said[3], len(said)] == [True, True, 4]
+    assert asked(after(*events)) == ["t1-save1"]
+    assert fold(*events).session_has == 3
+
+
+def test_a_pause_of_an_earlier_release_left_the_outcomes_to_the_next_write() -> None:
+    session = SessionUse(id="own", kind="host", merges=True)
+    start = begin(gated("f"), "g", options={"session": session})
+    turn = answer(1, calls("f", "c0"), calls("g", "c1"))
+    events = [start, *host("t0-history", {"history": []}, "history")]
+    events += [asks("t0-save", "save", 0), ends("t0-save", None, kind="save", turn=0)]
+    events += [turn, wants("t1-0"), asks("t1-1"), ends("t1-1", "looked")]
+    events += [asks("t1-save", "save"), ends("t1-save", None, kind="save")]
+    assert fold(*events).session_has == 2
+    assert asked(after(*events)) == ["t1-save1"]
+
+
 # --- guardrails and hooks -------------------------------------------------------------------------
 
 
@@ -305,6 +340,55 @@ def test_a_parallel_guardrail_does_not_start_the_first_turn_again() -> None:
     )
     state = fold(begin(guards=["parallel"]), request, ends("t1-guards", {}, kind="guard"))
     assert state.trigger == 1
+
+
+def test_announced_guardrails_begin_before_the_model_is_asked() -> None:
+    start = begin(guards=["parallel"], guards_announced=True)
+    step = after(start)
+    assert asked(step) == ["t1-guards"]
+    assert isinstance(step, Ask)
+    events = (start, step.calls[0])
+    assert after(*events) == Wait()
+    verdict = ends("t1-guards", {}, kind="guard")
+    assert after(*events, verdict) == AskModel(1)
+    assert fold(*events, verdict).trigger == 3
+    refused = ends("t1-guards", None, kind="guard", error=TRIP)
+    assert isinstance(after(*events, refused), Finish)
+
+
+def test_slow_guardrails_free_the_first_turn_once() -> None:
+    start = begin(guards=["parallel"], guards_announced=True)
+    step = after(start)
+    assert isinstance(step, Ask)
+    looking = ends("t1-guards-looking", None, kind="guard")
+    events = (start, step.calls[0], looking)
+    assert after(*events) == AskModel(1)
+    assert fold(*events).trigger == 3
+    # the model was asked for the early word: the verdict must not let somebody else ask it, too
+    assert fold(*events, ends("t1-guards", {}, kind="guard")).trigger == 3
+    assert after(*events, answer(1, says("hello"))) == Wait()
+    moved = RunMoved(pool="main", host="h")
+    assert asked(after(*events, moved)) == ["t1-guards"]
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_run_that_was_taken_over_has_its_input_checked_after_all(announced: bool) -> None:
+    start = begin(guards=["parallel"], guards_announced=announced)
+    request = CallRequested(
+        call="t1-guards", kind="guard", turn=1, agent="a", name="parallel", reply_pool="main"
+    )
+    events: list[RunEvent] = [start, request]
+    if announced:
+        events.append(ends("t1-guards-looking", None, kind="guard"))
+    events += [answer(1, says("hello")), RunMoved(pool="main", host="h")]
+    assert asked(after(*events)) == ["t1-guards"]
+    events.append(request)
+    assert after(*events) == Wait()
+    verdict = ends("t1-guards", {}, kind="guard")
+    assert isinstance(after(*events, verdict), Finish)
+    assert fold(*events, verdict).trigger == len(events) + 1
+    refused = after(*events, ends("t1-guards", None, kind="guard", error=TRIP))
+    assert isinstance(refused, Finish) and refused.done.status == "guardrail"
 
 
 def test_a_tripped_guardrail_ends_the_run_and_an_open_one_holds_up_its_end() -> None:
@@ -413,14 +497,14 @@ def test_the_host_makes_input_and_output_where_it_was_asked_to() -> None:
 
 def test_a_watched_child_is_settled_when_its_watcher_is() -> None:
     start = parent(watch=True)
-    assert asked(after(start, CALL)) == ["t1-0", "t1-0-watch"]
+    assert asked(after(start, CALL)) == ["t1-0-watch", "t1-0"]
     so_far = (start, CALL, child_asked(), asks("t1-0-watch", "watch"), child_ends("x"))
     assert after(*so_far) == Wait()
     assert after(*so_far, ends("t1-0-watch", {}, kind="watch")) == AskModel(2)
 
 
 def test_what_children_use_counts_for_the_parent() -> None:
-    from sandstream_bus.messages import TokenUsage
+    from sandstream_bus.wire.messages import TokenUsage
 
     used = TokenUsage(requests=2, total_tokens=100)
     state = fold(parent(), CALL, child_asked(), child_ends(usage=used, turns=2, tool_calls=3))

@@ -7,21 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from sandstream_actors.harness.conversation import readable, said_in, why_closed
-from sandstream_actors.harness.ends import Finish
 from sandstream_actors.harness.step_kinds import Ask, AskModel, OpenConversation, Step, Wait
 from sandstream_actors.harness.steps import next_step
-from sandstream_actors.model_request import seen_upto
-from sandstream_actors.run_state import RunState
-from sandstream_bus.conversation_messages import (
+from sandstream_actors.run.conversation import readable, said_in, why_closed
+from sandstream_actors.run.ends import Finish
+from sandstream_actors.run.model_request import seen_upto
+from sandstream_actors.run.state import RunState
+from sandstream_bus.errors import PayloadTooLarge
+from sandstream_bus.logs.conversations import Conversation, ConversationBusy
+from sandstream_bus.wire.conversations import (
     ConversationAdded,
     ConversationEvent,
     ConversationJoined,
     ConversationLeft,
 )
-from sandstream_bus.conversations import Conversation, ConversationBusy
-from sandstream_bus.errors import PayloadTooLarge
-from sandstream_bus.messages import (
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -38,7 +38,7 @@ from sandstream_bus.messages import (
     RunStarted,
     TurnRequested,
 )
-from sandstream_bus.specs import SessionUse, ToolSpec
+from sandstream_bus.wire.specs import SessionUse, ToolSpec
 from support.scripted_log import RUN, answer, asks, begin, calls, ends, log, raw, says
 
 TRIP = ErrorInfo(code="input_guardrail", message="tripped")

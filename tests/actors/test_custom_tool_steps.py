@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from sandstream_actors.harness.ends import Finish
 from sandstream_actors.harness.step_kinds import Ask, AskModel, Step, Wait
 from sandstream_actors.harness.steps import next_step
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import RunEvent
-from sandstream_bus.specs import ToolSpec, ToolUseSpec
+from sandstream_actors.run.ends import Finish
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import RunEvent
+from sandstream_bus.wire.specs import ToolSpec, ToolUseSpec
 from support.scripted_log import RUN, answer, asks, begin, calls, ends, log, raw
 
 PATCH = ToolSpec(name="patch", definition=raw({"type": "custom", "name": "patch"}))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sandstream_actors.harness.step_kinds import Ask, AskModel, RearmTimer, Wait
 from sandstream_actors.harness.steps import next_step
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import ErrorInfo, ModelDeferred, RunEvent, RunMoved, TurnRequested
-from sandstream_bus.subjects import RunId
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import ErrorInfo, ModelDeferred, RunEvent, RunMoved, TurnRequested
+from sandstream_bus.wire.subjects import RunId
 from support.scripted_log import answer, asks, begin, calls, ends
 
 

@@ -6,12 +6,13 @@ import asyncio
 
 import msgspec
 from sandstream_actors.harness.actor import Harness
-from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.model import ModelAnswer, ModelRequest
 from sandstream_actors.model.client import OnEvent
+from sandstream_actors.run.forced_ends import end_parked_run
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import Claim, RunDone, TokenUsage
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.codec import encode
+from sandstream_bus.wire.messages import Claim, RunDone, TokenUsage
+from sandstream_bus.wire.subjects import RunId
 from support.idle import is_idle
 from support.nats_server import NatsServer, open_bus
 from support.runs import new_run, started
@@ -38,9 +39,11 @@ def test_poison_of_every_kind_leaves_the_harness_working(nats_server: NatsServer
             await harness.start()
             put = bus.connection.publish
             s = bus.subjects
-            bad_start, bad_result, big = new_run(), new_run(), new_run()
+            bad_start, bad_result, big, invented = (new_run() for _ in range(4))
             await put(s.start(bad_start, "main"), b"{", msg_id="1")
+            await put(s.start(bad_result, "other"), encode(started()), msg_id="1b")
             await put(s.result(bad_result, "main"), b'{"type":"moon.landed"}', msg_id="2")
+            await put(s.result(invented, "main"), b'{"type":"moon.landed"}', msg_id="2b")
             await put(s.task("ghost"), b"\xff\xfe", msg_id="bad-task")
             await put(s.task("ghost"), b"\xff" * 900_000, msg_id="big-task")
             await put(f"{s.prefix}.task.агент", b'{"input":"x"}', msg_id="foreign-task")
@@ -53,7 +56,7 @@ def test_poison_of_every_kind_leaves_the_harness_working(nats_server: NatsServer
             assert (await reader.readline()).strip() == b"PONG"
             writer.close()
             await writer.wait_closed()
-            for run in (bad_start, bad_result, big, RunId("bad-task"), RunId("big-task")):
+            for run in (bad_start, bad_result, RunId("bad-task"), RunId("big-task")):
                 end = await end_of(bus, run)
                 assert end.status == "failed"
                 assert end.error is not None
@@ -61,11 +64,16 @@ def test_poison_of_every_kind_leaves_the_harness_working(nats_server: NatsServer
             refused = await end_of(bus, RunId("foreign-task"))
             assert refused.error is not None
             assert "агент" in refused.error.message
+            # a wish that cannot be read ends no run: it is only parked
+            assert [it.subject for it in await bus.log.stored(big)] == [s.cancel(big)]
+            assert s.cancel(big) in {it.parked.subject for it in await bus.parking.list()}
             good = new_run()
             await bus.log.append(good, s.start(good, "main"), started(), after=0, msg_id="good")
             assert (await end_of(bus, good)).status == "completed"
 
             await eventually(lambda: is_idle(bus, "harness-main"), what="every message settled")
+            for run in (big, invented):  # nobody waits for the end of such a run
+                assert await bus.log.last(s.done(run)) is None
             await harness.stop()
 
     asyncio.run(main())

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
-from sandstream_actors.cancellations import Cancellations
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import ModelAnswer, ModelRequest
 from sandstream_actors.model.client import OnEvent
-from sandstream_actors.run_state import RunState
-from sandstream_actors.state_cache import StateCache
-from sandstream_actors.tools import ToolHost
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_actors.run.cancellations import Cancellations
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.state_cache import StateCache
+from sandstream_actors.tool_host.actor import ToolHost
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
     CallFinished,
     CallRequested,
     CancelRequested,
     ErrorInfo,
     ModelDeferred,
 )
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, new_run, started
 from support.scripted_log import RUN, answer, begin, log, says
@@ -44,7 +44,9 @@ def test_of_two_answers_to_one_turn_both_replicas_go_on_with_the_stored_one(
             subject = bus.subjects.start(run, "main")
             await bus.log.append(run, subject, started(), after=0, msg_id="start")
             events = await bus.log.read(run)
-            delivery: Any = SimpleNamespace(sequence=events[0].sequence, deliveries=1)
+            delivery: Any = SimpleNamespace(
+                sequence=events[0].sequence, deliveries=1, attempt=1, given_back=0
+            )
             states = [RunState.of(run, events) for _ in range(2)]
             for state, words in zip(states, ("first", "second"), strict=True):
                 harness = Harness(bus, NoModel())
@@ -80,6 +82,7 @@ async def results_of(host: Host, nats_server: NatsServer, *asked: CallRequested)
         tools = ToolHost(bus, host, pool="h")
         await tools.start()
         run, s = new_run(), bus.subjects
+        await bus.log.append(run, s.start(run, "main"), started(), after=0, msg_id="start")
         for number, request in enumerate(asked):
             await bus.log.send(s.call(run, "h"), request, msg_id=f"{number}")
 
@@ -114,6 +117,8 @@ def test_two_that_load_a_state_at_once_fold_each_event_once() -> None:
     wait = ModelDeferred(turn=1, attempt=1, delay_s=60, waited_s=60, error=error)
 
     class SlowLog:
+        epoch = 0
+
         async def read(self, run: RunId, *, after: int = 0) -> list[LogEvent]:
             await asyncio.sleep(0)
             return [event for event in log(begin(), wait) if event.sequence > after]
@@ -121,7 +126,6 @@ def test_two_that_load_a_state_at_once_fold_each_event_once() -> None:
     async def main() -> None:
         slow: Any = SlowLog()
         states = StateCache(slow)
-        states.begin(RUN, 1, begin(), None)
         await asyncio.gather(states.load(RUN), states.load(RUN))
         assert (await states.load(RUN)).usage.requests == 1
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from sandstream_actors.harness.ends import Finish
-from sandstream_actors.harness.sandbox_steps import closing_calls
 from sandstream_actors.harness.step_kinds import Ask, AskModel, Step, Wait
 from sandstream_actors.harness.steps import next_step
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import (
+from sandstream_actors.run.ends import Finish
+from sandstream_actors.run.sandbox_calls import closing_calls
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import (
     CallFinished,
     CallRequested,
     CancelRequested,
@@ -19,9 +19,9 @@ from sandstream_bus.messages import (
     RunEvent,
     RunMoved,
 )
-from sandstream_bus.sandbox_messages import Checkpointed, Opened, SandboxSpec, SandboxUse
-from sandstream_bus.specs import ToolSpec
-from sandstream_bus.subjects import sandbox_of
+from sandstream_bus.wire.sandboxes import Checkpointed, Opened, SandboxSpec, SandboxUse
+from sandstream_bus.wire.specs import ToolSpec
+from sandstream_bus.wire.subjects import sandbox_of
 from support.scripted_log import RUN, answer, begin, calls, ends, log, raw, says
 
 SANDBOX = sandbox_of(RUN, "a")

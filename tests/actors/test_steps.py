@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from sandstream_actors.harness.ends import Finish
 from sandstream_actors.harness.step_kinds import Ask, AskModel, RearmTimer, Step, Wait
 from sandstream_actors.harness.steps import next_step
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import (
+from sandstream_actors.run.ends import Finish
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import (
     CallStarted,
     CancelRequested,
     ErrorInfo,
@@ -23,7 +23,7 @@ from sandstream_bus.messages import (
     TokenUsage,
     TurnRequested,
 )
-from sandstream_bus.specs import OutputSpec, ToolSpec, ToolUseSpec
+from sandstream_bus.wire.specs import OutputSpec, ToolSpec, ToolUseSpec
 from support.scripted_log import (
     RUN,
     USAGE,

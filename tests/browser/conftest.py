@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.chromium import Chromium
 
-from sandstream.looking.page import PageRun, page_html
+from sandstream._inspect.traces import TracedRun
+from sandstream._page.page import page_html
 
 OUTPUT = Path(__file__).resolve().parent.parent / "output" / "browser"
 
@@ -20,10 +21,10 @@ def browser() -> Iterator[Chromium]:
 
 
 @pytest.fixture
-def page_of(tmp_path: Path) -> Callable[[Sequence[PageRun]], Path]:
+def page_of(tmp_path: Path) -> Callable[[Sequence[TracedRun]], Path]:
     """Writes a page, as ``show --html`` does."""
 
-    def write(runs: Sequence[PageRun]) -> Path:
+    def write(runs: Sequence[TracedRun]) -> Path:
         file = tmp_path / "run.html"
         file.write_text(page_html(runs), encoding="utf-8")
         return file

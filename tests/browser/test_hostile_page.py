@@ -6,12 +6,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from sandstream_bus.messages import ApprovalDecided, ApprovalRequested, ErrorInfo, TurnRequested
+from sandstream_bus.wire.messages import (
+    ApprovalDecided,
+    ApprovalRequested,
+    ErrorInfo,
+    TurnRequested,
+)
 from support.chromium import Chromium
 from support.page_runs import Told
 from support.scripted_log import calls, says
 
-from sandstream.looking.page import PageRun, page_html
+from sandstream._inspect.traces import TracedRun
+from sandstream._page.page import page_html
 
 SCRIPT = "<script>window.pwned = 1; document.title = 'pwned'</script>"
 IMAGE = '"><img src=x onerror="window.pwned = 2"><svg onload=\'window.pwned = 3\'>'
@@ -23,7 +29,7 @@ MARKUP = "{{7*7}} ${7*7} &lt;b&gt; &#x3c;script&#x3e; ]]> %3Cscript%3E \\u003csc
 ALL = [SCRIPT, IMAGE, BREAKOUT, LINK, STEERING, WORD, MARKUP]
 
 
-def hostile_run() -> PageRun:
+def hostile_run() -> TracedRun:
     """A run that says all of it, in every place where a run can say something."""
     told = Told("run_HOSTILE", f"agent {IMAGE}")
     told.start("\n".join(ALL), at=0)
@@ -52,7 +58,7 @@ def hostile_run() -> PageRun:
 @pytest.mark.parametrize("width", [1400, 420])
 def test_hostile_strings_are_only_text(
     browser: Chromium,
-    page_of: Callable[[Sequence[PageRun]], Path],
+    page_of: Callable[[Sequence[TracedRun]], Path],
     keep: Callable[[str], Path],
     width: int,
 ) -> None:

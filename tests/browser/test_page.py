@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from sandstream_bus.messages import ApprovalRequested, RunWaiting
+from sandstream_bus.wire.messages import ApprovalRequested, CallFinished, CallStarted, RunWaiting
 from support.chromium import Chromium, Page
 from support.page_runs import Told, long_run, tree
-from support.scripted_log import calls
+from support.scripted_log import calls, raw
 
-from sandstream.looking.page import PageRun
+from sandstream._inspect.traces import TracedRun
 
-Write = Callable[[Sequence[PageRun]], Path]
+Write = Callable[[Sequence[TracedRun]], Path]
 Keep = Callable[[str], Path]
 
 SELECTED = '#waterfall [aria-selected="true"]'
@@ -48,6 +48,69 @@ def test_a_run_with_twenty_children(
         for tab in ("timeline", "conversation", "events"):
             page.click(f"#tab-{tab}")
             page.screenshot(keep(f"tree-{tab}-{width}"))
+        _is_quiet(page)
+
+
+COVERED = """[...document.querySelectorAll("#waterfall .row:has(.caption)")].flatMap((row) => {
+  const text = row.querySelector(".caption").getBoundingClientRect();
+  const end = row.querySelector(".lane").getBoundingClientRect().right;  // nothing is drawn behind
+  const covers = (it) => it.left < text.right - 1 && Math.min(it.right, end) > text.left + 1;
+  const parts = [...row.querySelectorAll(".part")].map((it) => it.getBoundingClientRect());
+  return parts.some(covers) ? [row.querySelector(".label").textContent] : [];
+})"""
+
+
+@pytest.mark.parametrize("width", [1600, 1280, 900, 420])
+def test_no_caption_covers_a_bar(browser: Chromium, page_of: Write, keep: Keep, width: int) -> None:
+    with browser.open(page_of(tree()), width=width, height=900) as page:
+        assert page.count("#waterfall .caption") > 10
+        assert page.value(COVERED) == []
+        page.screenshot(keep(f"captions-{width}"))
+        page.click("#waterfall .row:nth-child(3)")
+        page.press("f")  # what is zoomed to fills the lane
+        assert page.value(COVERED) == []
+
+
+def test_events_tell_the_arguments_of_calls(browser: Chromium, page_of: Write) -> None:
+    told = Told("r", "clerk")
+    told.start("Look.", at=0)
+    told.answers(calls("look", "c", '{"city": "Bern", "days": 3}'), at=200, took=190)
+    with browser.open(page_of([told.page_run()])) as page:
+        page.click("#tab-events")
+        (answer,) = page.texts("#eventlist .row:has(.kind-model-answered) .about")
+        assert answer.startswith('look(city="Bern", days=3) · ')
+
+
+def test_a_takeover_is_seen_with_what_was_lost(
+    browser: Chromium, page_of: Write, keep: Keep
+) -> None:
+    told = Told("r", "clerk")
+    told.start("Look.", at=0)
+    told.answers(calls("look", "c", "{}"), at=200, took=190)
+    sent = told.asks("t1-0", "look", "{}", at=210)
+    told.log.add(
+        "started.t1-0",
+        CallStarted(call="t1-0", host="host-a:1:aa"),
+        at=300,
+        cause=sent,
+        worker="host-a:1:aa",
+    )
+    result = CallFinished(call="t1-0", kind="tool", turn=1, output=raw("fine"), duration_ms=800)
+    told.log.add("result.main", result, at=6000, cause=sent, deliveries=2, worker="host-b:2:bb")
+    told.ends("fine", at=6100)
+    with browser.open(page_of([told.page_run()])) as page:
+        look = "#waterfall .row:nth-child(3)"
+        assert page.text(f"{look} .label").startswith("look")
+        assert page.text(f"{look} .badge") == "2 attempts"
+        assert page.text("#waterfall .row:nth-child(1) .badge") == "1 takeover"
+        kinds = f"[...document.querySelectorAll('{look} .part')].map((it) => it.className)"
+        assert page.value(kinds) == ["part queued", "part lost", "part work"]
+        page.click(look)
+        facts = page.text("#details")
+        for fact in ("host-b:2:bb", "host-a:1:aa", "4.90 s, up to the takeover"):
+            assert fact in facts
+        page.screenshot(keep("takeover"))
+        assert page.texts(".facts dd")[-3].startswith("host-b:2, host-a:1 (lost)")
         _is_quiet(page)
 
 

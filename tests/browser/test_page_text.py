@@ -7,15 +7,17 @@ import re
 
 import pytest
 from sandstream_actors.tracing.facts import RunFacts
-from sandstream_bus.messages import ConversationOpened, InputStaged
+from sandstream_bus.wire.messages import ConversationOpened, InputStaged
 from support.chromium import BrowserError, find_chromium
 from support.page_runs import Told, long_run, tree
 from support.scripted_log import calls, raw, says
 
-from sandstream.looking import page as page_module
-from sandstream.looking.page import PageRun, page_html
-from sandstream.looking.page_conversation import Called, Earlier, Remark, Said, conversation
-from sandstream.looking.page_text import Texts, embedded_json, spelled, visible
+from sandstream._inspect.rows import Call
+from sandstream._inspect.traces import TracedRun
+from sandstream._page import page as page_module
+from sandstream._page.conversation import Earlier, Remark, Speech, conversation, remarks_of
+from sandstream._page.page import page_html
+from sandstream._page.text import Texts, embedded_json, spelled, visible
 
 KEY = "sk-" + "proj-" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6"
 
@@ -113,7 +115,7 @@ def test_a_page_that_gets_too_big_shortens_its_texts(monkeypatch: pytest.MonkeyP
 
 def test_a_run_that_the_log_has_lost() -> None:
     (run,) = long_run(20)
-    page = page_html([PageRun(facts=run.facts, spans=run.spans)])
+    page = page_html([TracedRun(facts=run.facts, spans=run.spans)])
     assert "The log of this run is gone" in page
     rows = data_of(page)["rows"]
     assert isinstance(rows, list) and len(rows) > 5
@@ -127,26 +129,26 @@ def test_a_machine_without_a_browser_is_told_what_to_do(monkeypatch: pytest.Monk
 
 def test_nothing_but_facts_and_no_run_at_all() -> None:
     facts = RunFacts(run="r", trace_id="0" * 32, root="r")
-    assert data_of(page_html([PageRun(facts=facts, spans=[])]))["rows"] == []
+    assert data_of(page_html([TracedRun(facts=facts, spans=[])]))["rows"] == []
     with pytest.raises(ValueError, match="at least one run"):
         page_html([])
 
 
 def test_a_conversation_is_told_in_order() -> None:
     told = conversation(tree(2)[0].events)
-    assert isinstance(told[0], Said) and told[0].role == "user"
-    researching = [it for it in told if isinstance(it, Called) and it.name == "research"]
+    assert isinstance(told[0], Speech) and told[0].role == "user"
+    researching = [it for it in told if isinstance(it, Call) and it.name == "research"]
     assert [it.state for it in researching] == ["done", "done"]
     assert [it.child for it in researching] == ["run_7Q2M4KXA_t1-0", "run_7Q2M4KXA_t1-1"]
     assert researching[0].output == "Market 1 grows by 3 % a year."
-    publishing, handing = [it for it in told if isinstance(it, Called)][2:]
-    assert [it.text for it in publishing.remarks] == [
+    publishing, handing = [it for it in told if isinstance(it, Call)][2:]
+    assert [it.text for it in remarks_of(publishing)] == [
         "Waits for a person's approval",
         "Approved by dana",
     ]
     assert handing.state == "handoff"
     assert [it.text for it in told if isinstance(it, Remark)] == ["planner hands over to writer"]
-    assert isinstance(told[-1], Said) and (told[-1].who, told[-1].role) == ("writer", "assistant")
+    assert isinstance(told[-1], Speech) and (told[-1].who, told[-1].role) == ("writer", "assistant")
 
 
 def test_what_was_said_before_the_run_stands_before_it() -> None:
@@ -156,4 +158,4 @@ def test_what_was_said_before_the_run_stands_before_it() -> None:
     told.log.add("history", ConversationOpened(history=history), at=1)
     earlier, asked = conversation(told.log.events)
     assert isinstance(earlier, Earlier) and len(earlier.entries) == 2
-    assert isinstance(asked, Said) and asked.text == "And now?"
+    assert isinstance(asked, Speech) and asked.text == "And now?"

@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from sandstream_actors.base import Actor, Received
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import InvalidSubject, UndecodableMessage
-from sandstream_bus.messages import CallFinished, Claim, ModelAnswered, RunDone, RunStarted, Task
-from sandstream_bus.parking import ParkedEntry
-from sandstream_bus.runtime import Actor, Received
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.parked import ParkedEntry
+from sandstream_bus.wire.messages import (
+    CallFinished,
+    Claim,
+    ModelAnswered,
+    RunDone,
+    RunStarted,
+    Task,
+)
+from sandstream_bus.wire.subjects import RunId
 from support.nats_server import NatsServer, open_bus
 from support.runs import done, finished, new_run, started
 from support.waiting import eventually, until

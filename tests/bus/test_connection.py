@@ -12,19 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sandstream_bus import connection as connection_module
-from sandstream_bus import faults
 from sandstream_bus.bus import Bus
-from sandstream_bus.connect_options import ConnectOptions
-from sandstream_bus.connection import Connection
 from sandstream_bus.errors import (
     BusError,
     BusUnavailable,
+    InvalidSubject,
     PayloadTooLarge,
     PermissionDenied,
     StoreFull,
 )
-from sandstream_bus.subscription import CoreMessage
+from sandstream_bus.nats import connection as connection_module
+from sandstream_bus.nats import faults
+from sandstream_bus.nats.connect_options import ConnectOptions
+from sandstream_bus.nats.connection import Connection
+from sandstream_bus.nats.subscription import CoreMessage
+from sandstream_bus.setup.installation import verify
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, new_run
 from support.waiting import eventually, until
@@ -47,6 +49,24 @@ def running(directory: Path, config: str) -> Iterator[NatsServer]:
     finally:
         server.kill()
         gc.collect()
+
+
+def test_after_a_flush_the_server_knows_of_a_subscription(nats_server: NatsServer) -> None:
+    """Even if another connection publishes in the same instant."""
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus, open_bus(nats_server) as other:
+            for number in range(400):
+                came = asyncio.Event()
+                subject = f"test.{number}"
+                listening = await bus.connection.subscribe(subject, lambda _, it=came: it.set())
+                await bus.connection.flush()
+                other.connection.publish_now(subject, [b"x"])
+                async with asyncio.timeout(5):
+                    await came.wait()
+                await listening.close()
+
+    asyncio.run(main())
 
 
 def free_port() -> int:
@@ -332,7 +352,7 @@ def test_strange_headers_harm_nobody(nats_server: NatsServer, head: bytes) -> No
                 return b"again" in heard
 
             await eventually(again)
-            await bus.topology.apply(bus.connection)
+            await verify(bus.connection, bus.topology)
 
     asyncio.run(main())
 
@@ -445,3 +465,41 @@ def test_reconnect_callbacks_run_and_can_be_taken_back(nats_server: NatsServer) 
 )
 def test_credentials_of_the_url_are_not_shown(server: str, shown: str) -> None:
     assert Connection(ConnectOptions(servers=[server]), None).url == shown
+
+
+def test_a_flush_tells_that_the_server_knows_of_a_subscription(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path / "traced", config="debug: true\ntrace: true")
+    server.start()
+    log = tmp_path / "traced" / "nats.log"
+
+    async def main() -> None:
+        connection = await Connection.open(server.options(), None)
+        try:
+            await connection.subscribe("mine", lambda _: None)
+            await connection.flush()
+            await connection.flush()
+            _, _, after = log.read_text().partition("<<- [SUB mine ")
+            assert after.count("<<- [PING]") == 2
+        finally:
+            await connection.close()
+
+    try:
+        asyncio.run(main())
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize(
+    "subject", ["sandstream.run..cancel", "sandstream.run.*.cancel", "a.>", "a b", "a.", ".a", ""]
+)
+def test_a_subject_that_no_stream_can_store_is_refused_at_once(
+    nats_server: NatsServer, subject: str
+) -> None:
+    """The server does not answer such a publish, so work would be repeated for ever."""
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            with pytest.raises(InvalidSubject, match="not a subject to publish to"):
+                await bus.connection.publish(subject, b"{}", msg_id="1", budget_s=None)
+
+    asyncio.run(main())

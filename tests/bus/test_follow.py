@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec import Raw
 from sandstream_bus.bus import Bus
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import LiveEvent, RunDone
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import LiveEvent, RunDone
+from sandstream_bus.wire.subjects import RunId
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, done, finished, new_run, started
 from support.waiting import until

@@ -7,9 +7,9 @@ import asyncio
 import msgspec
 import pytest
 from sandstream_bus.bus import Bus
-from sandstream_bus.errors import InvalidSubject, ObjectMissing
-from sandstream_bus.memories import INLINE_LIMIT_BYTES
-from sandstream_bus.memory_messages import MemoryState, Revision, Rollout
+from sandstream_bus.errors import ContentMissing, InvalidSubject, ObjectMissing
+from sandstream_bus.logs.memories import INLINE_LIMIT_BYTES
+from sandstream_bus.wire.memories import MemoryState, MemoryStateObject, Revision, Rollout
 from support.nats_server import NatsServer, open_bus
 
 ODD = ["alice", "user:42/team a", "sandbox:r1_x", "ü.*>", "x" * 500]
@@ -76,6 +76,19 @@ def test_a_big_state_is_an_object_and_the_one_before_goes(nats_server: NatsServe
             with pytest.raises(ObjectMissing):
                 await bus.memories.objects("alice").get(big.digest)
             assert await bus.memories.scopes() == ["alice"]
+
+    asyncio.run(main())
+
+
+def test_a_state_whose_object_is_not_there_cannot_be_read(nats_server: NatsServer) -> None:
+    """A message error: what waits for this memory is parked at once and not tried again."""
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            forged = msgspec.json.encode(MemoryStateObject(digest="a" * 64, size_bytes=1))
+            await bus.connection.publish(bus.subjects.memory_state("*"), forged, msg_id="1")
+            with pytest.raises(ContentMissing, match=r"memory '\*' cannot be read"):
+                await bus.memories.read("*")
 
     asyncio.run(main())
 
@@ -182,7 +195,7 @@ def test_files_belong_to_their_scope(nats_server: NatsServer) -> None:
 def test_only_the_memory_of_a_workspace_expires(nats_server: NatsServer) -> None:
     async def main() -> None:
         async with open_bus(nats_server) as bus:
-            from sandstream_bus.direct import direct_get_last
+            from sandstream_bus.nats.direct import stale_last
 
             found = {}
             rollout = Rollout(id="r", name="r")
@@ -190,7 +203,7 @@ def test_only_the_memory_of_a_workspace_expires(nats_server: NatsServer) -> None
                 rollouts = {} if scope == "asked for" else {"r": rollout}
                 await _grown(bus, scope, rollouts=rollouts)
                 subject = bus.subjects.memory_state(scope)
-                stored = await direct_get_last(bus.connection, bus.topology.memory, subject)
+                stored = await stale_last(bus.connection, bus.topology.memory, subject)
                 assert stored is not None
                 found[scope] = stored.headers.get("Nats-TTL")
             assert found == {"alice": None, "sandbox:x": "2592000s", "asked for": "3600s"}

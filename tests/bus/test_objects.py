@@ -9,9 +9,9 @@ import os
 import msgspec
 import nats
 import pytest
-from sandstream_bus import objects
-from sandstream_bus.direct import direct_get_many
 from sandstream_bus.errors import ObjectMissing, UndecodableMessage
+from sandstream_bus.nats import objects
+from sandstream_bus.nats.direct import stale_many
 from support.nats_server import NatsServer, open_bus
 
 MB = 1024 * 1024
@@ -92,7 +92,7 @@ def test_damage_is_noticed(nats_server: NatsServer) -> None:
         async with open_bus(nats_server) as bus:
             digest = await bus.objects.put(os.urandom(2 * MB))
             stream = f"OBJ_{bus.topology.bucket}"
-            chunks = await direct_get_many(
+            chunks = await stale_many(
                 bus.connection, stream, f"$O.{bus.topology.bucket}.C.*", after=0
             )
             await bus.connection.request(

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from sandstream_bus.bus import Bus
-from sandstream_bus.consumer import Delivery, PullLoop
-from sandstream_bus.topology import ConsumerSpec
+from sandstream_bus.nats.consumer import Delivery, PullLoop
+from sandstream_bus.nats.topology import ConsumerSpec
+from sandstream_bus.setup.installation import create_missing
 from support.idle import is_idle
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, new_run
@@ -166,6 +167,7 @@ def test_a_redelivery_of_what_is_being_worked_on_is_not_started_twice(
                 # somebody gives it back behind our back: the server delivers it once more
                 await bus.connection.send(delivery.reply, b"-NAK")
                 await until(lambda: delivery.deliveries == 2)
+                assert delivery.attempt == 1, "it is still the same try"
                 delivered_again.set()
                 await loop.ack(delivery)
 
@@ -269,7 +271,7 @@ def test_a_deleted_log_that_comes_back_is_worked_on_again(nats_server: NatsServe
             await loop.start()
             await bus.connection.request(f"$JS.API.STREAM.DELETE.{bus.topology.log}", b"")
             await asyncio.sleep(0.6)  # long enough for the loop to notice and to fail once
-            await bus.topology.apply(bus.connection)
+            await create_missing(bus.connection, bus.topology)
             await send(bus, 0, 3)
             await until(lambda: len(seen) == 3)
             await loop.stop()

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from sandstream_bus.direct import direct_get_many
 from sandstream_bus.errors import BusUnavailable, WrongSequence
-from sandstream_bus.log import Conflict
-from sandstream_bus.messages import AgentRegistered
-from sandstream_bus.publishing import Expect
+from sandstream_bus.logs.runs import Conflict
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.nats.publication import Expect
+from sandstream_bus.wire.messages import AgentRegistered
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, done, finished, new_run, started
 
@@ -158,7 +158,7 @@ def test_a_run_of_more_than_one_batch_is_read_whole(nats_server: NatsServer) -> 
                 sequences[512:]
             )
             for limit in (0, 1, 512, 513, 1299, 5000):
-                some = await direct_get_many(
+                some = await stale_many(
                     bus.connection, bus.topology.log, s.run_all(run), after=0, limit=limit
                 )
                 assert [m.sequence for m in some] == sequences[:limit]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from sandstream_bus.errors import InvalidSubject
-from sandstream_bus.subjects import (
+from sandstream_bus.wire.subjects import (
     RunSubject,
     Subjects,
     check_token,
@@ -72,7 +72,8 @@ def test_hostile_names_are_one_harmless_token_and_come_back(name: str) -> None:
     token = token_of(name)
     assert re.fullmatch(r"[A-Za-z0-9_=-]+", token)
     assert text_of(token) == name
-    assert Subjects().parse_task(Subjects().task(name)) == name
+    assert Subjects().parse_task(Subjects().task(name)) == ("shared", name)
+    assert Subjects().parse_task(Subjects().ask_task("alice", name)) == ("alice", name)
 
 
 def test_escaping_is_injective_for_random_names() -> None:
@@ -91,7 +92,7 @@ def test_names_that_cannot_be_a_token_are_refused_by_a_typed_error(name: str) ->
 
 @pytest.mark.parametrize("token", ["агент", "=ZZ", "=F", "=FF", "x" * 500, "Ā=41"])
 def test_a_foreign_task_subject_is_read_without_an_error(token: str) -> None:
-    assert isinstance(Subjects().parse_task(f"sandstream.task.{token}"), str)
+    assert isinstance(Subjects().parse_task(f"sandstream.task.{token}").agent, str)
 
 
 @pytest.mark.parametrize("value", ["", "a.b", "*", ">", "a b", "é", "x" * 129, "a\n"])

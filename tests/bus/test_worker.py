@@ -8,13 +8,20 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from sandstream_bus.bus import Bus
-from sandstream_bus.codec import encode
-from sandstream_bus.consumer import Delivery
 from sandstream_bus.errors import Retry, UndecodableMessage
-from sandstream_bus.messages import Parked
-from sandstream_bus.parking import ParkedEntry
+from sandstream_bus.logs.codec import encode
+from sandstream_bus.logs.parked import ParkedEntry
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.nats.topology import ConsumerSpec
 from sandstream_bus.runtime import Worker
-from sandstream_bus.topology import ConsumerSpec
+from sandstream_bus.wire.attempts import (
+    Attempt,
+    attempt_headers,
+    attempt_of,
+    caused_by,
+    process_name,
+)
+from sandstream_bus.wire.messages import Parked
 from support.idle import is_idle
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, new_run
@@ -25,7 +32,7 @@ Handle = Callable[[Delivery], Awaitable[None]]
 
 def worker_on(bus: Bus, handle: Handle, *, max_deliveries: int = 3, **options: object) -> Worker:
     spec = ConsumerSpec(
-        name="test", filters=[bus.subjects.call("*", "p"), "sandstream.task.*"], ack_wait_s=1.0
+        name="test", filters=[bus.subjects.call("*", "p"), bus.subjects.input("*")], ack_wait_s=1.0
     )
     return Worker(bus, spec, handle, max_deliveries=max_deliveries, **options)  # type: ignore[arg-type]
 
@@ -66,6 +73,59 @@ def test_a_retry_comes_again_after_its_delay(nats_server: NatsServer) -> None:
             await worker.stop()
             assert times[1] - times[0] >= 0.29
             assert await bus.parking.list() == []
+
+    asyncio.run(main())
+
+
+def test_what_a_process_gave_back_is_an_attempt_of_its_own_and_no_takeover(
+    nats_server: NatsServer,
+) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            seen: list[Attempt] = []
+
+            async def handle(delivery: Delivery) -> None:
+                headers = caused_by(delivery.sequence, None, delivery.attempt, delivery.given_back)
+                seen.append(attempt_of(headers))
+                if len(seen) == 1:
+                    raise Retry("not yet", delay_s=0.01)
+                if len(seen) == 2:
+                    raise ValueError("a fault of the handler")
+
+            worker = worker_on(bus, handle)
+            await worker.start()
+            sequence = await send_one(bus)
+            await until(lambda: len(seen) == 3)
+            await is_settled(bus)
+            await worker.stop()
+            name = process_name()
+            assert seen == [Attempt(sequence, number, 0, name) for number in (1, 2, 3)]
+
+    asyncio.run(main())
+
+
+def test_what_another_process_left_is_taken_over(nats_server: NatsServer) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            seen: list[Attempt] = []
+
+            async def hang(_: Delivery) -> None:
+                await asyncio.Event().wait()
+
+            async def handle(delivery: Delivery) -> None:
+                told = attempt_headers(delivery.attempt, delivery.given_back)
+                seen.append(attempt_of(told))
+
+            first = worker_on(bus, hang)
+            await first.start()
+            await send_one(bus)
+            await until(lambda: bool(first.loop._in_flight))
+            await first.stop(0.0)
+            second = worker_on(bus, handle)
+            await second.start()
+            await until(lambda: bool(seen))
+            await second.stop()
+            assert [(it.number, it.takeovers) for it in seen] == [(2, 1)]
 
     asyncio.run(main())
 
@@ -167,7 +227,7 @@ def test_redrive_brings_back_the_very_bytes_and_headers(
             worker = worker_on(bus, handle)
             await worker.start()
             await bus.connection.publish(
-                "sandstream.task.a",
+                "sandstream.run.a.input",
                 body,
                 msg_id="key-1",
                 headers={"traceparent": "00-a-b-01", "Nats-Expected-Stream": bus.topology.log},
@@ -200,7 +260,7 @@ def test_a_big_message_can_be_parked_and_redriven(nats_server: NatsServer) -> No
 
             worker = worker_on(bus, handle)
             await worker.start()
-            await bus.connection.publish("sandstream.task.a", body, msg_id="1")
+            await bus.connection.publish("sandstream.run.a.input", body, msg_id="1")
             [entry] = await parked(bus)
             assert entry.parked.reason.endswith("too strange")
             await bus.parking.redrive(entry)
@@ -299,3 +359,35 @@ def test_a_replica_that_died_each_time_is_the_reason(nats_server: NatsServer) ->
             assert entry.parked.reason == "given up after 2 tries: the worker died each time"
 
     asyncio.run(main())
+
+
+def test_logs_name_run_subject_actor_attempt_and_error(
+    nats_server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the text, since most formatters show nothing else; and as fields, for programs."""
+
+    async def main() -> str:
+        async with open_bus(nats_server) as bus:
+
+            async def handle(delivery: Delivery) -> None:
+                raise ValueError("no\nluck")
+
+            worker = worker_on(bus, handle, max_deliveries=2)
+            await worker.start()
+            run = new_run()
+            await bus.log.send(bus.subjects.call(run, "p"), call(0), msg_id=run)
+            await parked(bus)
+            await is_settled(bus)
+            await worker.stop()
+            return run
+
+    run = asyncio.run(main())
+    records = [it for it in caplog.records if it.name == "sandstream_bus.runtime"]
+    where = f"sandstream.run.{run}.call.p of run {run}, sequence 1, actor test"
+    assert [it.getMessage() for it in records] == [
+        rf"handling failed: {where}, attempt 1 of 2: ValueError: no\nluck",
+        rf"handling failed: {where}, attempt 2 of 2: ValueError: no\nluck",
+        rf"message parked: {where}, attempt 2 of 2: given up after 2 tries: ValueError: no\nluck",
+    ]
+    fields = {(vars(it)["run"], vars(it)["actor"]) for it in records}
+    assert fields == {(run, "test")}

@@ -8,14 +8,18 @@ from typing import Literal
 from chaos.scenarios import LARGE, LIMITED, PATIENT, PLAIN, SHORT, Scenario
 from sandstream_bus.crashpoints import CRASH_POINTS
 
-Where = Literal["harness", "worker", "script", "submitter", "canceller", "parker", "ender"]
-"""``parker``: a harness that gets a task nobody can read; ``ender``: such a message in a run."""
+Where = Literal[
+    "harness", "worker", "script", "submitter", "canceller", "expirer", "parker", "ender"
+]
+"""``parker``: a harness that gets an unreadable task; ``ender``: an unreadable message in a run;
+``expirer``: ends runs that are too old for the log.
+"""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Kill at the ``count``-th passing of ``point`` in a process of kind ``where``: that process
-    itself, or the server.
+    """Kill when ``point`` is passed for the ``count``-th time in a process of kind ``where``:
+    either that process itself, or the server.
     """
 
     where: Where
@@ -24,7 +28,7 @@ class Cell:
     victim: Literal["self", "server"] = "self"
     scenario: Scenario = PLAIN
     earlier: tuple[str, ...] = ()
-    """Where the starts of the script before this one were killed."""
+    """The points where earlier starts of the script were killed."""
 
     @property
     def name(self) -> str:
@@ -60,13 +64,19 @@ _TOOLS = (
     "before_ack",
     "after_ack",
 )
-_TIMERS = ("harness.before_timer", "harness.after_timer")
+_TIMERS = (
+    *("harness.before_timer", "harness.after_timer"),
+    *(f"carrier.{point}" for point in ("received", "carried", "before_ack", "after_ack")),
+)
 _OBJECTS = ("objects.before_chunks", "objects.before_meta", "objects.after_meta")
+_INDEX = tuple(
+    f"index.{when}_{what}" for what in ("enter", "leave") for when in ("before", "after")
+)
 _PUBLISH = ("bus.before_publish", "bus.after_publish")
 
 
 def deployed_cells() -> list[Cell]:
-    """Two replicas of each actor; one of one kind, or the server, dies."""
+    """Two replicas of each actor; one of them, or the server, dies."""
     cells = [Cell("harness", f"harness.{point}") for point in _HARNESS]
     cells += [Cell("worker", f"tools.{point}") for point in _TOOLS]
     cells += [Cell("worker", "tools.after_invoke", 4), Cell("harness", "harness.received", 7)]
@@ -78,6 +88,10 @@ def deployed_cells() -> list[Cell]:
     cells += [
         Cell("canceller", f"client.{when}_cancel", scenario=PATIENT) for when in ("before", "after")
     ]
+    cells += [
+        Cell("expirer", f"expiry.{when}_end", scenario=PATIENT) for when in ("before", "after")
+    ]
+    cells += [Cell("harness", point) for point in _INDEX]
     cells += [Cell("parker", f"parking.{when}_park") for when in ("before", "after")]
     cells += [Cell("parker", f"harness.{when}_refuse") for when in ("before", "after")]
     cells += [
@@ -87,9 +101,10 @@ def deployed_cells() -> list[Cell]:
 
 
 def server_cells() -> list[Cell]:
-    """The server dies exactly when an actor is about to publish or has just done so."""
+    """The server dies exactly when an actor is about to publish or has just published."""
     points = [Cell("harness", f"harness.{point}", victim="server") for point in _HARNESS]
     points += [Cell("worker", f"tools.{point}", victim="server") for point in _TOOLS]
+    points += [Cell("harness", point, victim="server") for point in _INDEX]
     points += [Cell("harness", point, 1, "server", LIMITED) for point in _TIMERS]
     points += [Cell("worker", point, 1, "server", LARGE) for point in _OBJECTS]
     points += [
@@ -101,12 +116,12 @@ def server_cells() -> list[Cell]:
     return points
 
 
-PUBLISHES_OF_SHORT = 15
-"""How many messages the script publishes in one short run: its start to its end."""
+PUBLISHES_OF_SHORT = 17
+"""How many messages the script publishes in one short run, from its start to its end."""
 
 
 def script_cells() -> list[Cell]:
-    """A script with everything in its process is killed before and after each of its publishes."""
+    """A script with everything in one process is killed before and after each of its publishes."""
     cells = [
         Cell("script", point, count, scenario=SHORT)
         for point in _PUBLISH

@@ -1,4 +1,4 @@
-"""The matrix of composition: which process dies, where, while agents work together."""
+"""The composition matrix: which process dies, and where, while agents work together."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Literal
 
 import msgspec
 
-Flow = Literal["chain", "tree", "claim", "directed", "talk", "cancel"]
-"""A chain of handoffs through two pools; agents asked at once; a call that a person agrees to, of
-the run itself or two runs below it; a conversation of several runs; a run that is cancelled while
-fifty children work for it.
+Flow = Literal["chain", "tree", "watched", "guarded", "claim", "directed", "talk", "cancel"]
+"""A chain of handoffs through two pools; agents called at once; agents that are watched; a slow
+guardrail beside the model; a call that needs approval, of the run itself or two runs below it; a
+conversation of several runs; a run that is cancelled while fifty children work for it.
 """
 
 
 class CompositionCell(msgspec.Struct, frozen=True):
-    """Kill at the ``count``-th passing of ``point`` in one of two replicas of a kind: that one, or
-    the server.
+    """Kill when ``point`` is passed for the ``count``-th time in one of two replicas: either that
+    replica, or the server.
     """
 
     point: str
@@ -60,11 +60,21 @@ def _trees() -> list[CompositionCell]:
         CompositionCell("harness.before_report", "tree", where="second"),
         CompositionCell("bus.after_publish", "tree", 9),
         CompositionCell("tools.started", "tree", 2, where="worker"),
+        CompositionCell("tools.before_early", "watched", where="worker"),
+        CompositionCell("tools.after_early", "watched", where="worker"),
+        CompositionCell("tools.before_early", "guarded", where="worker"),
+        CompositionCell("tools.after_early", "guarded", where="worker"),
+        CompositionCell("harness.received", "guarded", 2),
+        CompositionCell("harness.before_model", "guarded"),
+        CompositionCell("harness.received", "guarded", 3),
+        CompositionCell("harness.received", "watched", 4),
+        CompositionCell("harness.before_child", "watched"),
     ]
 
 
 def _approvals() -> list[CompositionCell]:
     return [
+        CompositionCell("index.after_waiting", "claim"),
         CompositionCell("harness.before_waiting", "claim"),
         CompositionCell("harness.after_waiting", "directed"),
         CompositionCell("harness.before_pass_on", "directed"),
@@ -91,7 +101,7 @@ def _cancels() -> list[CompositionCell]:
 
 
 class ResumeCell(msgspec.Struct, frozen=True):
-    """A script that goes on with a saved state is killed; started again it goes on once more.
+    """A script that continues from a saved state is killed; the next start continues again.
 
     ``elsewhere``: with a server that does not know the run.
     """
@@ -115,8 +125,12 @@ def resume_cells() -> list[ResumeCell]:
     ]
 
 
+_EARLY: tuple[Flow, ...] = ("watched", "guarded")
+"""Flows in which a tool host publishes before the result of a call."""
+
+
 def composition_server_cells() -> list[CompositionCell]:
-    """The server dies exactly when an actor is about to publish or has just done so."""
+    """The server dies exactly when an actor is about to publish or has just published."""
 
     def cell(point: str, flow: Flow, count: int = 1) -> CompositionCell:
         return CompositionCell(f"harness.{point}", flow, count, victim="server")
@@ -138,4 +152,10 @@ def composition_server_cells() -> list[CompositionCell]:
         cell("before_wake", "talk"),
         cell("after_wake", "talk"),
         cell("before_cancel_children", "cancel"),
+        CompositionCell("index.after_waiting", "claim", victim="server"),
+        *(
+            CompositionCell(f"tools.{when}_early", flow, 1, "worker", "server")
+            for when in ("before", "after")
+            for flow in _EARLY
+        ),
     ]

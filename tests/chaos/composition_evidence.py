@@ -1,4 +1,4 @@
-"""What is known of a tree of runs from outside, and whether it is right: every run once, every
+"""Evidence about a tree of runs, collected from outside, and its judgement: every run once, every
 effect as often as promised, every call with one outcome, every conversation in order.
 """
 
@@ -14,10 +14,11 @@ import msgspec
 from chaos.composition_fleet import CompositionFleet
 from chaos.composition_scenarios import PLANS, TALK, Plan
 from chaos.evidence import Effect, Kills, Outcome, is_hint, time_ns_of
-from sandstream_actors.run_places import past_events
-from sandstream_actors.run_state import RunState
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_actors.run.call_results import listening_to, looking_at
+from sandstream_actors.run.places import past_events
+from sandstream_actors.run.state import RunState
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     CallFinished,
     CallRequested,
@@ -29,7 +30,7 @@ from sandstream_bus.messages import (
     RunStarted,
     TurnRequested,
 )
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 
 from sandstream.testing import Request, ScriptedModel
 
@@ -58,7 +59,7 @@ def requests_by_run(model: ScriptedModel) -> Requests:
 
 
 class Source(Protocol):
-    """Where the log and the ledger of runs are found."""
+    """Provides the log and the ledger of runs."""
 
     async def events(self, key: str) -> list[LogEvent]: ...
 
@@ -74,7 +75,7 @@ async def judge_tree(
     *,
     plan: Plan,
 ) -> None:
-    """Judge a completed run and all that it has started; nothing of it was lost or parked."""
+    """Judge a completed run and all its child runs; nothing may be lost or parked."""
     for run in await judge_runs_of(outcome, fleet, requests, root, kills, plan=plan):
         outcome.problems.extend(await fleet.lost(run))
     outcome.problems.extend(await parked_of(fleet, root))
@@ -89,7 +90,7 @@ async def judge_runs_of(
     *,
     plan: Plan,
 ) -> list[str]:
-    """Judge a completed run and all that it has started; the runs."""
+    """Judge a completed run and all its child runs; return the runs."""
     effects = source.effects(root)
     todo = [(root, plan, root)]
     seen: dict[str, str] = {}
@@ -113,7 +114,7 @@ async def judge_runs_of(
 
 
 def unfolded(events: Sequence[LogEvent]) -> list[LogEvent]:
-    """The events, where those that a saved state has brought take its place."""
+    """The events, with a restored state replaced by the events that it contains."""
     found: list[LogEvent] = []
     for one in events:
         if isinstance(one.event, RunRestored):
@@ -124,7 +125,7 @@ def unfolded(events: Sequence[LogEvent]) -> list[LogEvent]:
 
 
 def judge_log(outcome: Outcome, plan: Plan, events: Sequence[LogEvent]) -> None:
-    """One start, one answer a turn, one request and one result a call, one end, the right one."""
+    """One start, one answer per turn, one request and one result per call, one correct end."""
     kinds = [event.event for event in events]
     starts = sum(isinstance(event, RunStarted) for event in kinds)
     outcome.check(starts == 1, f"{starts} starts")
@@ -148,7 +149,10 @@ def judge_log(outcome: Outcome, plan: Plan, events: Sequence[LogEvent]) -> None:
     # what was open when another process took the run over is asked for anew, there
     most = 1 + sum(isinstance(event, RunMoved | RunRestored) for event in kinds)
     outcome.check(max(asked.values(), default=0) <= most, f"asked too often: {asked}")
-    outcome.check(set(asked) == set(ended), f"asked {asked}, answered {ended}")
+    watches = {it.call for it in kinds if isinstance(it, CallRequested) and it.kind == "watch"}
+    guards = {it for it in asked if it == "t1-guards"}
+    answers = {*asked, *map(listening_to, watches), *map(looking_at, guards)}
+    outcome.check(answers == set(ended), f"asked {asked}, answered {ended}")
     outcome.check(set(ended.values()) <= {1}, f"answered too often: {ended}")
     names = {
         event.call: (event.turn, event.name)
@@ -162,7 +166,9 @@ def judge_log(outcome: Outcome, plan: Plan, events: Sequence[LogEvent]) -> None:
 def judge_effects(
     outcome: Outcome, events: Sequence[LogEvent], effects: Sequence[Effect], kills: Kills
 ) -> None:
-    """A tool ran once; more often only for a kill meanwhile, and only if it may."""
+    """A tool ran once; more often only because of a kill meanwhile, and only if it may be
+    repeated.
+    """
     ended = {e.event.call: e for e in events if isinstance(e.event, CallFinished)}
     counted: set[str] = set()
     for one in events:
@@ -199,8 +205,8 @@ def judge_model(
     turns: int,
     first: int = 0,
 ) -> None:
-    """The model was asked once a turn, plus once per kill during it. ``first``: how many answers
-    the conversation had before.
+    """The model was asked once per turn, plus once per kill during the turn. ``first``: how many
+    answers the conversation had before.
     """
     asked = Counter(request.position for request in requests)
     outcome.model_requests += asked.total()
@@ -216,7 +222,7 @@ def judge_model(
 
 
 def _turn_ns(events: Sequence[LogEvent], turn: int) -> tuple[int, int]:
-    """From what made the turn due to its answer."""
+    """The time from the event that made the turn due to its answer."""
     due_ns = 0
     for event in events:
         if isinstance(event.event, ModelAnswered) and event.event.turn == turn:
@@ -234,7 +240,7 @@ async def judge_talk(
     keys: Sequence[str],
     kills: Kills,
 ) -> None:
-    """The history has all that every run has said, once, run after run."""
+    """The history contains everything that each run said, once, run after run."""
     history = await fleet.said_in(session)
     spoken = [_key_of(item) for item in history if item.get("role") == "user"]
     outcome.check(sorted(spoken) == sorted(keys), f"{session}: who spoke: {spoken}, not {keys}")
@@ -269,7 +275,7 @@ def _key_of(item: dict[str, Any]) -> str:
 async def judge_cancelled(
     outcome: Outcome, fleet: CompositionFleet, root: str, *, children: int | None = None
 ) -> None:
-    """A cancelled run and all that it had started have ended, once, as cancelled."""
+    """A cancelled run and all its child runs have ended once, as cancelled."""
     runs = await fleet.tree(root)
     ok = children is None or len(runs) == children + 1
     outcome.check(ok, f"{root}: {len(runs) - 1} children")

@@ -1,4 +1,4 @@
-"""A deployed system of agents that work together: two harness pools, two desks, people."""
+"""A deployed system of cooperating agents: two harness pools, two desks, people who approve."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chaos.composition_scenarios import TALK, Plan
 from chaos.fleet import Fleet
 from chaos.processes import Program
 from msgspec import Raw
-from sandstream_bus.messages import ApprovalDecided, CallRequested, RunWaiting, Task
+from sandstream_bus.wire.messages import ApprovalDecided, CallRequested, RunWaiting, Task
 from support.idle import is_idle
 from support.waiting import eventually
 
@@ -20,7 +20,7 @@ HARNESS, SECOND, WORKER = "harness", "second", "worker"
 
 
 class CompositionFleet(Fleet):
-    """Replicas are of the kinds above: the two harness pools, and workers that host both desks."""
+    """The replicas are of the kinds above: two harness pools, and workers that host both desks."""
 
     def __init__(self, directory: Path, model_url: str) -> None:
         super().__init__(directory, model_url)
@@ -47,11 +47,11 @@ class CompositionFleet(Fleet):
         await self.client.submit(plan.agent, plan.text, key=key, context={"key": key})
 
     async def talk(self, session: str, key: str) -> None:
-        """One more run on a conversation."""
+        """Start another run on a conversation."""
         await self._publish(TALK, key, Task(input=f"{TALK.text} {key}", session=session))
 
     async def begin_with_expiry(self, plan: Plan, key: str, seconds: float) -> None:
-        """A run whose questions must be answered in time."""
+        """Start a run whose approvals expire."""
         await self._publish(plan, key, Task(input=plan.text, approval_expires_s=seconds))
 
     async def _publish(self, plan: Plan, key: str, task: Task) -> None:
@@ -63,7 +63,7 @@ class CompositionFleet(Fleet):
         )
 
     async def children(self, run: str) -> list[str]:
-        """The runs that a run has started, in the order of the calls."""
+        """The child runs of a run, in the order of the calls."""
         events = [it.event for it in await self.events(run)]
         return [it.child for it in events if isinstance(it, CallRequested) and it.kind == "child"]
 
@@ -75,12 +75,12 @@ class CompositionFleet(Fleet):
         return found
 
     async def begun(self, root: str) -> list[str]:
-        """Those of them that have begun; a child of a cancelled run may never do."""
+        """The runs of the tree that have started; a child of a cancelled run may never start."""
         runs = await self.tree(root)
         starts = [await self.client.bus.log.first_subject(self._start_of(run)) for run in runs]
         return [run for run, start in zip(runs, starts, strict=True) if start is not None]
 
-    async def until_begun(self, run: str) -> None:
+    async def until_run_begun(self, run: str) -> None:
         async def has_begun() -> bool:
             return await self.client.bus.log.first_subject(self._start_of(run)) is not None
 
@@ -95,7 +95,7 @@ class CompositionFleet(Fleet):
         return self.client.bus.subjects.waiting(run) in self._subjects_seen
 
     async def until_waiting(self, run: str, within_s: float = 60.0) -> RunWaiting:
-        """Wait until a run waits for people; what it says of that."""
+        """Wait until a run waits for an approval; return its event."""
         await self.until(lambda: self.is_waiting(run), within_s, f"{run} asks nobody")
         last = await self.client.bus.log.last(self.client.bus.subjects.waiting(run))
         assert last is not None and isinstance(last.event, RunWaiting)
@@ -104,7 +104,7 @@ class CompositionFleet(Fleet):
     async def decide(
         self, run: str, call: str, *, child: str = "", approve: bool = True, by: str = "somebody"
     ) -> None:
-        """Answer, as any NATS client can: at the run that asks, or at one above it."""
+        """Decide, as any NATS client can: at the run that asks, or at one above it."""
         await self.client.bus.log.send(
             self.client.bus.subjects.approval_decided(run),
             ApprovalDecided(call=call, approve=approve, by=by, run=child),
@@ -112,7 +112,7 @@ class CompositionFleet(Fleet):
         )
 
     async def approve_all(self, run: str) -> None:
-        """Agree to everything that a run asks for, itself and below it."""
+        """Approve everything that a run and its child runs ask for."""
         for it in (await self.until_waiting(run)).approvals:
             await self.decide(run, it.call, child="" if it.run in ("", run) else it.run)
 
@@ -122,7 +122,7 @@ class CompositionFleet(Fleet):
         return [msgspec.json.decode(item) for item in conversation.history]
 
     async def is_idle(self) -> bool:
-        """Does no harness have or expect anything?"""
+        """Whether no harness has or expects any work."""
         for pool in ("main", "second"):
             if not await is_idle(self.client.bus, f"harness-{pool}"):
                 return False

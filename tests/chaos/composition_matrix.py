@@ -1,6 +1,4 @@
-"""Runs the cells of composition side by side: each lane has its own directory, server and
-processes.
-"""
+"""Runs the composition cells in parallel: each lane has its own directory, server and processes."""
 
 from __future__ import annotations
 
@@ -18,12 +16,22 @@ from chaos.composition_evidence import (
     requests_by_run,
 )
 from chaos.composition_fleet import HARNESS, SECOND, WORKER, CompositionFleet
-from chaos.composition_scenarios import CHAIN, CLAIM, DIRECTED, LONG_TREE, TREE, WIDE, Plan
+from chaos.composition_scenarios import (
+    CHAIN,
+    CLAIM,
+    DIRECTED,
+    GUARDED,
+    LONG_TREE,
+    TREE,
+    WATCHED,
+    WIDE,
+    Plan,
+)
 from chaos.evidence import NO_KILLS, Kills, Outcome, seconds_to_continue, time_ns_of
 from chaos.other_kills import kill_caller
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import ApprovalDecided, ApprovalRequested
-from sandstream_bus.subjects import RunId
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import ApprovalDecided, ApprovalRequested
+from sandstream_bus.wire.subjects import RunId
 from support.waiting import until
 
 from sandstream.testing import ScriptedModel
@@ -34,6 +42,8 @@ TALKERS = 3
 _PLANS: dict[str, Plan] = {
     "chain": CHAIN,
     "tree": TREE,
+    "watched": WATCHED,
+    "guarded": GUARDED,
     "claim": CLAIM,
     "directed": DIRECTED,
     "cancel": LONG_TREE,
@@ -43,7 +53,7 @@ _PLANS: dict[str, Plan] = {
 async def run_composition_cells(
     cells: Sequence[CompositionCell], directory: Path, model: ScriptedModel, lanes: int
 ) -> dict[str, Outcome]:
-    """All cells, ``lanes`` at a time; what goes wrong in one is that one's problem."""
+    """Run all cells, ``lanes`` at a time; a failure affects only its own cell."""
     outcomes: dict[str, Outcome] = {}
     queue = list(reversed(cells))
     await asyncio.gather(
@@ -58,7 +68,7 @@ async def _lane(
     model: ScriptedModel,
     outcomes: dict[str, Outcome],
 ) -> None:
-    """Take cells until there are none; a fleet is kept until something goes wrong in it."""
+    """Run cells from the queue; keep a fleet until something fails in it."""
     fleets = 0
     while queue:
         fleets += 1
@@ -84,7 +94,7 @@ async def _guarded(fleet: CompositionFleet, model: ScriptedModel, cell: Composit
 async def _run_cell(
     fleet: CompositionFleet, model: ScriptedModel, cell: CompositionCell
 ) -> Outcome:
-    """One of two replicas is armed; work is given to both until the point was reached."""
+    """Arm one of two replicas, and give work to both until the point is reached."""
     outcome = Outcome(cell.name, cell.flow, kills=1)
     for kind, replicas in fleet.replicas.items():
         wanted = 1 if kind == cell.where or kind == SECOND else 2
@@ -119,7 +129,7 @@ async def _run_cell(
 async def _kill_approver(
     fleet: CompositionFleet, model: ScriptedModel, cell: CompositionCell
 ) -> Outcome:
-    """A person's program dies around its answer and answers again: there is one answer."""
+    """A person's program dies around its decision and decides again: only one decision counts."""
     outcome = Outcome(cell.name, cell.flow, kills=1)
     key = cell.slug
     await fleet.begin(_PLANS[cell.flow], key)
@@ -138,7 +148,7 @@ async def _kill_approver(
 async def _batches(
     fleet: CompositionFleet, cell: CompositionCell, is_dead: Callable[[], bool]
 ) -> list[list[str]]:
-    """Give work, a few runs at a time, until the crash point was reached and all is done."""
+    """Start a few runs at a time until the crash point was reached and all are done."""
     batches: list[list[str]] = []
     while len(batches) < MAX_BATCHES and not is_dead():
         name = f"{cell.slug}-{len(batches)}"
@@ -151,7 +161,7 @@ async def _batches(
 
 
 async def _work(fleet: CompositionFleet, cell: CompositionCell, batch: str, key: str) -> None:
-    """One run, with what people do for it, up to its end."""
+    """One run up to its end, including approvals."""
     if cell.flow == "talk":
         await fleet.talk(batch, key)
     else:
@@ -176,7 +186,7 @@ async def _judge(
     batches: list[list[str]],
     kills: Kills,
 ) -> None:
-    """Wait for the ends, then look at everything."""
+    """Wait for the ends, then judge everything."""
     late = await fleet.all_done([key for batch in batches for key in batch], DONE_WITHIN_S)
     outcome.check(not late, f"not done within {DONE_WITHIN_S} s: {late}")
     requests = requests_by_run(model)
@@ -194,8 +204,8 @@ async def _judge(
 
 
 async def waits_of(fleet: CompositionFleet, runs: Sequence[str], killed_ns: int) -> list[float]:
-    """The longest time from the kill to the next event of a run that waited for nobody else: not
-    for a child run, a person, or its turn in a conversation.
+    """The longest time from the kill to the next event of a run that was not waiting for a child
+    run, an approval, or its turn in a conversation.
     """
     found: list[float] = []
     for run in runs:

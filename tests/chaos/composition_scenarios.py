@@ -1,7 +1,7 @@
-"""What the model says in each kind of composed run, and so what must have happened.
+"""What the model says in each kind of composed run, and what must therefore have happened.
 
-A run is known by the key in its instructions (its tree's) and the label of its script, so every
-agent that is asked as a tool has a script of its own.
+A run is identified by the key in its instructions (that of its tree) and the label of its script,
+so every agent that is used as a tool has its own script.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ CHARGE: Call = ("charge", {"cents": 500})
 REFUND: Call = ("refund", {"cents": 300})
 SLOW: Call = ("slow", {"seconds": 60})
 WIDE = 50
-"""How many agents are asked at once."""
+"""How many agents are called at once."""
 FEW = 4
 TALKS = 10
-"""The most runs on one conversation."""
+"""The maximum number of runs on one conversation."""
 
 
 class Plan(NamedTuple):
-    """A run: the calls of each answer but the last, which is its output. A handoff is a call of
-    which the log has no request.
+    """A run: the calls of each answer except the last, which is its output. A handoff is a call
+    without a request in the log.
     """
 
     label: str
@@ -73,6 +73,8 @@ CLAIM = Plan("claim", "clerk", ((NOTE, REFUND),))
 MANAGED = Plan("managed", "manager", ((NOTE, _ask(CLAIM)),))
 DIRECTED = Plan("directed", "director", ((_ask(MANAGED),),))
 TREE = Plan("tree", "chief", ((NOTE, *map(_ask, LEAVES[:FEW]), _ask(EXPERT)),))
+WATCHED = Plan("watched", "overseer", (tuple(map(_ask, LEAVES[:2])), (NOTE,)))
+GUARDED = Plan("guarded", "gatekeeper", ((NOTE, CHARGE), (NOTE,)))
 FAN = Plan("fan", "chief", (tuple(map(_ask, LEAVES)), (NOTE,)))
 LONG_TREE = Plan("long-tree", "chief", (tuple(map(_ask, LAZY)),))
 CHAIN = Plan(
@@ -87,13 +89,13 @@ CHAIN = Plan(
     ),
 )
 TALK = Plan("talk", "talker", ((NOTE, CHARGE),))
-"""One run of a conversation; its script has the answers of all of them, one after the other."""
+"""One run of a conversation; its script has the answers of all runs, one after the other."""
 
 PLANS = {
     plan.label: plan
     for plan in (
         *(*LEAVES, *LAZY, EXPERT, CLAIM, MANAGED, DIRECTED),
-        *(TREE, FAN, LONG_TREE, CHAIN),
+        *(TREE, WATCHED, GUARDED, FAN, LONG_TREE, CHAIN),
     )
 }
 

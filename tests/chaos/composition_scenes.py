@@ -1,4 +1,4 @@
-"""Whole stories of agents that work together while everything around them is killed."""
+"""Whole scenes of cooperating agents while everything around them is killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chaos.composition_fleet import HARNESS, SECOND, WORKER, CompositionFleet
 from chaos.composition_matrix import waits_of
 from chaos.composition_scenarios import CLAIM, DIRECTED, FAN, TALKS, Plan
 from chaos.evidence import Kills, Outcome
-from sandstream_bus.messages import ApprovalDecided, RunDone
+from sandstream_bus.wire.messages import ApprovalDecided, RunDone
 from support.waiting import eventually, until
 
 from sandstream.testing import ScriptedModel
@@ -22,8 +22,8 @@ PARKED = 100
 
 
 async def fan_out(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
-    """Fifty agents at once over two replicas; one harness, one worker and the server die in the
-    midst of it.
+    """Fifty agents at once over two replicas; one harness, one worker and the server die during the
+    run.
     """
     await fleet.replicas_of(**{HARNESS: 2, WORKER: 2})
     key = "fan"
@@ -41,9 +41,9 @@ def _at_least(fleet: CompositionFleet, keys: Sequence[str], effects: int) -> Cal
 
 
 async def decisions(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
-    """People answer right before everything dies, while nothing lives, and after all of it was
-    started again; at the run or above it; once, twice, and in contradiction; or not at all, and
-    then their time is over while nothing lives.
+    """Decisions are made right before everything dies, while nothing runs, and after the restart;
+    at the run or above it; once, twice, and in contradiction; or not at all, so that they expire
+    while nothing runs.
     """
     await fleet.replicas_of(**{HARNESS: 2, WORKER: 2})
     plans = {
@@ -80,7 +80,7 @@ async def decisions(outcome: Outcome, fleet: CompositionFleet, model: ScriptedMo
 
 
 async def _judge_expired(outcome: Outcome, fleet: CompositionFleet, key: str) -> None:
-    """Nobody answered: that is a refusal, once, and the model was told."""
+    """An approval that expired is a rejection, once, and the model was told."""
     late = await fleet.all_done([key], DONE_WITHIN_S)
     outcome.check(not late, f"{key}: not done")
     outcome.runs += 1
@@ -94,8 +94,8 @@ async def _judge_expired(outcome: Outcome, fleet: CompositionFleet, key: str) ->
 
 
 async def all_restarted(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
-    """A hundred runs wait for people. Every process is stopped, then the server; all of it is
-    started again, the answers are given, every run goes on.
+    """A hundred runs wait for approvals. Every process is stopped, then the server; all are started
+    again, the approvals are given, and every run continues.
     """
     await fleet.replicas_of(**{HARNESS: 1, WORKER: 1})
     keys = [f"parked-{n}" for n in range(PARKED)]
@@ -117,7 +117,7 @@ async def all_restarted(outcome: Outcome, fleet: CompositionFleet, model: Script
 
 
 async def conversation(outcome: Outcome, fleet: CompositionFleet, model: ScriptedModel) -> None:
-    """Ten runs on one conversation, while what holds it dies again and again."""
+    """Ten runs on one conversation, while the processes that hold it are killed repeatedly."""
     await fleet.replicas_of(**{HARNESS: 2, WORKER: 2})
     keys = [f"talk-{n}" for n in range(TALKS)]
     for key in keys:
@@ -141,7 +141,7 @@ async def conversation(outcome: Outcome, fleet: CompositionFleet, model: Scripte
 
 
 async def _kill_one(fleet: CompositionFleet, kind: str) -> int:
-    """kill -9 of the longest-living replica, or the server; another one takes its place."""
+    """kill -9 of the longest-living replica, or of the server; it is replaced."""
     if kind == "server":
         return fleet.kill_server()
     victim = next(it for it in fleet.replicas[kind] if it.is_running)
@@ -152,7 +152,7 @@ async def _kill_one(fleet: CompositionFleet, kind: str) -> int:
 
 
 async def _kill_every(fleet: CompositionFleet, kind: str) -> list[int]:
-    """kill -9 of all replicas of a kind, or the server; others take their place."""
+    """kill -9 of all replicas of a kind, or of the server; they are replaced."""
     if kind == "server":
         return [fleet.kill_server()]
     victims = [it for it in fleet.replicas[kind] if it.is_running]
@@ -190,7 +190,7 @@ SCENES["conversation"] = conversation
 
 
 async def play(name: str, directory: Path, model: ScriptedModel) -> Outcome:
-    """One scene in a fleet of its own."""
+    """Run one scene in its own fleet."""
     outcome = Outcome(name, "scene")
     async with CompositionFleet(directory, model.base_url) as fleet:
         await fleet.replicas_of(**{SECOND: 1})

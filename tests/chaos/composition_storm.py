@@ -1,4 +1,4 @@
-"""Random kills over trees of runs, chains of handoffs, questions to people and conversations."""
+"""Random kills during trees of runs, chains of handoffs, approvals and conversations."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ async def composition_storm(
     seconds: float = 15.0,
     seed: int | None = None,
 ) -> Outcome:
-    """Submit trees and conversations over the first half of the storm, answer what they ask, kill
-    until it is over, wait for all ends. ``runs``: of the tops of trees; for every six of them there
-    is a conversation of five runs, and for every twelve a tree of fifty that is cancelled.
+    """Submit trees and conversations during the first half of the storm, approve what they ask for,
+    kill until the storm is over, wait for all ends. ``runs``: the number of trees; for every six of
+    them there is a conversation of five runs, and for every twelve a tree of fifty that is
+    cancelled.
     """
     seed = random.randrange(2**32) if seed is None else seed
     chance = random.Random(seed)
@@ -112,10 +113,10 @@ async def _submit(
 
 
 async def _cancel(fleet: CompositionFleet, chance: random.Random, key: str, seconds: float) -> None:
-    """A run that asks fifty agents is cancelled at some point: before, while or after it does."""
+    """Cancel a run that calls fifty agents at a random time: before, during or after the calls."""
     await asyncio.sleep(chance.uniform(0.0, seconds / 2))
     await fleet.begin(LONG_TREE, key)
-    await fleet.until_begun(key)
+    await fleet.until_run_begun(key)
     await asyncio.sleep(chance.uniform(0.0, seconds / 2))
     await fleet.client.cancel(key, reason="asked for")
 
@@ -123,7 +124,7 @@ async def _cancel(fleet: CompositionFleet, chance: random.Random, key: str, seco
 async def _answer(
     fleet: CompositionFleet, chance: random.Random, trees: Sequence[tuple[str, Plan]]
 ) -> None:
-    """People who answer sooner or later, some of them twice."""
+    """Approve sooner or later, sometimes twice."""
 
     async def one(key: str) -> None:
         await fleet.until_waiting(key, within_s=DONE_WITHIN_S)

@@ -1,5 +1,5 @@
-"""What is known of a run from outside, and whether it is right: its log, the ledger that the tools
-wrote, the model's journal. Nothing here trusts a counter of the system under test.
+"""Evidence about a run, collected from outside, and its judgement: its log, the ledger that the
+tools wrote, the model's journal. Nothing here trusts a counter of the system under test.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 from chaos.scenarios import TOTAL, Scenario
-from sandstream_actors.tools import UNKNOWN_OUTCOME
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_actors.tool_host.actor import UNKNOWN_OUTCOME
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
     CallFinished,
     CallRequested,
     CallStarted,
@@ -29,10 +29,10 @@ from sandstream_bus.messages import (
 )
 
 from sandstream.testing import Request
-from sandstream.testing.reading import first_user_text
+from sandstream.testing.request_reader import first_user_text
 
 LIMIT_S = 8.0
-"""The promise: a run goes on so soon after the kill of the actor that held it."""
+"""The promise: a run continues within this time after the kill of the actor that held it."""
 
 
 _SLACK_NS = 200_000_000
@@ -55,7 +55,7 @@ def read_ledger(path: Path) -> list[Effect]:
 
 
 def requests_of(journal: Sequence[Request], key: str) -> list[Request]:
-    """The model requests of one run, known by its key in the first message."""
+    """The model requests of one run, identified by its key in the first message."""
     return [one for one in journal if first_user_text(one.body).split()[-1:] == [key]]
 
 
@@ -82,7 +82,7 @@ class Outcome:
 
 
 class RunEvidence(NamedTuple):
-    """All that was found of one run."""
+    """Everything that was found about one run."""
 
     key: str
     scenario: Scenario
@@ -92,19 +92,24 @@ class RunEvidence(NamedTuple):
 
 
 class Kills(NamedTuple):
-    """When processes were killed. Only a kill while something was under way excuses a repeat."""
+    """When processes were killed. Only a kill during the work excuses a repetition."""
 
     at_ns: tuple[int, ...] = ()
+    pauses_ns: tuple[tuple[int, int], ...] = ()
+    """Periods in which heartbeats could not reach the server, so that work was redelivered."""
 
     def between(self, begin_ns: int, end_ns: int) -> int:
-        return sum(begin_ns - _SLACK_NS <= at <= end_ns + _SLACK_NS for at in self.at_ns)
+        """The number of kills and pauses in this period."""
+        since, until = begin_ns - _SLACK_NS, end_ns + _SLACK_NS
+        kills = sum(since <= at <= until for at in self.at_ns)
+        return kills + sum(begin <= until and since <= end for begin, end in self.pauses_ns)
 
 
 NO_KILLS = Kills()
 
 
 def judge(outcome: Outcome, run: RunEvidence, kills: Kills) -> None:
-    """Add the run's counts to the outcome, and whatever is wrong with it."""
+    """Add the run's counts and problems to the outcome."""
     outcome.runs += 1
     _judge_log(outcome, run)
     _judge_calls(outcome, run, kills)
@@ -112,7 +117,9 @@ def judge(outcome: Outcome, run: RunEvidence, kills: Kills) -> None:
 
 
 def _judge_log(outcome: Outcome, run: RunEvidence) -> None:
-    """One start, one answer a turn, one request and one result a call, one end that is the last."""
+    """One start, one answer per turn, one request and one result per call, one end, which is
+    last.
+    """
     key = run.key
     kinds = [event.event for event in run.events]
     outcome.check(kinds and isinstance(kinds[0], RunStarted), f"{key}: does not begin with a start")
@@ -141,7 +148,7 @@ def _judge_log(outcome: Outcome, run: RunEvidence) -> None:
 
 
 def is_hint(event: RunEvent) -> bool:
-    """A timer that fires after the turn was taken all the same: whoever gets it sees that."""
+    """Whether it is a timer that may fire after its turn was taken; the receiver notices that."""
     return isinstance(event, TurnRequested) and event.reason == "waited"
 
 
@@ -200,7 +207,7 @@ def _judge_model(outcome: Outcome, run: RunEvidence, kills: Kills) -> None:
 
 
 def _turn_ns(run: RunEvidence, turn: int) -> tuple[int, int]:
-    """From what made the turn due to its answer."""
+    """The time from the event that made the turn due to its answer."""
     due_ns = 0
     for event in run.events:
         if isinstance(event.event, ModelAnswered) and event.event.turn == turn:
@@ -220,9 +227,9 @@ def time_ns_of(event: LogEvent) -> int:
 def seconds_to_continue(
     events: Sequence[LogEvent], killed_ns: int, armed_ns: Sequence[int] = ()
 ) -> float | None:
-    """From the kill to the run's next event. None if nobody had to do anything: the run had not
-    begun, was over, or waited for an armed timer. ``armed_ns``: when its timers were armed, which
-    is an event too, though not one below the run's subject.
+    """The time from the kill to the run's next event. ``None`` if no work was due: the run had not
+    started, was over, or waited for an armed timer. ``armed_ns``: when its timers were armed, which
+    counts as an event although it is not below the run's subject.
     """
     times = [(time_ns_of(event), event.event) for event in events]
     before = [event for at, event in times if at <= killed_ns]

@@ -1,4 +1,4 @@
-"""A deployed system in one directory: a server of its own, replicas of the actors, an observer."""
+"""A deployed system in one directory: its own server, replicas of the actors, an observer."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from chaos.evidence import (
 )
 from chaos.processes import Program
 from chaos.scenarios import Scenario
-from sandstream_bus.consumer import Delivery
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import RunDone
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.nats.topology import ConsumerSpec
 from sandstream_bus.runtime import Worker
-from sandstream_bus.subjects import RunId
-from sandstream_bus.topology import ConsumerSpec
+from sandstream_bus.wire.messages import RunDone
+from sandstream_bus.wire.subjects import RunId
 from support.nats_server import NatsServer
 
 from sandstream.client import Client
@@ -38,7 +38,7 @@ from sandstream.testing import ScriptedModel
 
 
 class Fleet:
-    """Owns everything it starts; leave the context and all of it is gone."""
+    """Owns everything it starts; leaving the context ends all of it."""
 
     def __init__(self, directory: Path, model_url: str) -> None:
         self.directory = directory
@@ -47,6 +47,7 @@ class Fleet:
         self.server_kills = 0
         self.replicas: dict[str, list[Program]] = {"harness": [], "worker": []}
         self.seen: dict[int, tuple[str, int, bytes]] = {}
+        self._armed: dict[int, tuple[str, int]] = {}
         """Every message that the server delivered to the observer: subject, time, body."""
         self._subjects_seen: set[str] = set()
         self._model_url = model_url
@@ -57,12 +58,9 @@ class Fleet:
 
     async def __aenter__(self) -> Self:
         self.directory.mkdir(parents=True)
-        await asyncio.to_thread(self.server.start)
-        self._keeper = asyncio.ensure_future(self._keep_server())
         try:
-            self.client = await Client.connect(
-                Settings(home=self.directory, nats=self.server.options())
-            )
+            await self._start_server()
+            self.client = await Client.connect(self.settings())
             await self._observe()
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -78,12 +76,15 @@ class Fleet:
         await asyncio.gather(*(program.kill() for program in self._programs))
         if hasattr(self, "_observer"):
             await self._observer.stop(0.0)
+        if hasattr(self, "_timers"):
+            await self._timers.stop(0.0)
         if hasattr(self, "client"):
             await self.client.close()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-        self.server.kill()
+        await self._end_server()
+
+    def settings(self) -> Settings:
+        """The settings of the local client."""
+        return Settings(home=self.directory, nats=self.server.options())
 
     # --- processes -----------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ class Fleet:
         }
 
     async def program(self, name: str, *arguments: str, url: str = "", **crash: Any) -> Program:
-        """``url``: of the server, if it is not reached directly."""
+        """``url``: the server's URL, if it is not reached directly."""
         number = next(self._numbers)
         stderr = self.directory / f"{number:03}-{name}-{'-'.join(arguments[:1])}.log"
         program = await Program.start(
@@ -112,7 +113,7 @@ class Fleet:
         return program
 
     async def replica(self, kind: str, **crash: Any) -> Program:
-        """Start one more replica; it is ready when this returns, or dead at its crash point."""
+        """Start another replica; when this returns, it is ready, or dead at its crash point."""
         program = await self.program("actor", kind, **crash)
         if await program.line() != "ready":
             await program.wait(5)
@@ -129,14 +130,26 @@ class Fleet:
 
     # --- the server ----------------------------------------------------------------------------
 
+    async def _start_server(self) -> None:
+        """Start the server, and restart it whenever it is killed."""
+        await asyncio.to_thread(self.server.start)
+        await asyncio.to_thread(self.server.set_up)
+        self._keeper = asyncio.ensure_future(self._keep_server())
+
+    async def _end_server(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        self.server.kill()
+
     def kill_server(self) -> int:
-        """kill -9; it is started again at once. Returns when."""
+        """kill -9; it is restarted at once. Returns the time of the kill."""
         at = time.time_ns()
         os.kill(self.server.pid, signal.SIGKILL)
         return at
 
     async def _keep_server(self) -> None:
-        """Start the server again, on its port and its store, whenever it was killed."""
+        """Restart the server on its port and store whenever it is killed."""
         while True:
             if not self.server.is_running:
                 self.server_kills += 1
@@ -150,10 +163,19 @@ class Fleet:
     async def _observe(self) -> None:
         bus = self.client.bus
         prefix = bus.subjects.prefix
-        filters = [f"{prefix}.run.>", f"{prefix}.task.*", f"{prefix}.timer.>"]
-        spec = ConsumerSpec(name="observer", filters=filters)
+        spec = ConsumerSpec(name="observer", filters=[f"{prefix}.run.>"])
         self._observer = Worker(bus, spec, self._on_message, max_in_flight=512)
         await self._observer.start()
+        spec = ConsumerSpec(
+            name="observer", filters=[f"{prefix}.timer.>"], stream=bus.topology.timers
+        )
+        self._timers = Worker(bus, spec, self._on_timer, max_in_flight=512)
+        await self._timers.start()
+
+    async def _on_timer(self, delivery: Delivery) -> None:
+        self._armed[delivery.sequence] = (delivery.subject, delivery.time_ns)
+        async with self._news:
+            self._news.notify_all()
 
     async def _on_message(self, delivery: Delivery) -> None:
         self._subjects_seen.add(delivery.subject)
@@ -165,7 +187,7 @@ class Fleet:
             self._news.notify_all()
 
     async def until(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
-        """Wait until something holds, looking at each new message and ten times a second."""
+        """Wait until a condition holds; check at each new message and ten times a second."""
         deadline = time.monotonic() + within_s
         while not holds():
             left = deadline - time.monotonic()
@@ -187,13 +209,13 @@ class Fleet:
 
     def armed_ns(self, key: str) -> list[int]:
         stem = f"{self.client.bus.subjects.prefix}.timer.{key}."
-        return [at for subject, at, _ in self.seen.values() if subject.startswith(stem)]
+        return [at for subject, at in self._armed.values() if subject.startswith(stem)]
 
     async def events(self, key: str) -> list[LogEvent]:
         return await self.client.bus.log.read(RunId(key))
 
     async def lost(self, key: str) -> list[str]:
-        """Events of the run that were seen in the log and are not there any more, or changed."""
+        """Events of the run that were seen in the log but are missing or changed now."""
         stem = f"{self.client.bus.subjects.prefix}.run.{key}."
         now = {event.sequence: event.stored.data for event in await self.events(key)}
         return [
@@ -203,7 +225,7 @@ class Fleet:
         ]
 
     async def all_done(self, keys: list[str], within_s: float) -> list[str]:
-        """Wait for the ends of runs; the keys of those that did not end in time."""
+        """Wait for the ends of runs; return the keys of those that did not end in time."""
         done = asyncio.gather(*(self._ended(key, within_s) for key in keys))
         return [key for key, ended in zip(keys, await done, strict=True) if not ended]
 
@@ -225,7 +247,7 @@ async def judge_runs(
     runs: Iterable[tuple[str, Scenario]],
     kills: Kills = NO_KILLS,
 ) -> None:
-    """Judge each run by what the fleet and the model have of it."""
+    """Judge each run by the evidence of the fleet and the model."""
     for key, scenario in runs:
         evidence = RunEvidence(
             key,

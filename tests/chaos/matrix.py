@@ -1,4 +1,4 @@
-"""Runs cells of the matrix side by side: each lane has its own directory, server and processes."""
+"""Runs cells of the matrix in parallel: each lane has its own directory, server and processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from pathlib import Path
 from chaos.cells import Cell
 from chaos.evidence import Kills, Outcome, RunEvidence, judge, requests_of, seconds_to_continue
 from chaos.fleet import Fleet, judge_runs
-from chaos.other_kills import kill_canceller, kill_parker, kill_submitter
+from chaos.other_kills import (
+    index_without,
+    kill_canceller,
+    kill_expirer,
+    kill_parker,
+    kill_submitter,
+)
 from chaos.scenarios import ALL, TOTAL
 from chaos.script_home import ScriptHome
 
@@ -32,7 +38,7 @@ def scripted_model() -> ScriptedModel:
 async def run_cells(
     cells: Sequence[Cell], directory: Path, model: ScriptedModel, lanes: int
 ) -> dict[str, Outcome]:
-    """All cells, ``lanes`` at a time; what goes wrong in one is that one's problem."""
+    """Run all cells, ``lanes`` at a time; a failure affects only its own cell."""
     outcomes: dict[str, Outcome] = {}
     queue = list(reversed(cells))
     await asyncio.gather(
@@ -44,7 +50,7 @@ async def run_cells(
 async def _lane(
     queue: list[Cell], directory: Path, model: ScriptedModel, outcomes: dict[str, Outcome]
 ) -> None:
-    """Take cells until there are none; a set-up is kept while the next cell can use it."""
+    """Run cells from the queue; keep a set-up while the next cell can use it."""
     setups = 0
     while queue:
         kind = queue[-1].where == "script"
@@ -101,6 +107,8 @@ class DeployedCells:
                 return await kill_submitter(self._fleet, self._model, cell)
             case "canceller":
                 return await kill_canceller(self._fleet, cell)
+            case "expirer":
+                return await kill_expirer(self._fleet, cell)
             case "parker" | "ender":
                 return await kill_parker(self._fleet, cell)
             case _:
@@ -133,6 +141,7 @@ class DeployedCells:
         if armed.is_running:
             await armed.kill()
         fleet.replicas[cell.where].remove(armed)
+        await index_without(outcome, fleet, keys)
         kills = Kills((crashed_ns,) if crashed_ns else ())
         runs = [(key, cell.scenario) for key in keys]
         await judge_runs(outcome, fleet, self._model, runs, kills)
@@ -141,7 +150,7 @@ class DeployedCells:
         return outcome
 
     async def _submit_until(self, is_dead: Callable[[], bool], cell: Cell) -> list[str]:
-        """Submit runs, a few at a time, until the crash point was reached."""
+        """Submit a few runs at a time until the crash point is reached."""
         fleet = self._fleet
         keys: list[str] = []
         for _ in range(MAX_BATCHES):
@@ -160,7 +169,7 @@ class DeployedCells:
 
 
 async def _time_runs(outcome: Outcome, fleet: Fleet, keys: Iterable[str], killed_ns: int) -> None:
-    """The longest wait of a run is that of one which the dead actor held."""
+    """Record the longest wait: that of a run which the dead actor held."""
     waits = [
         seconds_to_continue(await fleet.events(key), killed_ns, fleet.armed_ns(key)) for key in keys
     ]
@@ -169,7 +178,7 @@ async def _time_runs(outcome: Outcome, fleet: Fleet, keys: Iterable[str], killed
 
 
 class ScriptCells:
-    """A directory where a script runs with nothing set up, is killed, and is started again."""
+    """A directory where a script runs without set-up, is killed, and is started again."""
 
     def __init__(self, directory: Path, model: ScriptedModel) -> None:
         self._home = ScriptHome(directory, model.base_url)

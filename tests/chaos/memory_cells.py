@@ -1,4 +1,4 @@
-"""Where the memory actor dies. Each cell is an installation of its own on the same server."""
+"""Where the memory actor dies. Each cell is a separate installation on the same server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class MemoryCell(msgspec.Struct, frozen=True):
-    """Kill at the ``count``-th passing of ``point``; then another replica goes on."""
+    """Kill when ``point`` is passed for the ``count``-th time; then another replica continues."""
 
     point: str
     count: int = 1
@@ -21,7 +21,7 @@ class MemoryCell(msgspec.Struct, frozen=True):
 
     @property
     def model_fails(self) -> bool:
-        """The first extraction gets no answer, or this point would not be passed."""
+        """Whether the first extraction fails, which is needed to reach this point."""
         return self.point == "memory.after_failed"
 
 
@@ -36,7 +36,7 @@ _POINTS = (
 
 
 class ChangeCell(msgspec.Struct, frozen=True):
-    """Kill whoever changes a memory by hand; then somebody goes on: the same again, or an actor."""
+    """Kill a manual change of a memory; then it is completed by the same command or by an actor."""
 
     point: str
     what: str
@@ -55,7 +55,7 @@ _MOMENTS = ("before_discard", "after_change", "before_finished")
 
 
 def change_cells() -> list[ChangeCell]:
-    """An undo is not made again: that would be another one."""
+    """An undo is not repeated: that would undo another change."""
     removals = [
         ChangeCell(f"memory.{point}", what, then)
         for point in _MOMENTS

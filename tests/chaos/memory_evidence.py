@@ -1,7 +1,7 @@
-"""Judges a memory after a storm: the log and what a reader saw, against what must hold.
+"""Judges a memory after a storm by the log and by what a reader saw.
 
-Every rollout was extracted once into the state; every consolidation saw all that was extracted
-when it was asked for; whoever read the handbook saw one whole version of it.
+Every rollout was extracted once into the state; every consolidation saw everything that was
+extracted when it was requested; the reader always saw a complete version of the handbook.
 """
 
 from __future__ import annotations
@@ -14,16 +14,24 @@ from actors.memory.rig import SCOPE
 from chaos.evidence import Outcome
 from chaos.memory_fleet import MemoryFleet, fact, facts_of
 from sandstream_actors.memory.phases import phase_run
-from sandstream_bus.direct import Stored, direct_get_many
-from sandstream_bus.memory_messages import MemoryChanged, MemoryState, MergeRequested
-from sandstream_bus.messages import RunStarted
-from sandstream_bus.subjects import RunId
+from sandstream_bus.nats.direct import Stored, stale_many
+from sandstream_bus.wire.memories import MemoryChanged, MemoryState, MergeRequested
+from sandstream_bus.wire.messages import RunStarted
+from sandstream_bus.wire.subjects import RunId
 
 _SELECTED = re.compile(r"Selected: (\d+) rollouts")
 
 
 async def judge_memory(outcome: Outcome, fleet: MemoryFleet, state: MemoryState, runs: int) -> None:
-    """``runs``: how many there were, each a rollout of its own."""
+    """``runs``: the number of runs, each with its own rollout."""
+    await judge_stored_memory(outcome, fleet, state, runs)
+    _judge_reads(outcome, fleet)
+
+
+async def judge_stored_memory(
+    outcome: Outcome, fleet: MemoryFleet, state: MemoryState, runs: int
+) -> None:
+    """The same without the reader's observations."""
     files = await fleet.rig.files()
     handbook = facts_of(files["memories/MEMORY.md"].decode())
     wanted = Counter(fact(number) for number in range(runs))
@@ -36,7 +44,6 @@ async def judge_memory(outcome: Outcome, fleet: MemoryFleet, state: MemoryState,
         outcome.check(len(lines) == 1, f"{path} has {len(lines)} lines")
     await _judge_extractions(outcome, fleet, state)
     await _judge_merges(outcome, fleet)
-    _judge_reads(outcome, fleet)
     parked = await fleet.client.parked()
     outcome.check(not parked, f"messages were parked: {parked}")
 
@@ -56,7 +63,7 @@ async def _judge_extractions(outcome: Outcome, fleet: MemoryFleet, state: Memory
 
 
 async def _judge_merges(outcome: Outcome, fleet: MemoryFleet) -> None:
-    """What was extracted before a merge was asked for is in it."""
+    """A merge contains everything that was extracted before it was requested."""
     extracted = [at for at, changed in await _told(fleet) if changed.kind == "extracted"]
     judged = 0
     for stored in await _stored(fleet, fleet.client.bus.subjects.memory_merge(SCOPE)):
@@ -96,4 +103,4 @@ async def _told(fleet: MemoryFleet) -> list[tuple[int, MemoryChanged]]:
 
 async def _stored(fleet: MemoryFleet, subject: str) -> list[Stored]:
     bus = fleet.client.bus
-    return await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
+    return await stale_many(bus.connection, bus.topology.log, subject, after=0)

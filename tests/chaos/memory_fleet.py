@@ -1,5 +1,5 @@
-"""A deployed system whose runs are remembered in one scope: memory actors, sandbox actors, and
-somebody who reads the memory all the time, in the store and in a workspace.
+"""A deployed system whose runs are remembered in one scope: memory actors, sandbox actors, and a
+reader that reads the memory all the time, in the store and in a workspace.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from actors.memory.rig import SCOPE, Rig, use
 from chaos.processes import Program
 from chaos.sandbox_fleet import SandboxFleet
 from sandstream_bus.errors import BusError, ObjectMissing
-from sandstream_bus.memory_messages import MemoryState
-from sandstream_bus.sandbox_messages import MemoryMount, Open, SandboxRequest, SandboxSpec
-from sandstream_bus.sandboxes import new_op
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.wire.memories import MemoryState
+from sandstream_bus.wire.sandboxes import MemoryMount, Open, SandboxRequest, SandboxSpec
 from support.waiting import eventually
 
-from sandstream.testing import ScriptedModel, script_for, structured, text, tool_call
+from sandstream.testing import Conversation, ScriptedModel, script_for, structured, text, tool_call
 
 MEMORY, PHASES = "memory", "phases"
-"""Memory actors, each with a harness for its phases; and such harnesses alone."""
+"""Memory actors, each with a harness for its phases; and harnesses for phases alone."""
 READER = "reader"
 HANDBOOK = "memories/MEMORY.md"
 _WHOLE = re.compile(
@@ -42,7 +42,7 @@ sleep 0.1
 echo "end of $n" >> MEMORY.md
 echo "There are $n facts." > memory_summary.md
 """
-"""Not at once: nobody but the consolidation sees it half done."""
+"""Writes in several steps: only the consolidation may see an incomplete handbook."""
 
 
 def fact(number: int) -> str:
@@ -50,10 +50,18 @@ def fact(number: int) -> str:
 
 
 def scripted_memory(facts: int, *, latency_s: float = 0.05) -> ScriptedModel:
-    """Extracts from each run its fact, and makes a handbook of all facts there are."""
+    """Extracts the fact of each run, and makes a handbook of all facts."""
+    scripts = memory_scripts(facts, latency_s=latency_s)
+    return ScriptedModel(conversations=scripts, strict=False)
+
+
+def memory_scripts(
+    facts: int, *, latency_s: float = 0.05, after_fact: str = ";"
+) -> list[Conversation]:
+    """The model's answers in both phases. ``after_fact`` follows each fact in the transcripts."""
     extractions = [
         script_for(
-            f"{fact(number)};",
+            f"{fact(number)}{after_fact}",
             [
                 structured(
                     {
@@ -73,11 +81,11 @@ def scripted_memory(facts: int, *, latency_s: float = 0.05) -> ScriptedModel:
             text("done").after(latency_s),
         ],
     )
-    return ScriptedModel(conversations=[*extractions, merge], strict=False)
+    return [*extractions, merge]
 
 
 def facts_of(handbook: str) -> Counter[str] | None:
-    """The facts of a whole version; None: it is none."""
+    """The facts of a complete version; ``None`` if it is incomplete."""
     if not handbook:
         return Counter()
     found = _WHOLE.fullmatch(handbook)
@@ -87,7 +95,7 @@ def facts_of(handbook: str) -> Counter[str] | None:
 
 
 class MemoryFleet(SandboxFleet):
-    """Replicas of the two kinds above, too."""
+    """Adds replicas of the two kinds above."""
 
     def __init__(self, directory: Path, model_url: str) -> None:
         super().__init__(directory, model_url)
@@ -111,7 +119,7 @@ class MemoryFleet(SandboxFleet):
         return program
 
     async def restart_one(self, kind: str, index: int) -> None:
-        """kill -9 of a replica, and another one in its place."""
+        """kill -9 of a replica, and start a replacement."""
         alive = [one for one in self.replicas[kind] if one.is_running]
         await alive[index % len(alive)].kill()
         await self.replica(kind)
@@ -119,7 +127,7 @@ class MemoryFleet(SandboxFleet):
     # --- runs ----------------------------------------------------------------------------------
 
     async def end_runs(self, first: int, count: int) -> list[str]:
-        """So many runs end at once, each with a fact of its own."""
+        """End this many runs at once, each with its own fact."""
         every = use(batch_size=10, max_raw_memories=4096)
         return await asyncio.gather(
             *(
@@ -134,8 +142,8 @@ class MemoryFleet(SandboxFleet):
             )
         )
 
-    async def all_merged(self, count: int, *, within_s: float) -> MemoryState:
-        """Have all of it consolidated, and wait until the reader's workspace has it, too."""
+    async def merged(self, count: int, *, within_s: float) -> MemoryState:
+        """Wait until this many runs are recorded and all of them are consolidated."""
         asked = 0
 
         async def look() -> MemoryState | None:
@@ -154,6 +162,11 @@ class MemoryFleet(SandboxFleet):
 
         found = await eventually(look, within_s=within_s, what=f"{count} runs are in the handbook")
         assert found is not None
+        return found
+
+    async def all_merged(self, count: int, *, within_s: float) -> MemoryState:
+        """The same, and the reader's workspace has it too."""
+        found = await self.merged(count, within_s=within_s)
         data = (await self.rig.files())[HANDBOOK]
 
         async def has_it() -> bool:
@@ -166,7 +179,7 @@ class MemoryFleet(SandboxFleet):
     # --- the reader ----------------------------------------------------------------------------
 
     async def open_reader(self) -> Path:
-        """A workspace with the memory; its handbook, seen from outside."""
+        """Open a workspace with the memory; return the path of its handbook, seen from outside."""
         spec = SandboxSpec(memories=[MemoryMount(scope=SCOPE)])
         request = SandboxRequest(op=new_op(), action=Open(spec=spec))
         reply = await self.client.bus.sandboxes.request(READER, request, provider="local")
@@ -175,7 +188,7 @@ class MemoryFleet(SandboxFleet):
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """Read the handbook in the store and in a workspace again and again meanwhile."""
+        """Meanwhile, read the handbook in the store and in a workspace repeatedly."""
         file = await self.open_reader()
         tasks = [asyncio.ensure_future(it) for it in (self._read_store(), self._read_file(file))]
         try:

@@ -1,5 +1,5 @@
-"""Memory actors in processes of their own, beside a harness and sandboxes that nobody kills; and
-what must hold of a memory whatever became of them.
+"""Memory actors in their own processes, with a harness and sandboxes that are not killed; and the
+invariants of a memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from actors.memory.rig import FOUND, MERGE, SCOPE, Rig
 from chaos.processes import Program
-from sandstream_bus.memory_messages import MemoryChanged
+from sandstream_bus.wire.memories import MemoryChanged
 from support.waiting import eventually
 
 from sandstream.testing import Conversation, ScriptedModel, error, script_for, structured, tool_call
@@ -29,7 +29,7 @@ _WRITE = (
 
 
 def drinker() -> list[Conversation]:
-    """The model: it finds something in every rollout, once it is well."""
+    """The model: it finds something in every rollout; some extractions fail once."""
     write = tool_call("exec_command", {"cmd": _WRITE, "workdir": "memories"})
     return [
         script_for("I drink", [structured(FOUND)]),
@@ -49,7 +49,7 @@ class MemoryScene:
         self._problems: list[str] = []
 
     async def actor(self, crash_at: str | None = None) -> Program:
-        """One that is ready when this returns, or dead at its crash point."""
+        """Start an actor; when this returns, it is ready, or dead at its crash point."""
         self._directory.mkdir(parents=True, exist_ok=True)
         program = await Program.start(
             "lone_memory_actor",
@@ -71,7 +71,7 @@ class MemoryScene:
 
     @contextlib.asynccontextmanager
     async def dying_at(self, crash_at: str) -> AsyncIterator[Program]:
-        """A replica that dies there; another one takes its place. Afterwards all are gone."""
+        """A replica that dies at this point and is replaced. Afterwards all are gone."""
 
         async def replace() -> None:
             await armed.wait(120)
@@ -87,7 +87,7 @@ class MemoryScene:
             await asyncio.gather(*(program.kill() for program in self._programs))
 
     async def settled(self, runs: Sequence[str]) -> None:
-        """All of them are in the handbook."""
+        """Wait until all of the runs are in the handbook."""
 
         async def look() -> bool:
             state = await self.rig.state()
@@ -99,7 +99,7 @@ class MemoryScene:
     # --- what must hold ------------------------------------------------------------------------
 
     async def problems(self, runs: Sequence[str], *, failures: int) -> list[str]:
-        """What is wrong with the memory of these runs, each of which is a rollout of its own."""
+        """Problems with the memory of these runs, each of which has its own rollout."""
         await self.rig.caught_up()
         for run in runs:
             await self._look_at(run)
@@ -141,7 +141,7 @@ class MemoryScene:
         return Counter(run for run in named if run in runs)
 
     async def _look_at_events(self, runs: Sequence[str]) -> None:
-        """People were told once of everything."""
+        """Every change was announced exactly once."""
         changes = [it for it in await self.rig.events() if isinstance(it, MemoryChanged)]
         told = Counter((str(it.kind), run) for it in changes for run in it.runs)
         wanted = Counter((kind, run) for kind in ("noted", "extracted", "merge") for run in runs)

@@ -2,8 +2,8 @@
 in one memory.
 
 ``PYTHONPATH=tests python -m chaos.memory_storm --minutes 3``: storm after storm. Exit code 1 if a
-rollout was extracted twice or not at all, a consolidation did not see what was there, or somebody
-read half a handbook; the storm's directory is then kept.
+rollout was extracted twice or not at all, a consolidation missed something, or a reader saw an
+incomplete handbook; the storm's directory is then kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VICTIMS = (MEMORY, MEMORY, MEMORY, PHASES, SANDBOX, "server")
 async def memory_storm(
     directory: Path, *, runs: int, waves: int, seconds: float, seed: int | None = None
 ) -> Outcome:
-    """Runs end in waves; kill until it is over, then wait for the memory."""
+    """End runs in waves, kill until the storm is over, then wait for the memory."""
     seed = random.randrange(2**32) if seed is None else seed
     chance = random.Random(seed)
     outcome = Outcome(f"seed {seed}", "memory")
@@ -67,7 +67,7 @@ async def _end_runs(fleet: MemoryFleet, runs: int, waves: int, seconds: float) -
 async def _kill(
     fleet: MemoryFleet, chance: random.Random, ends: float, killed: Counter[str]
 ) -> None:
-    """Kill one after the other; the dead are started again at once."""
+    """Kill one process after the other; each is restarted at once."""
     while time.monotonic() < ends:
         await asyncio.sleep(chance.uniform(0.3, 1.5))
         kind = chance.choice(_VICTIMS)

@@ -1,5 +1,5 @@
-"""The cells that are not a kill of an actor during a plain run: callers, and messages nobody can
-handle.
+"""The cells that are not a kill of an actor during a plain run: callers, and messages that cannot
+be processed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from chaos.cells import Cell
 from chaos.evidence import Outcome
 from chaos.fleet import Fleet, judge_runs
 from chaos.scenarios import Scenario
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import ModelDeferred, RunDone
+from sandstream_actors.harness.expiry import EXPIRED
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import ModelDeferred, RunDone
 from support.idle import is_idle
 from support.waiting import eventually
 
@@ -22,7 +23,7 @@ _WITHIN_S = 60.0
 
 
 async def kill_submitter(fleet: Fleet, model: ScriptedModel, cell: Cell) -> Outcome:
-    """A caller dies around its submission and submits again: one run, nothing of it twice."""
+    """A caller dies around its submission and submits again: one run, nothing is repeated."""
     outcome = Outcome(cell.name, cell.scenario.name, kills=1)
     key = cell.slug
     await kill_caller(fleet, outcome, cell.point, "submit", key, cell.scenario.input(key))
@@ -44,8 +45,34 @@ async def kill_canceller(fleet: Fleet, cell: Cell) -> Outcome:
     return outcome
 
 
+async def kill_expirer(fleet: Fleet, cell: Cell) -> Outcome:
+    """The process that expires a run dies meanwhile; the next one completes it. One end."""
+    outcome = Outcome(cell.name, cell.scenario.name, kills=1, runs=1)
+    key = cell.slug
+    await _until_waiting(fleet, key, cell.scenario)
+    await kill_caller(fleet, outcome, cell.point, "expire", key)
+    late = await fleet.all_done([key], _WITHIN_S)
+    outcome.check(not late, f"not done: {late}")
+    _check_end(outcome, key, await fleet.events(key), "failed", EXPIRED)
+    await index_without(outcome, fleet, [key])
+    return outcome
+
+
+async def index_without(outcome: Outcome, fleet: Fleet, keys: Sequence[str]) -> None:
+    """Ended runs leave the index of open runs, whichever process died."""
+
+    async def is_without() -> bool:
+        entries = await fleet.client.bus.open_runs.all()
+        return not {str(it.run) for it in entries} & set(keys)
+
+    try:
+        await eventually(is_without, within_s=_WITHIN_S, what="an index without ended runs")
+    except AssertionError as error:
+        outcome.check(False, str(error))
+
+
 async def kill_parker(fleet: Fleet, cell: Cell) -> Outcome:
-    """A harness dies while it sets a message aside: it is set aside once, its run ends once."""
+    """A harness dies while it parks a message: it is parked once, and its run ends once."""
     outcome = Outcome(cell.name, cell.scenario.name, kills=1)
     while len(fleet.replicas["harness"]) > 1:
         await fleet.replicas["harness"].pop().kill()
@@ -95,7 +122,7 @@ async def _publish_rubbish(fleet: Fleet, key: str, cell: Cell) -> None:
 
 
 async def kill_caller(fleet: Fleet, outcome: Outcome, point: str, *arguments: str) -> None:
-    """Kill a caller at a point, then have another one do the same."""
+    """Kill a caller at a point, then let another one do the same."""
     first = await fleet.program("caller", *arguments, crash_at=point)
     code = await first.wait(_WITHIN_S)
     outcome.check(code == -9, f"the crash point was not reached: {code} {first.errors()}")
@@ -106,7 +133,7 @@ async def kill_caller(fleet: Fleet, outcome: Outcome, point: str, *arguments: st
 
 
 async def _until_waiting(fleet: Fleet, key: str, scenario: Scenario) -> None:
-    """A run that waits for its timer."""
+    """Start a run and wait until it waits for its timer."""
     await fleet.submit(key, scenario)
     await fleet.until(lambda: bool(fleet.armed_ns(key)), _WITHIN_S, "no timer was armed")
     assert any(isinstance(event.event, ModelDeferred) for event in await fleet.events(key))

@@ -1,6 +1,6 @@
-"""Processes of the system under test: each in a group of its own, ended by its own id.
+"""Processes of the system under test: each in its own process group, ended by its own id.
 
-They are forked from a warm interpreter (``support.warm_python``): the tests start hundreds.
+They are forked from a warm interpreter (``support.warm_python``), because tests start hundreds.
 """
 
 from __future__ import annotations
@@ -94,9 +94,23 @@ class Program:
         return self.stderr.read_text()[-4000:]
 
     def crashed_ns(self) -> int | None:
-        """When it reached its crash point, by its own word."""
+        """When it reached its crash point, as it reported."""
         found = _CRASHED.search(self.stderr.read_text())
         return int(found.group(1)) if found else None
+
+    async def suspend(self, within_s: float = 10.0) -> None:
+        """SIGSTOP, and wait until it has stopped: it keeps its connections and does nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        async with asyncio.timeout(within_s):
+            while not self._is_stopped():
+                await asyncio.sleep(0.005)
+
+    def _is_stopped(self) -> bool:
+        status = Path(f"/proc/{self.pid}/stat").read_text()
+        return status.rpartition(")")[2].split()[0] == "T"
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     async def kill(self) -> None:
         """kill -9, and wait until it is gone."""

@@ -1,4 +1,4 @@
-"""The matrix of sandboxes: where the sandbox actor or the server under it dies, during what."""
+"""The sandbox matrix: where the sandbox actor or the server dies, and during which work."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Literal
 import msgspec
 
 Flow = Literal["run", "turn", "session", "memory"]
-"""A run whose sandbox is saved at its end, one where it is saved after each turn, a session of a
-caller, which is stopped and resumed, or a sandbox with a memory.
+"""A run whose sandbox is saved at its end; one whose sandbox is saved after each turn; a caller's
+session, which is stopped and resumed; or a sandbox with a memory.
 """
 
 
 class SandboxCell(msgspec.Struct, frozen=True):
-    """Kill at the ``count``-th passing of ``point`` in one of two replicas: that one, or the
-    server.
+    """Kill when ``point`` is passed for the ``count``-th time in one of two replicas: either that
+    replica, or the server.
     """
 
     point: str

@@ -12,9 +12,9 @@ from typing import Any
 
 from chaos.fleet import Fleet
 from chaos.processes import Program
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.actor import installation_of
-from sandstream_actors.sandbox.record import SandboxRecord
-from sandstream_bus.subjects import sandbox_of
+from sandstream_bus.wire.subjects import sandbox_of
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
 from support.waiting import eventually
@@ -26,11 +26,11 @@ from sandstream.sandbox.session.sandbox_session import SandboxSession
 
 HARNESS, SANDBOX = "harness", "sandbox"
 END, TURN = "smith-end", "smith-turn"
-"""The two agents, by when their sandboxes are saved; each has workers of its own."""
+"""The two agents, by when their sandboxes are saved; each has its own workers."""
 
 
 async def remove_boxes(home: Path) -> None:
-    """Whatever is left below a home, and its processes."""
+    """Remove everything that is left below a home, including processes."""
     provider = LocalProvider(home)
     try:
         for folder in sorted((home / "sandboxes").glob("[!.]*")):
@@ -40,9 +40,7 @@ async def remove_boxes(home: Path) -> None:
 
 
 class SandboxFleet(Fleet):
-    """Replicas are of the kinds above; those of the sandbox actor are on the node ``a``, unless
-    said otherwise.
-    """
+    """The replicas are of the kinds above; sandbox actors are on the node ``a`` by default."""
 
     def __init__(self, directory: Path, model_url: str) -> None:
         super().__init__(directory, model_url)
@@ -64,7 +62,7 @@ class SandboxFleet(Fleet):
     async def replica(
         self, kind: str, *, node: str = "a", grace_s: float = 0.0, **crash: Any
     ) -> Program:
-        """``grace_s``: after so long a sandbox actor removes boxes that nobody needs."""
+        """``grace_s``: the time after which a sandbox actor removes unneeded boxes."""
         if kind == HARNESS:
             return await super().replica(kind, **crash)
         if kind == SANDBOX:
@@ -94,7 +92,7 @@ class SandboxFleet(Fleet):
         return [info.key for info in owned]
 
     async def no_boxes(self, node: str = "a") -> None:
-        """Wait until the reaper has removed what nobody needs."""
+        """Wait until the reaper has removed unneeded boxes."""
 
         async def none_left() -> bool:
             return not await self.boxes(node)
@@ -107,14 +105,14 @@ class SandboxFleet(Fleet):
         await self.client.submit(agent, text, key=key)
 
     async def record(self, key: str, agent: str = END) -> SandboxRecord:
-        """What the log says of the sandbox of a run."""
+        """The state of a run's sandbox, from the log."""
         return await self.record_of(sandbox_of(key, agent))
 
     async def record_of(self, sandbox: str) -> SandboxRecord:
         return SandboxRecord.of(sandbox, await self.client.bus.sandboxes.read(sandbox))
 
     async def saved(self, record: SandboxRecord, path: str) -> str:
-        """A file of a sandbox's last checkpoint; empty if it is not there."""
+        """A file of a sandbox's last checkpoint; empty if it does not exist."""
         store = WorkspaceStore(self.client.bus)
         if not record.tree or await store.lookup(record.tree, path) is None:
             return ""
@@ -122,7 +120,7 @@ class SandboxFleet(Fleet):
         return b"".join(parts).decode()
 
     def session(self, manifest: Manifest | None = None) -> SandboxSession:
-        """A new session whose sandbox is on whichever node takes it."""
+        """A new session whose sandbox is on any node."""
         client = UnixLocalSandboxClient()
         session = client.session_of(client.new_state(manifest=manifest or Manifest()))
         session.remote.link = BusLink(self.client.bus, "local")
@@ -137,7 +135,7 @@ class SandboxFleet(Fleet):
     async def until_begun(
         self, key: str, number: int, *, agent: str = END, node: str = "a"
     ) -> None:
-        """Wait until a command that takes a while has begun."""
+        """Wait until a slow command has begun."""
 
         async def has_begun() -> bool:
             record = await self.record(key, agent)

@@ -1,6 +1,4 @@
-"""Runs the cells of sandboxes side by side: each lane has its own directory, server and
-processes.
-"""
+"""Runs the sandbox cells in parallel: each lane has its own directory, server and processes."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ DONE_WITHIN_S = 60.0
 async def run_sandbox_cells(
     cells: Sequence[SandboxCell], directory: Path, model: ScriptedModel, lanes: int
 ) -> dict[str, Outcome]:
-    """All cells, ``lanes`` at a time; what goes wrong in one is that one's problem."""
+    """Run all cells, ``lanes`` at a time; a failure affects only its own cell."""
     outcomes: dict[str, Outcome] = {}
     queue = list(reversed(cells))
     await asyncio.gather(
@@ -42,7 +40,7 @@ async def _lane(
     model: ScriptedModel,
     outcomes: dict[str, Outcome],
 ) -> None:
-    """Take cells until there are none; a fleet is kept until something goes wrong in it."""
+    """Run cells from the queue; keep a fleet until something fails in it."""
     fleets = 0
     while queue:
         fleets += 1
@@ -64,7 +62,7 @@ async def _guarded(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell)
 
 
 async def run_cell(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell) -> Outcome:
-    """One of two replicas is armed; work is given to both until the point was reached."""
+    """Arm one of two replicas, and give work to both until the point is reached."""
     outcome = Outcome(cell.name, cell.flow, kills=1)
     while len(fleet.replicas[SANDBOX]) > 1:  # left over from the cell before
         await fleet.replicas[SANDBOX].pop().kill()
@@ -126,7 +124,7 @@ async def _sessions(
 
 
 async def _session(outcome: Outcome, fleet: SandboxFleet, key: str) -> None:
-    """Work in a sandbox, stop it, resume it, work on: nothing of it twice or not at all."""
+    """Work in a sandbox, stop it, resume it, continue: every step happens exactly once."""
     outcome.runs += 1
     session = fleet.session(Manifest(entries={"given/greeting.txt": File(content=b"hello\n")}))
     await session.start()

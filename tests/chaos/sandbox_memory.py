@@ -1,5 +1,5 @@
-"""A memory in a sandbox whose actor dies while it is laid out: no file is half there, and what was
-changed in the workspace is told.
+"""A memory in a sandbox whose actor dies while it lays the memory out: no file is incomplete, and
+changes in the workspace are reported.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ import msgspec
 from actors.sandbox.memory_yard import HANDBOOK, MARKER, SUMMARY, remember
 from chaos.evidence import Outcome
 from chaos.sandbox_fleet import SandboxFleet
-from sandstream_actors.sandbox.memory_marker import parse_marker
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.memory_messages import EditRequested
-from sandstream_bus.sandbox_messages import (
+from sandstream_actors.sandbox.memory.marker import parse_marker
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.wire.memories import EditRequested
+from sandstream_bus.wire.sandboxes import (
     Close,
     Exec,
     MemoryMount,
@@ -22,13 +23,12 @@ from sandstream_bus.sandbox_messages import (
     SandboxSpec,
     SyncMemory,
 )
-from sandstream_bus.sandboxes import new_op
 
 LINES = 2000
 
 
 async def memory_session(outcome: Outcome, fleet: SandboxFleet, key: str) -> None:
-    """Open it, edit the memory inside and outside, sync, close: both edits are in the end."""
+    """Open it, edit the memory inside and outside, sync, close: the result has both edits."""
     outcome.runs += 1
     bus = fleet.client.bus
 
@@ -54,7 +54,7 @@ async def memory_session(outcome: Outcome, fleet: SandboxFleet, key: str) -> Non
     revision = marker.revision if marker is not None else None
     outcome.check(revision == state.revision, f"{key}: it has revision {revision}")
     subject = bus.subjects.memory_edit(key)
-    stored = await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
+    stored = await stale_many(bus.connection, bus.topology.log, subject, after=0)
     told = [msgspec.json.decode(it.data, type=EditRequested) for it in stored]
     contents = [it.data for edit in told for it in edit.edits if it.path == HANDBOOK]
     outcome.effects += len(contents)

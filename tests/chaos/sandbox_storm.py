@@ -24,7 +24,7 @@ async def sandbox_storm(
     seconds: float = 12.0,
     seed: int | None = None,
 ) -> Outcome:
-    """Submit runs over the first half of the storm, kill until it is over, wait for all ends.
+    """Submit runs during the first half of the storm, kill until it is over, wait for all ends.
 
     Every command of every run must have run once. Each run leaves a process behind that must be
     gone afterwards, as must all boxes.
@@ -64,7 +64,7 @@ async def _submit(fleet: SandboxFleet, agents: dict[str, str], seconds: float) -
 async def _kill(
     fleet: SandboxFleet, chance: random.Random, ends: float, killed: Counter[str]
 ) -> None:
-    """Kill one after the other; the dead are started again at once, as a supervisor would."""
+    """Kill one process after the other; each is restarted at once, as a supervisor would do."""
     starting: set[asyncio.Task[object]] = set()
     while time.monotonic() < ends:
         await asyncio.sleep(chance.uniform(0.5, 1.5))

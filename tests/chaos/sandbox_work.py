@@ -1,7 +1,7 @@
-"""What sandbox agents are told to do, and whether it was done: exactly once each, and truly said.
+"""The commands of sandbox agents, and the check that each was done exactly once and reported.
 
-Every command adds its number to the file ``counter`` and says how long the file is then. So the
-last checkpoint of the sandbox shows what ran, and the model's requests show what it was told.
+Every command appends its number to the file ``counter`` and prints the file's length. So the last
+checkpoint of the sandbox shows what ran, and the model's requests show what it was told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from chaos.evidence import Outcome, requests_of
 from chaos.sandbox_fleet import END, SandboxFleet
-from sandstream_bus.messages import CallFinished, CallRequested, RunDone, RunStarted
+from sandstream_bus.wire.messages import CallFinished, CallRequested, RunDone, RunStarted
 
 from sandstream.testing import Conversation, ScriptedModel, script_for, text, tool_calls
 
@@ -20,13 +20,13 @@ FINAL = "All is done."
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command of the model. Its number is its place in the run, from 1."""
+    """One command of the model. Its number is its position in the run, from 1."""
 
     sleep_s: float = 0.0
     waits: bool = False
-    """For the file ``go``, which somebody puts there from outside."""
+    """Whether it waits for the file ``go``, which is created from outside."""
     leaves: str = ""
-    """A process that it leaves behind in a session of its own: ``sleep`` with this argument."""
+    """It leaves behind a process in its own session: ``sleep`` with this argument."""
 
     def line(self, number: int) -> str:
         wait = f"touch begun-{number}; sleep {self.sleep_s}; " if self.sleep_s else ""
@@ -40,7 +40,7 @@ class Command(msgspec.Struct, frozen=True):
 
     @staticmethod
     def says(number: int) -> str:
-        """If it ran once, and after all before it."""
+        """Its output if it ran once, and after all earlier commands."""
         return f"did-{number}-of-{number}"
 
 
@@ -48,7 +48,7 @@ QUICK = Command()
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A run: one command a turn; the turn after the last of them ends it."""
+    """A run: one command per turn; the turn after the last command ends it."""
 
     name: str
     commands: tuple[Command, ...]
@@ -80,7 +80,7 @@ def stormy(leaves: str = "") -> Work:
 
 
 def endless(leaves: str) -> Conversation:
-    """A command that does not end, with a child that hides."""
+    """A command that does not end, with a child in its own session."""
     command = f"setsid sleep {leaves} & touch begun-1; sleep {leaves}"
     call = ("exec_command", {"cmd": command, "yield_time_ms": 30_000})
     return script_for(f"[{ENDLESS}]", [tool_calls(call), text(FINAL)], name=ENDLESS)
@@ -93,12 +93,12 @@ def scripted_smith(leaves: str = "") -> ScriptedModel:
 
 
 def new_mark() -> str:
-    """An argument for ``sleep`` that no other process on this machine has."""
+    """An argument for ``sleep`` that is unique on this machine."""
     return f"86400.{uuid.uuid4().int % 10**12:012}"
 
 
 def sleepers(mark: str) -> list[int]:
-    """The processes with this mark, in whichever sandbox."""
+    """The processes with this mark, in any sandbox."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -118,7 +118,7 @@ async def judge_work(
     work: Work,
     agent: str = END,
 ) -> None:
-    """Each command ran once, the model was told what it said, the run ended once, as completed."""
+    """Each command ran once, the model saw its output, the run ended once, as completed."""
     outcome.runs += 1
     events = [it.event for it in await fleet.events(key)]
     starts = [it for it in events if isinstance(it, RunStarted)]

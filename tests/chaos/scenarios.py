@@ -24,10 +24,12 @@ class Scenario(NamedTuple):
     limited_turn: int | None = None
     """The model answers 429 once before this turn's answer, with a wait that needs a timer."""
     retry_after_s: float = 5.5
+    latency_s: float = 0.0
+    """How long the model takes for each answer."""
 
     def conversation(self) -> Conversation:
-        steps: list[Step] = [tool_calls(*calls) for calls in self.turns]
-        steps.append(structured({"total": TOTAL}))
+        steps: list[Step] = [tool_calls(*calls).after(self.latency_s) for calls in self.turns]
+        steps.append(structured({"total": TOTAL}).after(self.latency_s))
         if self.limited_turn is not None:
             steps.insert(self.limited_turn - 1, error(429, retry_after=self.retry_after_s))
         return script_for(f"[{self.name}]", steps, name=self.name)
@@ -40,7 +42,7 @@ SHORT = Scenario("short", ((NOTE, CHARGE),))
 PLAIN = Scenario("plain", ((NOTE, CHARGE, SLOW), (CHARGE, NOTE)))
 LIMITED = Scenario("limited", ((NOTE,), (CHARGE,)), limited_turn=2)
 PATIENT = Scenario("patient", ((NOTE,), (CHARGE,)), limited_turn=2, retry_after_s=120.0)
-"""It waits for longer than a slow machine needs to stop it."""
+"""Waits longer than a slow machine needs to stop it."""
 LARGE = Scenario("large", ((BIG,), (CHARGE,)))
 LONG = Scenario("long", ((NOTE, CHARGE), (BRISK,), (CHARGE, NOTE, BRISK), (NOTE,), (CHARGE,)))
 MIDDLE = Scenario("middle", ((CHARGE, BRISK), (NOTE, NOTE, CHARGE), (BRISK,)))

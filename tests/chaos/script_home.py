@@ -1,4 +1,4 @@
-"""A directory where scripts run with nothing set up: the server in it starts and ends by itself."""
+"""A directory where scripts run without set-up: its private server starts and ends by itself."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from chaos.evidence import Effect, read_ledger
 from chaos.processes import Program
-from sandstream_bus.embedded import stop_server
-from sandstream_bus.log import LogEvent
-from sandstream_bus.subjects import RunId
+from sandstream_bus.embedded.lease import stop_server
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.subjects import RunId
 
 from sandstream.client import Client
 from sandstream.settings import Settings
 
 
 class ScriptHome:
-    """Owns the scripts it starts. The server goes with its last user; ``close`` waits for that."""
+    """Owns the scripts it starts. The server ends with its last user; ``close`` waits for that."""
 
     def __init__(self, directory: Path, model_url: str) -> None:
         directory.mkdir(parents=True)
@@ -48,7 +48,7 @@ class ScriptHome:
         return program
 
     def server_record(self) -> dict[str, Any]:
-        """What the keeper says about itself and its server."""
+        """The keeper's record of itself and its server."""
         record: dict[str, Any] = json.loads((self.home / "server.json").read_text())
         return record
 
@@ -63,7 +63,7 @@ class ScriptHome:
         return [effect for effect in read_ledger(self._ledger) if effect.key == key]
 
     async def move(self) -> None:
-        """From here on everything happens with another server, which knows nothing."""
+        """Use another server from now on, which knows nothing."""
         await stop_server(self.home)
         self.home = self._directory / "other-home"
 

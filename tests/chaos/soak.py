@@ -1,6 +1,6 @@
 """Storm after storm: ``PYTHONPATH=tests python -m chaos.soak --minutes 10``. Exit code 1 if any run
-went wrong; its directory is then kept. ``--sandboxes``: the runs work in sandboxes;
-``--composition``: agents work together.
+failed; its directory is then kept. ``--sandboxes``: the runs work in sandboxes; ``--composition``:
+agents work together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random kills under load: any actor, the server, several at once, with many runs under way."""
+"""Random kills under load: any actor, the server, several at once, during many runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def storm(
     seconds: float = 10.0,
     seed: int | None = None,
 ) -> Outcome:
-    """Submit runs over the first half of the storm, kill until it is over, wait for all ends."""
+    """Submit runs during the first half of the storm, kill until it is over, wait for all ends."""
     seed = random.randrange(2**32) if seed is None else seed
     chance = random.Random(seed)
     outcome = Outcome(f"{name} (seed {seed})", "mixed")
@@ -73,7 +73,7 @@ async def _submit(fleet: Fleet, runs: list[tuple[str, Scenario]], seconds: float
 async def kill_at_random(
     fleet: Fleet, chance: random.Random, ends: float, killed: list[tuple[str, int]]
 ) -> None:
-    """Kill one after the other; the dead are started again at once, as a supervisor would."""
+    """Kill one process after the other; each is restarted at once, as a supervisor would do."""
     starting: set[asyncio.Task[None]] = set()
     kinds = (*fleet.replicas, "server")
     while time.monotonic() < ends:
@@ -94,7 +94,7 @@ async def kill_at_random(
 
 
 async def _start_again(fleet: Fleet, kind: str) -> None:
-    """As a supervisor does: one that finds no server in that moment is started once more."""
+    """Start a replica like a supervisor: retry if it finds no server at that moment."""
     for _ in range(4):
         with contextlib.suppress(AssertionError):
             await fleet.replica(kind)

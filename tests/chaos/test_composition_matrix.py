@@ -1,6 +1,6 @@
-"""kill -9 at every step of what agents do together: handoffs, child runs, approvals, conversations.
+"""kill -9 at every step of cooperating agents: handoffs, child runs, approvals, conversations.
 
-All selected cells run side by side before the first test looks at its own; ``-k`` selects cells.
+All selected cells run in parallel before the first test checks its own; ``-k`` selects cells.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A script that goes on with the saved state of a run, two runs deep, is killed on the way: where
-the run was, and where nobody knew it.
+"""A script that continues the saved state of a run, two runs deep, is killed on the way: on the
+run's server, and on one that does not know the run.
 """
 
 from __future__ import annotations

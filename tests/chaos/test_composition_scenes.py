@@ -1,5 +1,5 @@
-"""Fan-out of fifty, decisions of people around kills, a hundred waiting runs without a process, ten
-runs on one conversation. All selected scenes run side by side before the first test looks.
+"""Fan-out of fifty, decisions around kills, a hundred waiting runs without a process, ten runs on
+one conversation. All selected scenes run in parallel before the first test checks its own.
 """
 
 from __future__ import annotations

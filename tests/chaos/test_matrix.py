@@ -1,6 +1,6 @@
 """kill -9 at every step: actors, callers, scripts and the server, one cell of the matrix each.
 
-All selected cells run side by side before the first test looks at its own, because each waits five
+All selected cells run in parallel before the first test checks its own, because each waits five
 seconds for a dead actor's lease. ``-k`` selects cells, so one cell can be run alone.
 """
 

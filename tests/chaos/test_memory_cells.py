@@ -1,5 +1,5 @@
 """kill -9 of the memory actor at every crash point: afterwards every rollout was extracted once, by
-one call of the model, there was one consolidation, and the handbook is whole.
+one model call, there was one consolidation, and the handbook is complete.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 from actors.memory.rig import rig, use
 from chaos.memory_cells import MemoryCell, memory_cells
 from chaos.memory_scene import EDITED, MemoryScene, drinker
-from sandstream_bus.specs import RunOptions
+from sandstream_bus.wire.specs import RunOptions
 from support.nats_server import NatsServer
 
 from sandstream.testing import ScriptedModel
@@ -23,7 +23,7 @@ ALL = memory_cells()
 
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """All cells side by side: most of the time is spent waiting for redeliveries."""
+    """All cells in parallel: most of the time is spent waiting for redeliveries."""
     directory = tmp_path_factory.mktemp("cells")
     server = NatsServer(directory / "nats")
 

@@ -1,5 +1,5 @@
-"""kill -9 of whoever removes from a memory, or undoes a change of it: whoever comes next completes
-it. Nothing of what was removed stays in the store, and what follows is said once.
+"""kill -9 during a removal from a memory or an undo: the next process completes it. Nothing of what
+was removed stays in the store, and the consequences are announced once.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from actors.memory.rig import SCOPE, Rig, rig
 from chaos.memory_cells import ChangeCell, change_cells
 from chaos.memory_scene import MemoryScene
 from chaos.processes import Program
-from sandstream_actors.memory.files import change, replaced, revised, with_files
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.memory_messages import ExtractRequested, MemoryState, Merge, Rollout
-from sandstream_bus.messages import CancelRequested
+from sandstream_actors.memory.scope.files import change, replaced, revised, with_files
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.wire.memories import ExtractRequested, MemoryState, Merge, Rollout
+from sandstream_bus.wire.messages import CancelRequested
 from support.nats_server import NatsServer
 from support.waiting import eventually
 
@@ -33,7 +33,7 @@ IDS = {"run": "r2", "rollout": "bad", "scope": "", "undo": "2"}
 
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """All cells side by side, each in an installation of its own."""
+    """All cells in parallel, each in its own installation."""
     directory = tmp_path_factory.mktemp("cells")
     server = NatsServer(directory / "nats")
 
@@ -172,7 +172,7 @@ async def _problems(it: Rig, cell: ChangeCell) -> list[str]:
     if cancelled is None or not isinstance(cancelled.event, CancelRequested):
         found.append("the consolidation of what was removed was not stopped")
     subject = it.bus.subjects.memory_merge(SCOPE)
-    asked = await direct_get_many(it.bus.connection, it.bus.topology.log, subject, after=0)
+    asked = await stale_many(it.bus.connection, it.bus.topology.log, subject, after=0)
     reasons = [msgspec.json.decode(each.data)["reason"] for each in asked]
     if reasons != (["removed"] if cell.what != "scope" else []):
         found.append(f"asked for a merge: {reasons}")

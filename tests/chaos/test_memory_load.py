@@ -1,6 +1,7 @@
-"""Fifty runs end at once in one memory, while one of two memory actors is killed again and again.
+"""Fifty runs end at once in one memory, while one of two memory actors is killed repeatedly.
 
-Minutes of it, with everybody else killed too: ``PYTHONPATH=tests python -m chaos.memory_storm``.
+For minutes of it, with kills of all other processes: ``PYTHONPATH=tests python -m
+chaos.memory_storm``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""kill -9 in the middle of something: of actors, of the box, of a whole node.
+"""kill -9 during some work: of actors, of the box, of a whole node.
 
-All selected scenes are played side by side before the first test looks at its own, because most
-wait for a dead actor's lease; ``-k`` selects scenes.
+All selected scenes run in parallel before the first test checks its own, because most wait for a
+dead actor's lease; ``-k`` selects scenes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from chaos.evidence import Outcome, requests_of
-from chaos.gate import Gate
 from chaos.sandbox_fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
 from chaos.sandbox_work import (
     BRIEF,
@@ -29,12 +28,13 @@ from chaos.sandbox_work import (
     scripted_smith,
     sleepers,
 )
-from sandstream_bus.messages import CallFinished, RunDone
+from sandstream_bus.wire.messages import CallFinished, RunDone
+from support.tcp_proxy import TcpProxy
 from support.waiting import eventually, until
 
-from sandstream.outcomes import exception_of
+from sandstream._run.sandbox_host import node_name
+from sandstream._wire.outcomes import exception_of
 from sandstream.sandbox import WorkspaceLostError
-from sandstream.sandbox_host import node_name
 from sandstream.testing import ScriptedModel
 
 DONE_WITHIN_S = 45.0
@@ -107,7 +107,7 @@ async def assert_right(
 
 
 def told(model: ScriptedModel, key: str) -> str:
-    """All that the model knew at the end."""
+    """Everything that the model knew at the end."""
     return max((it.text for it in requests_of(model.journal, key)), key=len)
 
 
@@ -132,7 +132,7 @@ async def the_other_replica_collects_long_commands(
 async def everything_dies_during_a_long_command(
     fleet: SandboxFleet, model: ScriptedModel, mark: str
 ) -> None:
-    """All sandbox actors, the harness and the server at once; all are started again."""
+    """All sandbox actors, the harness and the server die at once; all are restarted."""
     await fleet.replicas_of(**{SANDBOX: 2})
     await fleet.order("all", LENGTHY.order("all"))
     await fleet.until_begun("all", 2)
@@ -147,7 +147,7 @@ async def everything_dies_during_a_long_command(
 async def a_program_at_a_terminal_outlives_the_actor(
     fleet: SandboxFleet, model: ScriptedModel, mark: str
 ) -> None:
-    """A shell with a variable. What is typed while the actor dies is typed once."""
+    """A shell with a variable. Input that is sent while the actor dies arrives once."""
     actor = await fleet.replica(SANDBOX)
     session = fleet.session()
     await session.start()
@@ -203,8 +203,8 @@ async def a_killed_box_loses_its_command_and_keeps_its_files(
 async def _a_dead_nodes_sandboxes_go_on_elsewhere(
     fleet: SandboxFleet, model: ScriptedModel, crash_at: str | None
 ) -> None:
-    """With a checkpoint the run goes on from it; without one it ends and says so. What the node
-    still has when it comes back is removed. The same if who takes over dies, too.
+    """With a checkpoint the run continues from it; without one it ends with an error. What the node
+    still has when it comes back is removed. The same holds if the node that takes over dies too.
     """
     dying = await fleet.replica(SANDBOX, node="a")
     await fleet.order("saved", LENGTHY.order("saved"), agent=TURN)
@@ -247,7 +247,7 @@ async def _a_dead_nodes_sandboxes_go_on_elsewhere(
 async def _a_sandbox_whose_node_died_while_it_was_made(
     fleet: SandboxFleet, model: ScriptedModel, point: str
 ) -> None:
-    """Nothing was in it yet, so nothing is lost: another node makes it."""
+    """The sandbox was still empty, so nothing is lost: another node creates it."""
     dying = await fleet.replica(SANDBOX, node="a", crash_at=f"sandbox.{point}")
     await fleet.order("made", BRIEF.order("made"))
     assert await dying.wait(30) == -9
@@ -286,7 +286,7 @@ async def a_node_dies_before_a_box_is_ready(
 async def a_node_dies_before_the_last_checkpoint(
     fleet: SandboxFleet, model: ScriptedModel, mark: str
 ) -> None:
-    """The run has ended well; that its workspace could not be saved is in its log."""
+    """The run has completed; its log says that the workspace could not be saved."""
     dying = await fleet.replica(SANDBOX, node="a", crash_at="sandbox.after_result:3")
     await fleet.order("last", BRIEF.order("last"))
     assert await dying.wait(30) == -9
@@ -302,7 +302,7 @@ async def a_node_dies_before_the_last_checkpoint(
 
 
 async def _is_back(fleet: SandboxFleet, consumer: str) -> bool:
-    """It serves its own consumer, and nobody else does so any more."""
+    """Whether it serves its own consumer, and no other process does."""
     bus = fleet.client.bus
     info = await bus.topology.consumer_info(bus.connection, consumer)
     assert info is not None
@@ -313,15 +313,15 @@ async def _is_back(fleet: SandboxFleet, consumer: str) -> bool:
 async def a_node_that_was_cut_off_lets_go(
     fleet: SandboxFleet, model: ScriptedModel, mark: str
 ) -> None:
-    """Another node has taken its sandbox over meanwhile. Its own box, which it still knows, is
-    used no more, though calls for the run reach it first.
+    """Another node has taken over its sandbox meanwhile. Its own box, which it still knows, is no
+    longer used, although calls of the run reach it first.
     """
-    async with Gate(fleet.server.port) as gate:
+    async with TcpProxy(fleet.server.port) as gate:
         # with the usual grace: its box is there when it comes back
         away = await fleet.replica(SANDBOX, node="a", url=gate.url, grace_s=600)
         await fleet.order("cut", PARTED.order("cut"), agent=TURN)
         await fleet.until_begun("cut", 2, agent=TURN)
-        gate.shut()
+        gate.refuse()
         await fleet.replica(SANDBOX, node="b")
         await fleet.until_begun("cut", 3, agent=TURN, node="b")
         gate.open()
@@ -349,7 +349,7 @@ async def a_node_that_was_cut_off_lets_go(
 async def a_cancel_ends_the_whole_process_tree(
     fleet: SandboxFleet, model: ScriptedModel, mark: str
 ) -> None:
-    """Also of children in sessions of their own."""
+    """Including children in their own sessions."""
     await fleet.replicas_of(**{SANDBOX: 2})
     await fleet.order("stop", f"[{ENDLESS}] stop")
     await fleet.until_begun("stop", 1)
@@ -370,7 +370,7 @@ async def a_cancel_ends_the_whole_process_tree(
 async def a_cancel_while_the_sandbox_is_made(
     fleet: SandboxFleet, model: ScriptedModel, mark: str
 ) -> None:
-    """Its maker dies, so there is a box that no run and no log entry but the first knows of."""
+    """Its creator dies, so only the first log entry knows that the box exists."""
     actor = await fleet.replica(SANDBOX, crash_at="sandbox.after_create")
     await fleet.order("half", BRIEF.order("half"))
     assert await actor.wait(30) == -9
@@ -385,7 +385,7 @@ async def a_cancel_while_the_sandbox_is_made(
 async def a_cancel_while_all_sandbox_actors_are_dead(
     fleet: SandboxFleet, model: ScriptedModel, mark: str
 ) -> None:
-    """The box runs on without them; whoever comes next ends it."""
+    """The box keeps running without them; the next actor ends it."""
     actor = await fleet.replica(SANDBOX)
     await fleet.order("late", f"[{ENDLESS}] late")
     await fleet.until_begun("late", 1)

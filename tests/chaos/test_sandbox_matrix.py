@@ -1,6 +1,6 @@
-"""kill -9 of the sandbox actor, or of the server under it, at every step of a sandbox's life.
+"""kill -9 of the sandbox actor, or of the server, at every step of a sandbox's life.
 
-All selected cells run side by side before the first test looks at its own; ``-k`` selects cells.
+All selected cells run in parallel before the first test checks its own; ``-k`` selects cells.
 """
 
 from __future__ import annotations

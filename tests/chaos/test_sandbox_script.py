@@ -1,4 +1,4 @@
-"""A script with a sandbox, everything in its process, killed in the middle and started again."""
+"""A script with a sandbox, everything in one process, killed during its work and restarted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from chaos.evidence import requests_of
 from chaos.sandbox_fleet import END, remove_boxes
 from chaos.sandbox_work import FINAL, LENGTHY, Command, scripted_smith
 from chaos.script_home import ScriptHome
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.actor import installation_of
-from sandstream_actors.sandbox.record import SandboxRecord
-from sandstream_bus.messages import RunDone
-from sandstream_bus.subjects import RunId, sandbox_of
+from sandstream_bus.wire.messages import RunDone
+from sandstream_bus.wire.subjects import RunId, sandbox_of
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
 from support.waiting import eventually, until
@@ -24,7 +24,7 @@ PROGRAM = "smith_script"
 
 
 def test_a_script_is_killed_during_a_command(tmp_path: Path) -> None:
-    """The command goes on without it; the second start collects what it said."""
+    """The command continues without the script; the second start collects its output."""
 
     async def run(model: ScriptedModel) -> None:
         home = ScriptHome(tmp_path / "script", model.base_url)

@@ -1,4 +1,4 @@
-"""Random kills under load, and kills of what a script has started for itself."""
+"""Random kills under load, and kills of the processes that a script has started for itself."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _kill_keeper(home: ScriptHome) -> int:
 
 @pytest.mark.parametrize("kill", [_kill_server, _kill_keeper], ids=["server", "keeper"])
 def test_a_script_outlives_its_server(kill: KillIt, tmp_path: Path) -> None:
-    """The private server, or its keeper and so both, is killed while a tool runs."""
+    """The private server, or its keeper and thereby both, is killed while a tool runs."""
 
     async def run(model: ScriptedModel) -> Outcome:
         outcome = Outcome(f"script-{kill.__name__}", PLAIN.name, kills=1)
@@ -75,8 +75,8 @@ def test_a_script_outlives_its_server(kill: KillIt, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(90)
 def test_a_script_goes_on_after_its_consumers_were_forgotten(tmp_path: Path) -> None:
-    """Started again much later: the server has deleted the dead process's consumers, and made
-    anew they deliver the whole run once more. Nothing that was done is done again.
+    """Started again much later: the server has deleted the dead process's consumers, and the new
+    ones deliver the whole run once more. Nothing is repeated.
     """
 
     async def run(model: ScriptedModel) -> Outcome:

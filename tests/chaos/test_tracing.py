@@ -1,5 +1,5 @@
-"""kill -9 of tracing actors, at every crash point and at random under load: afterwards stores and
-endpoint have what the log gives, nothing is missing, nothing is twice in a store.
+"""kill -9 of tracing actors, at every crash point and at random under load: afterwards the stores
+and the endpoint have what the log gives; nothing is missing, and no store has anything twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALL = tracing_cells()
 
 @pytest.fixture(scope="module")
 def judgements(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judgement]:
-    """All cells side by side on one log, some of whose runs wait for people."""
+    """All cells in parallel on one log, in which some runs wait for approvals."""
     with scripted_company() as model:
         directory = tmp_path_factory.mktemp("chaos") / "fleet"
         return asyncio.run(_all_cells(directory, model.base_url))
@@ -54,7 +54,7 @@ async def _all_cells(directory: Path, model_url: str) -> dict[str, Judgement]:
 
 
 async def _die(fleet: TracingFleet, cell: TracingCell, receiver: OtlpReceiver) -> bool:
-    """A replica dies at the crash point, another one takes its place."""
+    """A replica dies at the crash point and is replaced."""
     group = cell.group
     crash_at = f"{cell.point}:{cell.count}"
     armed = await fleet.tracer(receiver, group=group, store=group, crash_at=crash_at)
@@ -75,7 +75,7 @@ def test_tracing_cell(cell: TracingCell, judgements: dict[str, Judgement]) -> No
 
 
 def test_killed_at_random_under_load(tmp_path: Path) -> None:
-    """Two with stores of their own, and the server; the endpoint is down for half of the time."""
+    """Two actors with their own stores, and the server; the endpoint is down half of the time."""
     with scripted_company() as model:
         judgement = asyncio.run(
             tracing_storm(

@@ -1,4 +1,4 @@
-"""One trace for a run with a handoff, twenty runs below it, a sandbox and an approval, over all the
+"""One trace for a run with a handoff, twenty child runs, a sandbox and an approval, across all
 processes that took part: caller, harness, worker, sandbox actor.
 """
 
@@ -14,6 +14,7 @@ from chaos.tracing_fleet import TracingFleet
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.queries import TraceReader
 from support.otlp_receiver import OtlpReceiver
+from support.waiting import eventually
 
 from sandstream.testing import ScriptedModel, script_for, text, tool_calls
 
@@ -71,10 +72,17 @@ def test_one_trace_over_all_processes(tmp_path: Path) -> None:
         assert await caller.wait(10) == 0
         await fleet.approve_all(KEY)
         assert await fleet.all_done([KEY], 60) == []
-        await fleet.settled("traces")
         reader = await TraceReader.open_to_read(fleet.store("traces"))
         assert reader is not None
+
+        async def is_reported() -> bool:
+            """Programs report their own spans in batches, some of them after the run's end."""
+            spans = await reader.spans_of_trace(trace_id)
+            return sum(it.name == "read the shelf" for it in spans) == CHILDREN
+
         try:
+            await eventually(is_reported, within_s=20, what="all own spans are told")
+            await fleet.settled("traces")
             return trace_id, parent_id, await reader.spans_of_trace(trace_id)
         finally:
             await reader.close()

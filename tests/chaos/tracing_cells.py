@@ -1,5 +1,5 @@
-"""Where the tracing actor dies. Each cell is a group of its own that reads the same log, with a
-store and an endpoint of its own.
+"""Where the tracing actor dies. Each cell is a separate group that reads the same log, with its own
+store and endpoint.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import msgspec
 
 
 class TracingCell(msgspec.Struct, frozen=True):
-    """Kill at the ``count``-th passing of ``point``; then another replica goes on."""
+    """Kill when ``point`` is passed for the ``count``-th time; then another replica continues."""
 
     point: str
     count: int = 1

@@ -1,4 +1,4 @@
-"""Judges what tracing actors have kept and exported against the log itself, folded here."""
+"""Compares what tracing actors stored and exported with the log itself, folded here."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
+from sandstream_actors.run.reading import read_run
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.limits import SpanLimits, limited
 from sandstream_actors.tracing.redaction import Redactor
-from sandstream_actors.tracing.run_reading import read_run
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.queries import TraceReader
 from sandstream_bus.bus import Bus
@@ -18,16 +18,16 @@ from support.otlp_receiver import ReceivedSpan
 
 
 class Judgement(msgspec.Struct, kw_only=True):
-    """What was found; no problems: all is as it should be."""
+    """The findings; without problems, everything is correct."""
 
     name: str = ""
     kills: int = 0
     runs: int = 0
     spans: int = 0
     received: int = 0
-    """By the endpoint, those that came again included."""
+    """Spans received by the endpoint, including repeated ones."""
     twice: int = 0
-    """Of them, spans that had come before."""
+    """How many of them had been received before."""
     problems: list[str] = []
 
     def check(self, holds: object, problem: str) -> None:
@@ -43,7 +43,7 @@ class Judgement(msgspec.Struct, kw_only=True):
 
 
 async def all_runs(bus: Bus) -> list[str]:
-    """Every run that the log knows."""
+    """Every run in the log."""
     found: set[str] = set()
     for kind in ("start.*", "done"):
         filter_ = f"{bus.subjects.prefix}.run.*.{kind}"
@@ -53,11 +53,11 @@ async def all_runs(bus: Bus) -> list[str]:
 
 
 async def expected(bus: Bus, runs: Iterable[str]) -> dict[str, list[Span]]:
-    """The spans of each run that have ended, as the log gives them and a store may keep them."""
+    """The ended spans of each run, as the log gives them and a store may keep them."""
     redactor, limits = Redactor(), SpanLimits()
     found: dict[str, list[Span]] = {}
     for run in runs:
-        trace = RunTrace.of(run, (await read_run(bus, run)).events)
+        trace = RunTrace.of(run, (await read_run(bus, run)).events, quotes=False)
         ended = [span for span in trace.spans() if not span.is_open]
         found[run] = [limited(redactor.redact_span(span), limits) for span in ended]
     return found
@@ -66,7 +66,7 @@ async def expected(bus: Bus, runs: Iterable[str]) -> dict[str, list[Span]]:
 async def judge_stores(
     judgement: Judgement, wanted: dict[str, list[Span]], stores: Iterable[TraceReader]
 ) -> None:
-    """All stores together have every span, with its content, and a run is whole in one of them."""
+    """All stores together have every span with its content, and one of them has each whole run."""
     readers = list(stores)
     for run, spans in wanted.items():
         judgement.runs += 1
@@ -90,7 +90,7 @@ def _difference(wanted: dict[str, Span], kept: list[list[Span]]) -> str:
 def judge_received(
     judgement: Judgement, wanted: dict[str, list[Span]], received: Iterable[ReceivedSpan]
 ) -> None:
-    """The endpoint has every span, nothing else, and what came again is the same."""
+    """The endpoint has every span and nothing else; repeated spans are identical."""
     came: defaultdict[str, list[ReceivedSpan]] = defaultdict(list)
     for span in received:
         came[span.span_id].append(replace(span, resource={}))

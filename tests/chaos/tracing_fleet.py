@@ -1,4 +1,4 @@
-"""A deployed system of agents that work together, with tracing actors that read its log."""
+"""A deployed system of cooperating agents, with tracing actors that read its log."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from support.traced_log import caught_up
 from support.waiting import eventually
 
 PLANS = (CHAIN, CLAIM, TREE)
-"""Handoffs, a person's approval, runs below a run."""
+"""Handoffs, an approval, child runs."""
 
 
 def keyed(number: int, *plans: Plan) -> list[tuple[str, Plan]]:
-    """So many runs of each plan."""
+    """This many runs of each plan."""
     return [(f"{plan.label}-{count}", plan) for count in range(number) for plan in plans]
 
 
 class TracingFleet(CompositionFleet):
-    """Tracers are no replicas of the fleet: nobody waits for them."""
+    """Tracers are not replicas of the fleet: nothing waits for them."""
 
     @property
     def programs(self) -> list[Program]:
@@ -50,8 +50,8 @@ class TracingFleet(CompositionFleet):
         is_awaited: bool = True,
         **crash: Any,
     ) -> Program:
-        """One tracing actor: ready when this returns if that is awaited, or dead at its crash
-        point.
+        """Start one tracing actor; when this returns, it is ready if that is awaited, or dead at
+        its crash point.
         """
         arguments = ("--group", group, "--store", str(self.store(store)))
         number = next(self._numbers)
@@ -79,7 +79,7 @@ class TracingFleet(CompositionFleet):
             await self.begin(plan, key)
 
     async def finish(self, keys: list[tuple[str, Plan]], within_s: float = 60.0) -> None:
-        """Agree to everything, and wait for the ends."""
+        """Approve everything, and wait for the ends."""
         for key, plan in keys:
             if plan is CLAIM:
                 await self.approve_all(key)
@@ -87,7 +87,7 @@ class TracingFleet(CompositionFleet):
         assert not late, f"not done within {within_s} s: {late}"
 
     async def settled(self, *stores: str, group: str = "main", within_s: float = 40.0) -> None:
-        """Until a group has read everything, and everything is exported."""
+        """Wait until a group has read everything, and everything is exported."""
         await caught_up(self.client.bus, group, within_s=within_s)
         for store in stores:
 
@@ -103,7 +103,7 @@ class TracingFleet(CompositionFleet):
             await eventually(is_empty, within_s=within_s, what=f"all of {store} is exported")
 
     async def judge(self, *stores: str, receiver: OtlpReceiver | None = None) -> Judgement:
-        """What stores and endpoint have, against the log."""
+        """Compare the stores and the endpoint with the log."""
         bus = self.client.bus
         judgement = Judgement()
         wanted = await expected(bus, await all_runs(bus))

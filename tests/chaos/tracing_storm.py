@@ -1,8 +1,8 @@
-"""Random kills of tracing actors, and of the server under them, while agents work together.
+"""Random kills of tracing actors and of the server while agents work together.
 
 ``PYTHONPATH=tests python -m chaos.tracing_storm --minutes 3``: storm after storm, with one tracing
-actor, with two that share a store, and with two that have stores of their own. Exit code 1 if a
-span was missing, changed, or twice in a store; the storm's directory is then kept.
+actor, with two that share a store, and with two that have their own stores. Exit code 1 if a span
+was missing, changed, or twice in a store; the storm's directory is then kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chaos.tracing_fleet import PLANS, TracingFleet, keyed
 from support.otlp_receiver import OtlpReceiver
 
 Arrangement = Literal["alone", "shared", "apart"]
-"""One tracing actor; two with one store; two with stores of their own, as on two machines."""
+"""One tracing actor; two with one store; two with their own stores, as on two machines."""
 _STORES: dict[Arrangement, tuple[str, ...]] = {
     "alone": ("traces",),
     "shared": ("traces", "traces"),
@@ -43,8 +43,8 @@ async def tracing_storm(
     seconds: float,
     seed: int | None = None,
 ) -> Judgement:
-    """Begin runs over the storm and kill meanwhile. The endpoint is down for the second half of it;
-    people answer at the end.
+    """Start runs during the storm and kill meanwhile. The endpoint is down for the second half;
+    approvals come at the end.
     """
     seed = random.randrange(2**32) if seed is None else seed
     chance = random.Random(seed)
@@ -95,8 +95,8 @@ async def _kill(
     stores: tuple[str, ...],
     ends: float,
 ) -> int:
-    """Kill one after the other, some while they start; who is dead is started again at once. How
-    many there were.
+    """Kill one process after the other, some during their start; each is restarted at once. Returns
+    the number of kills.
     """
     kills = 0
     while time.monotonic() < ends:

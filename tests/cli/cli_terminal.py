@@ -9,7 +9,7 @@ import re
 import struct
 import termios
 
-from cli_process import Cli
+from cli.cli_process import Cli
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

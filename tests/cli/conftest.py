@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_process import APP, CODER, Cli
-from team_app import SCRIPTS, TEAM
+from cli.cli_process import APP, CODER, Cli
+from cli.team_app import SCRIPTS, TEAM
 
 from sandstream.testing import (
     ScriptedModel,

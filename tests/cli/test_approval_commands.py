@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_process import DEADLINE_S, Cli, wait_until
+from cli.cli_process import DEADLINE_S, Cli, wait_until
 
 pytestmark = pytest.mark.timeout(60)
 

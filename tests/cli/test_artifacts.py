@@ -7,9 +7,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from cli_process import Cli
+from cli.cli_process import Cli
 
-from sandstream.cli.artifact_files import escaped
+from sandstream._inspect.visible_text import in_one_line
 
 ODD = "odd\x1b[31mname"
 
@@ -155,10 +155,10 @@ def test_bad_input(sandboxed: Cli, run: str, arguments: list[str], code: int, wh
     ("name", "shown"),
     [
         ("plain é.txt", "plain é.txt"),
-        ("a\nb\x7f", "a\\x0ab\\x7f"),
+        ("a\nb\x7f", "a\\nb\\x7f"),
         ("bad\udcff", "bad\\xff"),
         ("right\u202eleft", "right\\u202eleft"),
     ],
 )
 def test_names_cannot_steer_a_terminal(name: str, shown: str) -> None:
-    assert escaped(name) == shown
+    assert in_one_line(name) == shown

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_process import Cli
+from cli.cli_process import Cli
 
 from sandstream.cli.exits import MEANINGS, Exit
 from sandstream.cli.parser import build_parser
@@ -16,8 +16,9 @@ from sandstream.version import __version__
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
-    *("up", "actor", "worker", "run", "submit", "watch", "runs", "show", "cancel", "replay"),
-    *("parked", "doctor", "stats", "sandboxes", "artifacts", "memory"),
+    *("up", "actor", "worker", "run", "submit", "watch", "runs", "show", "cancel", "retry"),
+    "replay",
+    *("parked", "doctor", "setup", "stats", "sandboxes", "artifacts", "memory"),
     *("approvals", "approve", "reject", "send", "conversations"),
 }
 
@@ -48,11 +49,18 @@ def test_every_action_has_help_with_examples(name: str) -> None:
         assert "--json" in help_text and "--nats-url" in help_text
 
 
+def test_every_help_fits_a_narrow_terminal() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    helps = page.split("```")[1::2]
+    assert len(helps) > 40
+    assert [line for it in helps for line in it.splitlines() if len(line) > 80] == []
+
+
 def test_help_documents_the_exit_codes() -> None:
-    text = build_parser().format_help()
+    text = " ".join(build_parser().format_help().split())
     assert [int(code) for code in Exit] == [0, 1, 2, 3, 4, 5, 6, 130]
     for code, meaning in MEANINGS.items():
-        assert f"  {code:<4d} {meaning}" in text
+        assert f" {code} {meaning}" in text
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])

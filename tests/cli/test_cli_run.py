@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from pathlib import Path
 
 import pytest
-from cli_process import APP, Cli
+from cli.cli_process import APP, Cli
+from support.nats_server import NatsServer
 
 TWO = """
 from sandstream import Agent
@@ -27,6 +29,31 @@ def test_run_streamed(served: Cli, app: Path) -> None:
     done = served("run", str(app), "How is it?", "--stream")
     assert done.out == "It is sunny in Paris.\n"
     assert done.err.count("It is sunny in Paris.") == 1
+
+
+def test_a_streamed_run_starts_once_the_terminal_listens(
+    cli: Cli, app: Path, tmp_path: Path
+) -> None:
+    server = NatsServer(tmp_path / "traced", config="debug: true\ntrace: true")
+    server.start()
+    try:
+        server.set_up()
+        for options in ([], ["--key", "k1"]):
+            done = cli("run", str(app), "How?", "--stream", *options, env={"NATS_URL": server.url})
+            assert done.code == 0, done.err
+    finally:
+        server.kill()
+    seen = (tmp_path / "traced" / "nats.log").read_text()
+    runs = re.findall(r"PUB sandstream\.run\.([^. ]+)\.start\.", seen)
+    assert len(runs) == 2 and runs[1] == "k1"
+    for run in runs:
+        start = re.search(rf"PUB sandstream\.run\.{run}\.start\.", seen)
+        output = re.search(rf"\[SUB sandstream\.live\.{run}\.output ", seen)
+        assert start is not None and output is not None
+        assert output.start() < start.start()
+        # the caller's own events, and those that the terminal shows
+        live = re.findall(rf"\[SUB sandstream\.live\.{run}\.> ", seen[: start.start()])
+        assert len(live) == 2
 
 
 def test_run_with_a_key_is_the_same_run(served: Cli, app: Path) -> None:
@@ -105,7 +132,7 @@ def test_bad_files(
 
 
 def test_which_agent(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from sandstream.cli.apps import choose_agent, load_app, split_target
+    from sandstream.cli.commands.worker.apps import choose_agent, load_app, split_target
     from sandstream.cli.main import main
 
     path = tmp_path / "two.py"
@@ -116,3 +143,18 @@ def test_which_agent(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str
     file, name = split_target(f"{path}:first agent")
     assert choose_agent(load_app(file), name).name == "first agent"
     assert choose_agent(load_app(file), "two").name == "second"
+
+
+def test_a_file_that_raises_what_has_no_text_is_named(tmp_path: Path) -> None:
+    from sandstream.cli.commands.worker.apps import load_app
+    from sandstream.cli.exits import CliError
+
+    file = tmp_path / "app.py"
+    file.write_text(
+        "class Unspeakable(Exception):\n"
+        "    def __str__(self):\n"
+        "        raise RuntimeError('no words')\n"
+        "raise Unspeakable\n"
+    )
+    with pytest.raises(CliError, match=r"app.py:4: Unspeakable \(it has no text"):
+        load_app(str(file))

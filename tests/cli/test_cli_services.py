@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from cli_process import DEADLINE_S, Cli, wait_until
+from cli.cli_process import DEADLINE_S, Cli, wait_until
 
 
 def children_of(pid: int) -> list[int]:

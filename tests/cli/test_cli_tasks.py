@@ -6,7 +6,7 @@ import json
 import subprocess
 
 import pytest
-from cli_process import Cli
+from cli.cli_process import Cli
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -46,6 +46,8 @@ def test_submit_ends_by_the_status_of_the_run(served: Cli) -> None:
     assert "No such luck." in broken.err
     many = served("submit", "assistant", "for ever", "--wait", "--json", "--max-turns", "2")
     assert (many.code, many.one["status"], many.one["turns"]) == (1, "max_turns", 2)
+    told = served("submit", "assistant", "for ever", "--wait", "--max-turns", "2").err
+    assert told.endswith(" did not complete: max_turns: Max turns (2) exceeded\n")
 
 
 def test_submit_to_nobody_is_not_found(served: Cli) -> None:

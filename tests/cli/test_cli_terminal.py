@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from cli_process import DEADLINE_S, Cli, wait_until
+from cli.cli_process import DEADLINE_S, Cli, wait_until
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -92,12 +92,14 @@ def test_lines_are_cut_to_the_terminal(served: Cli, finished: str) -> None:
 
 def test_the_live_table(served: Cli, finished: str) -> None:
     with on_terminal(served, "watch") as (terminal, process):
-        terminal.wait_for("RUN +STATE +AGENT")
+        terminal.wait_for("RUN +STATE +AGENT +AGE")
         run = served("submit", "assistant", "hang in there").out.strip()
         frame = terminal.wait_for(rf"{run} +running .*→ get_weat")
         assert re.search(r"^[1-9]\d* running", frame)
         assert served("cancel", run).code == 0
-        frame = terminal.wait_for(rf"{run} +cancelled")
+        frame = terminal.wait_for(rf"{run} +cancelled +assistant +\d+s ")
+        assert re.search("AGENT +AGE +TOOK", frame), "an age is one, and how long it took another"
+        assert "TAKEOVERS" not in frame
         assert max(map(len, frame.splitlines())) <= 80
         process.send_signal(signal.SIGINT)
         text = terminal.read_to_end()

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from cli_process import Cli, wait_until
+from cli.cli_process import Cli, wait_until
 from support.nats_server import NatsServer
 
 from sandstream.client import Client
@@ -22,6 +22,7 @@ def test_an_actor_serves_memories_until_it_is_stopped(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     cli = Cli(tmp_path / "home", "http://127.0.0.1:9")
+    nats_server.set_up()
     cli.env["NATS_URL"] = nats_server.url
     with cli.service("actor", "memory", "--node", "n1", "--concurrency", "4") as actor:
         assert actor.ready["memory"] == {"consolidates": "local, node n1"}

@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 import nats
 import pytest
-from cli_process import Cli
-from cli_terminal import on_terminal
-from sandstream_actors.memory.files import revised, with_files
+from cli.cli_process import Cli
+from cli.cli_terminal import on_terminal
+from sandstream_actors.memory.scope.files import revised, with_files
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.memory_messages import (
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.nats.topology import ConsumerSpec
+from sandstream_bus.wire.memories import (
     MemoryChanged,
     MemoryFailed,
     MemoryState,
@@ -26,12 +27,11 @@ from sandstream_bus.memory_messages import (
     Rollout,
     Unfinished,
 )
-from sandstream_bus.memory_specs import MemoryUse
-from sandstream_bus.topology import ConsumerSpec
+from sandstream_bus.wire.memory_specs import MemoryUse
 from support.nats_server import NatsServer, open_bus
 
+from sandstream.cli.commands.memory.merge import Waiting
 from sandstream.cli.exits import CliError
-from sandstream.cli.memory_merge import Waiting
 from sandstream.client import Client
 from sandstream.settings import Settings
 
@@ -44,6 +44,7 @@ SUMMARY, HANDBOOK = "memories/memory_summary.md", "memories/MEMORY.md"
 def cli(nats_server: NatsServer, tmp_path: Path) -> Iterator[Cli]:
     """Commands on a server where nobody serves anything."""
     cli = Cli(tmp_path / "home", "http://127.0.0.1:9")
+    nats_server.set_up()
     cli.env["NATS_URL"] = nats_server.url
     yield cli
 
@@ -243,7 +244,7 @@ def test_a_merge_is_asked_for_and_waits_for_an_actor(cli: Cli) -> None:
 
     async def requests(bus: Bus) -> list[str]:
         subject = f"{bus.subjects.prefix}.memory.*.merge"
-        found = await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
+        found = await stale_many(bus.connection, bus.topology.log, subject, after=0)
         return [f"{it.subject} {it.data.decode()}" for it in found]
 
     on_bus(cli, prepare)

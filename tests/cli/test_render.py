@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from sandstream.cli import render
-from sandstream.cli.event_texts import call_text, value_text
-from sandstream.cli.render import Cell, Column, Screen
+from sandstream._inspect.texts import call_text, count, value_text
+from sandstream.cli.terminal import render
+from sandstream.cli.terminal.render import Cell, Column, Screen
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,17 @@ def test_foreign_text_is_harmless() -> None:
     assert render.clean("a\nb\x00\x1b[31m") == "a\nb"
 
 
+def test_nothing_but_colours_gets_to_a_terminal() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Screen(Terminal())
+    screen.has_colour = True
+    screen.line(screen.paint("ours", "red") + " \x1b[2J\x1b]0;t\x07\x9b1m\x00\u202etheirs")
+    assert screen.stream.getvalue() == "\x1b[31mours\x1b[0m 0;t1m\\u202etheirs\n"  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
@@ -51,7 +62,7 @@ def test_duration(seconds: float | None, expected: str) -> None:
 
 
 def test_counts_and_sizes() -> None:
-    assert [render.count(number) for number in (0, 9999, 12_345, 4_560_000)] == [
+    assert [count(number) for number in (0, 9999, 12_345, 4_560_000)] == [
         "0",
         "9999",
         "12.3k",

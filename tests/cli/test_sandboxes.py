@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_process import Cli, wait_until
-from sandstream_bus.messages import CallFinished
-from sandstream_bus.subjects import sandbox_of
+from cli.cli_process import Cli, wait_until
+from cli.cli_terminal import on_terminal
+from providers.local.local_boxes import pids_with
+from sandstream_bus.wire.messages import CallFinished
+from sandstream_bus.wire.subjects import sandbox_of
 
-from sandstream.cli.finding import FoundSandbox
-from sandstream.cli.sandboxes import SandboxSummary, summary_of
+from sandstream.cli.commands.sandboxes.command import SandboxSummary, summary_of
+from sandstream.cli.sandbox_choice import FoundSandbox
 from sandstream.client import Client
 from sandstream.settings import Settings
 
@@ -58,6 +60,16 @@ def holding(cli: Cli, key: str) -> str:
     return sandbox_of(key, "coder")
 
 
+def end_behind_its_back(cli: Cli, run: str) -> None:
+    """End a run as a client elsewhere would, who does not see this machine's boxes."""
+
+    async def cancel() -> None:
+        async with await Client.connect(Settings.from_env(cli.env)) as client:
+            await client.cancel(run)
+
+    asyncio.run(cancel())
+
+
 def test_up_serves_sandbox_agents(sandboxed: Cli) -> None:
     done = sandboxed.here("submit", "coder", "write files", "--wait", "--json")
     assert (done.code, done.one["output"]) == (0, "Written."), done
@@ -68,8 +80,10 @@ def test_up_serves_sandbox_agents(sandboxed: Cli) -> None:
     header, *rows = sandboxed.here("sandboxes").out.splitlines()
     assert header.split()[:4] == ["SANDBOX", "STATE", "PROVIDER", "NODE"]
     assert any(row.startswith(f"{found['sandbox']}  stopped") for row in rows)
-    shown = sandboxed.here("sandboxes", "show", run)
-    labels = [line[10:20].strip() for line in shown.out.partition("LOG\n")[2].splitlines()]
+    shown = sandboxed("sandboxes", "show", run, env={"COLUMNS": "80"})
+    log = shown.out.partition("LOG\n")[2].splitlines()
+    assert all(len(line) <= 80 for line in shown.out.splitlines())
+    labels = [line[10:20].strip() for line in log if not line.startswith(" ")]
     assert labels == ["make", "ready", "checkpoint", "stopped"]
     assert f"artifacts ls {found['sandbox']}" in shown.err
     checks = {check["name"]: check for check in sandboxed.here("doctor", "--json").lines}
@@ -168,10 +182,13 @@ def test_nobody_serves_the_node_then_the_machine_is_cleaned_up(cli: Cli, coder: 
         assert f"no actor serves sandbox {sandbox}" in done.err and "actor sandbox" in done.err
     kept = cli.here("sandboxes", "reap", "--json").one
     assert (kept["sandbox"], kept["do"]) == (sandbox, "keep")
-    assert cli.here("cancel", "left").code == 0
+    assert "its run left has not ended" in kept["why"]
+    end_behind_its_back(cli, "left")
     todo = cli.here("sandboxes", "reap")
     assert "close" in todo.out and "its run left has ended" in todo.out
     assert "--yes does it now" in todo.err
+    _, text, _ = on_terminal(cli, "sandboxes", "reap")
+    assert "its run left has ended" in text and max(map(len, text.splitlines())) <= 80
     assert state_of(cli, "left") == "ready"  # it only looked
     assert cli.here("sandboxes", "reap", "--yes").code == 0
     assert state_of(cli, "left") == "stopped"
@@ -180,6 +197,27 @@ def test_nobody_serves_the_node_then_the_machine_is_cleaned_up(cli: Cli, coder: 
     with cli.service("actor", "sandbox") as actor:
         assert actor.ready["node"] and "isolation" in actor.ready["sandboxes"]
         assert cli.here("sandboxes", "exec", sandbox, "--", "cat", "held.txt").out == "held\n"
+
+
+def test_cancel_ends_the_box_of_a_program_that_was_killed(cli: Cli, coder: Path) -> None:
+    """Without a key nobody can go on with its run; with one nobody has to."""
+    for more in ([], ["--key", "mine"]):
+        process = cli.start("run", str(coder), "hold on", "--json", *more)
+
+        def runs() -> list[dict[str, Any]]:
+            found = cli.here("runs", "--status", "running", "--json")
+            return [it for it in found.lines if state_of(cli, it["run_id"]) == "ready"]
+
+        wait_until(lambda: bool(runs()), "the sandbox of the run")
+        process.kill()
+        process.communicate()
+        (run,) = runs()
+        (box,) = (cli.home / "sandboxes").glob("[!.]*")
+        assert pids_with(box.name)
+        assert cli.here("cancel", run["run_id"]).code == 0
+        assert pids_with(box.name) == []
+        assert list((cli.home / "sandboxes").glob("*")) == []
+        assert state_of(cli, run["run_id"]) == "stopped"
 
 
 def test_a_sandbox_of_an_ended_process_is_served_from_here(cli: Cli, coder: Path) -> None:
@@ -221,7 +259,35 @@ def test_without_isolation_the_actor_says_what_to_install(cli: Cli, app: Path) -
     assert err.startswith("sandstream: warning: no sandboxes here: ")
     doctor = run("doctor", "--json")
     out, _ = doctor.communicate(timeout=30)
-    assert '{"name":"sandboxes","state":"warning"' in out and "install bubblewrap" in out
+    assert doctor.returncode == 1
+    assert '{"name":"sandboxes","state":"problem"' in out and "install bubblewrap" in out
+    # with a cluster, another machine may have the sandboxes
+    elsewhere = run("doctor", "--json", "--nats-url", "nats://127.0.0.1:1")
+    out, _ = elsewhere.communicate(timeout=30)
+    assert '{"name":"sandboxes","state":"warning"' in out
+
+
+@needs_root
+def test_a_run_that_cannot_have_its_sandbox_ends_at_once(cli: Cli, coder: Path) -> None:
+    """It never began, so nobody waits for its end, however patient the command would be."""
+    program = (
+        "import importlib, sys\n"
+        "from sandstream.cli import main\n"
+        "command = importlib.import_module('sandstream.cli.commands.run.command')\n"
+        "assert command._END_PATIENCE_S < 1e6\n"
+        "command._END_PATIENCE_S = 1e6\n"
+        "sys.exit(main.main(sys.argv[1:]))\n"
+    )
+    done = subprocess.run(
+        [*WITHOUT_BWRAP, sys.executable, "-c", program, "run", str(coder), "patch"],
+        env=cli.env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("sandstream: sandbox provider 'local' is not available: ")
+    assert "install bubblewrap" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_an_actor_without_isolation_when_asked_for(cli: Cli) -> None:
@@ -230,3 +296,12 @@ def test_an_actor_without_isolation_when_asked_for(cli: Cli) -> None:
         assert actor.ready["sandboxes"]["isolation"] == "none"
     bad = cli("actor", "sandbox", env={"SANDSTREAM_LOCAL_ISOLATION": "perhaps"})
     assert bad.code == 2 and "must be required or none" in bad.err
+    for value in ("soon", "0", "-1", "inf", "nan"):
+        bad = cli("actor", "sandbox", env={"SANDSTREAM_SANDBOX_GRACE_S": value})
+        assert bad.code in (1, 2) and "must be a number of seconds above 0" in bad.err, bad
+
+
+def test_programs_are_found_whatever_the_path_of_the_caller(cli: Cli, tmp_path: Path) -> None:
+    done = cli("doctor", "--json", env={"PATH": str(tmp_path)})
+    (found,) = [it for it in done.lines if it["name"] == "sandboxes"]
+    assert found["state"] == "ok" and "bubblewrap" in found["found"]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_process import Cli
+from cli.cli_process import Cli
 
 
 def test_a_workspace_is_copied_in_and_output_is_shown_as_it_comes(

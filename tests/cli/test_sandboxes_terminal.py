@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli_process import Cli
-from cli_terminal import on_terminal
+from cli.cli_process import Cli
+from cli.cli_terminal import on_terminal
 
 
 def test_a_streamed_run_with_live_output_ends_with_its_words_once(

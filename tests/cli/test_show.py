@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from cli_process import DEADLINE_S, Cli, wait_until
+from cli.cli_process import DEADLINE_S, Cli, wait_until
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.store.path import installation_of, store_path
 from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 
 from sandstream.client import Client
 from sandstream.settings import Settings

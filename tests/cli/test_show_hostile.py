@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 from sandstream_actors.tracing.fold.run_trace import RunTrace
-from sandstream_bus.trace_context import run_span_id, trace_id_of
+from sandstream_bus.wire.trace_context import run_span_id, trace_id_of
 from support.nats_server import NatsServer, open_bus
 from support.traced_log import LogWriter
 
-from sandstream.cli.show_reading import look
+from sandstream._inspect.traces import trace_tree
 
 TRACE = trace_id_of("r-1")
 DEEP = b"[" * 5000 + b"]" * 5000
@@ -44,7 +44,7 @@ def test_reports_hide_nothing_and_stop_nothing(nats_server: NatsServer) -> None:
             for number, data in enumerate(odd):
                 subject = bus.subjects.trace_spans(TRACE)
                 await bus.connection.publish(subject, data, msg_id=f"report-{number}")
-            looked = await look(bus, {"r-1": events})
+            looked = await trace_tree(bus, {"r-1": events})
             names = [it.name for it in looked.spans]
             assert names == [it.name for it in real] + ["theirs"] * len(chain)
             assert len(looked.timeline().rows) > len(chain)

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from sandstream_bus.direct import Stored
-from sandstream_bus.headers import TIME
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.direct import Stored
+from sandstream_bus.wire.headers import TIME
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -25,9 +25,9 @@ from sandstream_bus.messages import (
     TokenUsage,
 )
 
-from sandstream.cli.conversation_blocks import print_items, print_said, wrapped
-from sandstream.cli.render import Screen, columns_of
-from sandstream.cli.show_talk import Said, talk
+from sandstream.cli.terminal.conversation_blocks import print_items, print_said, wrapped
+from sandstream.cli.terminal.render import Screen, columns_of
+from sandstream.cli.terminal.talk import Said, talk
 
 TAGS = {str(kind.__struct_config__.tag) for kind in get_args(RunEvent)}
 GOLDEN = [

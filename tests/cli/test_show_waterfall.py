@@ -10,12 +10,12 @@ import pytest
 from sandstream_actors.tracing import semconv
 from support.made_spans import MadeRun, at, timeline_of
 
-from sandstream.cli.render import Screen, columns_of
-from sandstream.cli.show_plain import PlainScreen, page_screen
-from sandstream.cli.waterfall import waterfall_lines
-from sandstream.cli.waterfall_bars import bar_of
-from sandstream.looking.axis import axis_of
-from sandstream.looking.timeline import Timeline
+from sandstream._inspect.axis import axis_of
+from sandstream._inspect.timeline import Timeline
+from sandstream.cli.commands.show.bars import bar_of
+from sandstream.cli.commands.show.plain_screen import PlainScreen, page_screen
+from sandstream.cli.commands.show.waterfall import waterfall_lines
+from sandstream.cli.terminal.render import Screen, columns_of
 
 
 def team(children: int = 20) -> Timeline:
@@ -39,7 +39,7 @@ def team(children: int = 20) -> Timeline:
     tried = {semconv.RETRY_ATTEMPT: 1}
     run.add("chat", "gpt-5", 2500, 2600, error="429", error_message="Slow\ndown", attributes=tried)
     run.add("wait", "wait for the rate limit", 2600, 4600, attributes=tried)
-    run.add("chat", "gpt-5", 4600, 5000, tokens=(900, 30))
+    run.add("chat", "gpt-5", 4600, 5000, tokens=(900, 30), attributes={semconv.RETRIES: 1})
     decided = {semconv.APPROVAL_DECISION: "rejected", semconv.APPROVAL_BY: "ann"}
     run.add("approval", "approval refund", 5000, 8000, attributes=decided)
     run.add("tool", "\x1b[31mevil\x07 名前\n", 8100, 8900, error="boom")
@@ -79,7 +79,7 @@ def test_what_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.search(r"│ └ researcher run-1_t1-0 +", text)
     assert re.search(r"│   └ chat gpt-5-mini +[▐▕█▌]", text)
     assert "│   ✗ 429: Slow down" in lines
-    assert re.search(r"├ chat gpt-5 +.*900→30  ↻2", text)
+    assert re.search(r"├ chat gpt-5 +.*900→30  1 retry", text)
     assert re.search(r"├ approval refund +.*┄┄┄┄.*rejected by ann", text)
     assert re.search(r"└ evil 名前 +.*\n    ✗ boom\n", text)
     assert lines[-2].startswith("█ work   ━ a whole with parts below it   ░ in a queue")

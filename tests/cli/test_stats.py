@@ -11,18 +11,19 @@ import termios
 from pathlib import Path
 
 import pytest
-from cli_process import Cli
-from sandstream_bus.messages import ErrorInfo
+from cli.cli_process import Cli
+from sandstream_bus.wire.messages import ErrorInfo
 from support.nats_server import NatsServer, open_bus
 from support.traced_log import LogWriter
 
 from sandstream.cli.exits import Exit
-from sandstream.cli.parser_stats import since
+from sandstream.cli.grammar import since
 
 
 @pytest.fixture
 def here(cli: Cli, nats_server: NatsServer) -> Cli:
     """Commands on a server of one's own."""
+    nats_server.set_up()
     cli.env["NATS_URL"] = nats_server.url
     return cli
 

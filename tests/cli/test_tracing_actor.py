@@ -9,7 +9,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from cli_process import Cli, wait_until
+from cli.cli_process import Cli, wait_until
 from support.otlp_receiver import OtlpReceiver
 
 

@@ -9,15 +9,15 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from cli_process import Cli, wait_until
-from sandstream_bus.direct import Stored
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import RunEvent
+from cli.cli_process import Cli, wait_until
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.direct import Stored
+from sandstream_bus.wire.messages import RunEvent
 
-from sandstream.cli.event_lines import EventLines
-from sandstream.cli.render import Screen
-from sandstream.cli.runs import in_tree_order
-from sandstream.summaries import RunSummary, TokenUsage
+from sandstream._inspect.summaries import RunSummary, TokenUsage
+from sandstream.cli.terminal.event_lines import EventLines
+from sandstream.cli.terminal.render import Screen
+from sandstream.cli.terminal.run_table import in_tree_order
 
 pytestmark = pytest.mark.timeout(60)
 TAGS = {str(kind.__struct_config__.tag) for kind in get_args(RunEvent)}

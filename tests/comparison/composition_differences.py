@@ -22,9 +22,15 @@ EXPECTED: tuple[Expected, ...] = (
             "added_input_is_checked_by_guardrails",
             "blocking_guardrail_trips",
             "first_tripped_guardrail_cancels_the_others",
+            "one_of_two_parallel_guardrails_trips_at_once",
             "output_guardrail_trips",
+            "parallel_guardrail_beside_a_model_object",
+            "parallel_guardrail_of_a_plain_function_trips",
+            "parallel_guardrail_trips_after_a_step",
             "parallel_guardrail_trips_after_a_tool_ran",
+            "parallel_guardrail_trips_at_once",
             "parallel_guardrail_trips_at_the_end",
+            "parallel_guardrail_trips_before_hooks",
             "tool_input_guardrail_ends_the_run",
             "tool_output_guardrail_ends_the_run",
         ),
@@ -122,6 +128,12 @@ EXPECTED: tuple[Expected, ...] = (
         ("error.run_data.items",),
     ),
     # --- guardrails -------------------------------------------------------------------------------
+    Expected(
+        "Guardrails and hooks",
+        "what a guardrail refuses at once is not prepared either",
+        ("parallel_guardrail_trips_before_hooks",),
+        ("notes",),
+    ),
     Expected(
         "Guardrails and hooks",
         "what is no verdict is a UserError that names the guardrail",

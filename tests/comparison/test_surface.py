@@ -24,7 +24,7 @@ NOT_YET: dict[str, str] = {
         "CompactionItem OpenAIResponsesCompactionArgs OpenAIResponsesCompactionAwareSession "
         "OpenAIResponsesCompactionSession is_openai_responses_compaction_aware_session"
     ),
-    "Helpers": "AgentBase enable_verbose_stdout_logging run_demo_loop",
+    "Helpers": "AgentBase",
     "Hosted MCP": (
         "HostedMCPTool MCPApprovalRequestItem MCPApprovalResponseItem MCPListToolsItem "
         "MCPToolApprovalFunction MCPToolApprovalFunctionResult MCPToolApprovalRequest"

@@ -3,7 +3,8 @@
 import asyncio
 
 import msgspec
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.wire.sandboxes import (
     Close,
     Exec,
     Executed,
@@ -12,7 +13,6 @@ from sandstream_bus.sandbox_messages import (
     SandboxRequest,
     SandboxSpec,
 )
-from sandstream_bus.sandboxes import new_op
 
 from sandstream import Client
 

@@ -16,7 +16,7 @@ if [ "${1:-}" = --base ]; then
 fi
 
 compose() { docker compose --env-file deploy/demo.env "${files[@]}" "$@"; }
-cli() { compose exec -T worker sandstream "$@"; }
+cli() { compose run --rm -T setup sandstream "$@" 2>/dev/null; }
 step() { printf '%4d s  %s\n' "$SECONDS" "$*"; }
 fail() {
   echo "FAILED: $*" >&2
@@ -40,10 +40,21 @@ trap cleanup EXIT
 
 step "build"
 compose build --quiet
+step "users of NATS, with new passwords"
+mkdir -m 700 -p deploy/auth
+docker run --rm -u "$(id -u):$(id -g)" -v "$PWD/deploy/auth:/auth" "$SANDSTREAM_IMAGE" \
+  sandstream setup --auth-dir /auth
+setup_again() { compose run --rm -T setup sandstream setup 2>&1; }
 probe() { compose exec -T worker python - <tests/compose/sandbox_probe.py; }
 step "up: nats, two harnesses, a worker, the tracing actor, a scripted model"
 compose up --detach --wait --quiet-pull >/dev/null 2>&1 || fail "up"
 [ "$(compose ps -q harness | wc -l)" = 2 ] || fail "not two harnesses"
+
+step "the streams are set up once; the server syncs before it acknowledges, and wants a password"
+expect "nothing to change" setup_again
+syncing() { cli doctor | grep -F " sync "; }
+expect "always" syncing
+! compose exec -T -e NATS_PASSWORD=wrong worker sandstream runs 2>/dev/null || fail "any password will do"
 
 step "submit a task"
 expect "leaves tomorrow" cli submit support "Where is order 17?" --wait --timeout 60
@@ -56,7 +67,7 @@ traced() { compose exec -T tracing sandstream stats --json; }
 expect "support" traced
 
 step "six slow tasks, then kill -9 one harness while the model thinks"
-compose exec -T worker sh -c 'for number in 1 2 3 4 5 6; do
+compose run --rm -T setup sh -c 'for number in 1 2 3 4 5 6; do
   sandstream submit support "A slow one, number $number" --key "slow-$number" >/dev/null & done; wait'
 docker kill --signal KILL "$(compose ps -q harness | head -1)" >/dev/null
 for number in 1 2 3 4 5 6; do

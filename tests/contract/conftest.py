@@ -19,14 +19,17 @@ from contract.stage import Stage
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test of what a provider lacks by its nature is no test of that provider."""
-    kept, dropped = [], []
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
     for item in items:
         found = getattr(item, "callspec", None)
         contender = found.params.get("contender") if found is not None else None
         powers = [str(mark.args[0]) for mark in item.iter_markers("needs")]
         without = [str(mark.args[0]) for mark in item.iter_markers("needs_no")]
+        sessions = "sessions" in getattr(item, "fixturenames", ())
         fits = contender is None or (
-            all(contender.has(power) for power in powers)
+            (contender.client is not None or not sessions)
+            and all(contender.has(power) for power in powers)
             and not any(contender.has(power) for power in without)
         )
         (kept if fits else dropped).append(item)
@@ -68,6 +71,7 @@ def public_dir() -> Iterator[Path]:
 def contract_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     server = NatsServer(tmp_path_factory.mktemp("contract-nats"))
     server.start()
+    server.set_up()
     yield server
     server.kill()
 

@@ -18,10 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sandstream_providers.agent_provider import AgentProvider
 from sandstream_providers.interface import Provider
-from sandstream_providers.local import LocalProvider
+from sandstream_providers.local import LocalProvider, cgroups
 from sandstream_providers.local.records import Layout
+from sandstream_providers.processes import descendants
 
+from contract.toy.sandstream_toy.host import ToyHost
 from sandstream.sandbox.sandboxes.unix_local import (
     UnixLocalSandboxClient,
     UnixLocalSandboxClientOptions,
@@ -62,16 +65,16 @@ class Contender:
     name: str
     open: Callable[[Path], Provider]
     """A provider whose boxes live below this directory; several at once are several processes."""
-    client: Callable[..., BaseSandboxClient[Any]]
-    """The client of sessions; takes ``dependencies``."""
-    options: Callable[..., Any]
-    """The client's options, from ``exposed_ports``, ``limits``, ``idle_s``."""
     crash: Harm
     """All processes of a box die at once; its files stay."""
     lose: Harm
     """The machine loses a box with all it holds."""
     powers: frozenset[str]
     """It has these everywhere."""
+    client: Callable[..., BaseSandboxClient[Any]] | None = None
+    """The client of sessions; takes ``dependencies``. None: only the provider itself is tested."""
+    options: Callable[..., Any] | None = None
+    """The client's options, from ``exposed_ports``, ``limits``, ``idle_s``."""
     depends: frozenset[str] = frozenset()
     """It has these where the machine allows it."""
     traits: frozenset[str] = frozenset()
@@ -106,11 +109,31 @@ def _lives(pid: int) -> bool:
 
 
 async def _lose_local(home: Path, key: str) -> None:
+    record = Layout(home).read(key)
+    assert record is not None
     await _crash_local(home, key)
+    cgroups.kill(record.cgroups)  # a machine takes all processes along, and the groups
+    assert await cgroups.remove(record.cgroups) == []
     await asyncio.to_thread(shutil.rmtree, Layout(home).folder(key))
 
 
+async def _crash_toy(home: Path, key: str) -> None:
+    record = ToyHost(home).read(key)
+    assert record is not None and record.agent is not None
+    for pid in [record.agent.pid, *descendants(record.agent.pid)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        while _lives(pid):
+            await asyncio.sleep(0.005)
+
+
+async def _lose_toy(home: Path, key: str) -> None:
+    await _crash_toy(home, key)
+    await asyncio.to_thread(shutil.rmtree, home / "toy" / key)
+
+
 _NO_USERS = "its boxes have one user"
+_ROOT = "the workspace is a directory of the host, wherever the provider keeps it"
 _PLAIN = "without isolation a command has all rights of the user who runs it"
 
 CONTENDERS = (
@@ -145,8 +168,24 @@ CONTENDERS = (
             "limits.disk": _PLAIN,
             "limits.file": _PLAIN,
             "limits.processes": "only control groups could limit them, and few users may make one",
-            "root": "the workspace is a directory of the host, wherever the provider keeps it",
+            "root": _ROOT,
             "memory_is_named": "where a control group ends a process it looks like any kill",
         },
     ),
+    Contender(
+        name="toy",
+        open=lambda home: AgentProvider(ToyHost(home)),
+        crash=_crash_toy,
+        lose=_lose_toy,
+        powers=frozenset({"pty", "ports", "limits.memory"}),
+        traits=frozenset({"memory_is_named"}),
+        lacks={
+            **dict.fromkeys(("isolated", "grants", "limits.disk", "limits.file"), _PLAIN),
+            **dict.fromkeys(("limits.cpu", "limits.processes"), "it has no control groups"),
+            "users": _NO_USERS,
+            "root": _ROOT,
+            "pause": "nothing in BoxHost makes a host do it",
+        },
+    ),
 )
+"""The last one is a package of its own, as third parties write one: nothing but a BoxHost."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from contract.providers import Contender
-from sandstream.process import Process
+from sandstream._run.process import Process
 from sandstream.sandbox.errors import SandboxError
 from sandstream.sandbox.session.dependencies import Dependencies
 from sandstream.sandbox.session.sandbox_session import SandboxSession
@@ -60,7 +60,12 @@ class SessionStage:
     # --- sessions ---------------------------------------------------------------------------------
 
     def client(self, dependencies: Dependencies | None = None) -> Any:
+        assert self.contender.client is not None, "session tests need a client"
         return self.contender.client(dependencies=dependencies)
+
+    def options(self, **options: Any) -> Any:
+        assert self.contender.options is not None, "session tests need a client"
+        return self.contender.options(**options)
 
     async def shared(self) -> SandboxSession:
         """The session that the tests of a module share; each works in a directory of its own."""

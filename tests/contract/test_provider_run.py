@@ -326,3 +326,20 @@ def test_a_never_ending_command_holds_up_nobody(stage: Stage) -> None:
         assert (await box.run(op, spec)).killed == "cancelled"
 
     stage.run(story())
+
+
+def test_the_first_request_of_an_operation_is_remembered(stage: Stage) -> None:
+    """Also by the next life of the box: a command of a lost log must not pass for a new one."""
+
+    async def story() -> None:
+        box = await stage.box()
+        op = new_op()
+        assert await box.first_request(op, "7@1") == "7@1"
+        assert await box.first_request(op, "7@2") == "7@1"
+        assert await box.first_request(new_op(), "7@2") == "7@2"
+        await stage.provider.stop(box.key)
+        again = await stage.provider.get(box.key)
+        assert again is not None
+        assert await again.first_request(op, "7@3") == "7@1"
+
+    stage.run(story())

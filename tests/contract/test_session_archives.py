@@ -146,9 +146,31 @@ def test_limits_of_archives(sessions: SessionStage) -> None:
             ):
                 session.archive_limits = limits
                 name = "x.tar.gz" if data is bomb else "x.tar"
-                with refused(WorkspaceArchiveWriteError, CODE):
+                with refused(WorkspaceArchiveWriteError, CODE) as caught:
                     await session.extract(name, io.BytesIO(data))
+                limit = caught.value.context["limit"]
+                assert limit in (1_000_000, 1000, 20)
+                assert f"of at most {limit})" in str(caught.value)
+                assert "SandboxArchiveLimits" in str(caught.value)
             assert await session.ls(".") == []
+
+    sessions.run(story())
+
+
+def test_archives_are_limited_unless_told_otherwise(sessions: SessionStage) -> None:
+    """A header that announces more than 4 GiB is enough: nothing of it is unpacked."""
+    zeros = tarfile.TarInfo("zeros")
+    zeros.size = 5 * 1024**3
+    bomb = gzip.compress(zeros.tobuf())
+
+    async def story() -> None:
+        session, place = await sessions.place()
+        assert session.archive_limits is None
+        with refused(WorkspaceArchiveWriteError, CODE) as caught:
+            await session.extract(f"{place}/x.tar.gz", io.BytesIO(bomb))
+        assert "its content is too big" in str(caught.value)
+        assert f"of at most {4 * 1024**3})" in str(caught.value)
+        assert await session.ls(place) == []
 
     sessions.run(story())
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -110,12 +111,13 @@ def test_granted_paths(sessions: SessionStage, public_dir: Path) -> None:
         async with sessions.fresh(manifest=manifest) as session:
             assert await content(session, str(books / "file")) == b"from books"
             assert await said(session, f"cat {books}/file {shared}/file") == "from booksfrom shared"
-            for act in (
+            acts: list[Callable[[], Awaitable[Any]]] = [
                 lambda: session.write(books / "new", io.BytesIO(b"x")),
                 lambda: session.rm(books / "file"),
                 lambda: session.mkdir(books / "new"),
                 lambda: session.mv(books / "file", "taken"),
-            ):
+            ]
+            for act in acts:
                 code = "workspace_archive_write_error"
                 with refused(WorkspaceArchiveWriteError, code, grant_path=str(books)):
                     await act()
@@ -169,7 +171,7 @@ def test_files_of_a_grant_can_be_taken(sessions: SessionStage, public_dir: Path)
 
 def test_unknown_limits_and_limits_that_hold(sessions: SessionStage) -> None:
     async def story() -> None:
-        client, options = sessions.client(), sessions.contender.options
+        client, options = sessions.client(), sessions.options
         with pytest.raises(ValueError, match="unknown"):
             await client.create(options=options(limits={"disc_mb": 5}))
         async with sessions.fresh(client, options=options(limits={"wall_s": 0.3})) as session:
@@ -183,7 +185,7 @@ def test_unknown_limits_and_limits_that_hold(sessions: SessionStage) -> None:
 @pytest.mark.needs("limits.disk")
 def test_a_full_disk(sessions: SessionStage) -> None:
     async def story() -> None:
-        options = sessions.contender.options(limits={"disk_mb": 5})
+        options = sessions.options(limits={"disk_mb": 5})
         async with sessions.fresh(options=options) as session:
             assert not (await session.exec("head -c 9000000 /dev/zero > big")).ok()
             code = "workspace_archive_write_error"

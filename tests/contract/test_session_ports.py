@@ -30,7 +30,7 @@ def _get(url: str) -> bytes:
 def test_a_server_in_a_sandbox_answers(sessions: SessionStage) -> None:
     async def story() -> None:
         port = _free_port()
-        options = sessions.contender.options(exposed_ports=(port,))
+        options = sessions.options(exposed_ports=(port,))
         async with sessions.fresh(options=options) as session:
             assert session.state.exposed_ports == (port,)
             await write(session, "page.html", b"hello from inside")

@@ -16,10 +16,12 @@ def main(words: list[str]) -> int:
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         unknown = [target for target in arguments if target not in targets]
     else:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+        project = declared["project"]
         known = {project["name"]} | {
             f"{project['name']}[{extra}]" for extra in project["optional-dependencies"]
         }
+        known |= {re.split(r"[^\w-]", name)[0] for name in declared["dependency-groups"]["dev"]}
         unknown = [word for word in arguments[1:] if word not in known]
     if unknown:
         print(f"{command}: the project knows no {', '.join(unknown)}", file=sys.stderr)

@@ -49,6 +49,7 @@ async def run(words: list[str]) -> int:
         options.server,
         user=os.environ.get("NATS_USER"),
         password=os.environ.get("NATS_PASSWORD"),
+        inbox_prefix=os.environ.get("NATS_INBOX_PREFIX", "_INBOX"),
         allow_reconnect=False,
     )
     try:

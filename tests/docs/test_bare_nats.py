@@ -59,6 +59,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     (directory / "app.py").write_text(APP)
     nats_server = NatsServer(directory / "nats")
     nats_server.start()
+    nats_server.set_up()
     conversations = [
         script_for("Oslo", [tool_call("get_weather", {"city": "Oslo"}), text("Cold.")]),
         script_for("numbers", [text("42")]),
@@ -151,6 +152,18 @@ def test_a_bad_task_ends_with_a_reason(system: System, agent: str, body: str, co
     assert followed["events"][0]["body"]["error"]["code"] == code
 
 
-def test_cancel(system: System) -> None:
-    answer = system.ask("cancel", agent="weather", body='{"input": "Talk for ever."}', key="long-1")
+@pytest.mark.parametrize("user", ["shared", "alice"])
+def test_cancel(system: System, user: str) -> None:
+    task = '{"input": "Talk for ever."}'
+    answer = system.ask("cancel", agent="weather", body=task, key="long-1", user=user)
     assert answer["done"]["status"] == "cancelled"
+
+
+def test_the_runs_of_a_user_begin_with_the_name(system: System) -> None:
+    task = '{"input": "How is Oslo?"}'
+    for user in ("alice", "bob"):
+        followed = system.ask("submit", agent="weather", body=task, key="mine", user=user)
+        assert followed["run"] == f"{user}=mine"
+        assert followed["events"][-1]["body"]["output"] == "Cold."
+    unnamed = system.ask("submit", agent="weather", body=task, user="alice")
+    assert unnamed["run"].startswith("alice=task-")

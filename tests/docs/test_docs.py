@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from doc_blocks import Page, read_page
-from doc_runner import PageRunner, conversations_of
+from docs.doc_blocks import Page, read_page
+from docs.doc_runner import PageRunner, conversations_of
 
 from sandstream.testing import ScriptedModel
 
@@ -33,6 +33,7 @@ def _page(path: Path) -> Page:
 @pytest.mark.parametrize("path", PAGES, ids=_name)
 def test_every_block_does_what_the_page_says(path: Path, tmp_path: Path) -> None:
     page = _page(path)
+    assert not page.faults, f"a reader cannot follow {_name(path)}: {page.faults}"
     assert not page.indented, f"give these code blocks a fence: {page.indented}"
     if not page.blocks:
         return
@@ -79,4 +80,4 @@ def test_operations_names_every_setting() -> None:
     missing = {each for each in known if not each.startswith("SANDSTREAM_ROUTE")} - explained
     assert not missing - constants
     examples = {each for each in explained if each.startswith("SANDSTREAM_ROUTE_")}
-    assert not explained - known - examples
+    assert not explained - known - examples - constants

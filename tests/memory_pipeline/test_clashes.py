@@ -16,8 +16,8 @@ from sandstream_memory.layout import (
     is_valid_path,
     raw_path,
 )
-from sandstream_memory.merging import merge_files
 from sandstream_memory.selection import Selection
+from sandstream_memory.three_way_merge import merge_files
 
 
 def lay_out(files: Files, root: Path) -> None:

@@ -6,8 +6,7 @@ import json
 
 import msgspec
 import pytest
-from sandstream_bus.memory_messages import Rollout
-from sandstream_memory.forgetting import without_rollouts
+from sandstream_bus.wire.memories import Rollout
 from sandstream_memory.layout import (
     MEMORY_FILE,
     RAW_FILE,
@@ -18,6 +17,7 @@ from sandstream_memory.layout import (
     rollout_path,
     summary_path,
 )
+from sandstream_memory.removals import without_rollouts
 from sandstream_memory.selection import Selection, raw_memories_file, selection_file
 
 

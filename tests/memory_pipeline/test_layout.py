@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from sandstream_bus.sandbox_specs import MemoryMount
+from sandstream_bus.wire.sandbox_specs import MemoryMount
 from sandstream_memory.layout import (
     MARKER_FILE,
     MEMORY_FILE,

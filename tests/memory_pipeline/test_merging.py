@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from sandstream_memory.diffing import reverted, unified
+from sandstream_memory.diffs import reverted, unified
 from sandstream_memory.layout import MEMORY_FILE, RAW_FILE, SUMMARY_FILE
-from sandstream_memory.merging import merge_files, merge_text
+from sandstream_memory.three_way_merge import merge_files, merge_text
 
 CASES = [
     ("one side only", "a\nb\n", "a\nx\nb\n", "a\nb\n", "a\nx\nb\n"),

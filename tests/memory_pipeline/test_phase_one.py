@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from sandstream_actors.tracing.secret_patterns import scrub
-from sandstream_bus.memory_messages import Rollout
+from sandstream_actors.secrets.patterns import scrub
+from sandstream_bus.wire.memories import Rollout
 from sandstream_memory import phase_one, phase_two
 from sandstream_memory.phase_one import (
     MAX_RAW_MEMORY_BYTES,

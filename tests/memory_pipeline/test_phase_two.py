@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from sandstream_actors.tracing.secret_patterns import scrub
-from sandstream_bus.memory_messages import Rollout
+from sandstream_actors.secrets.patterns import scrub
+from sandstream_bus.wire.memories import Rollout
+from sandstream_memory.digest import memory_section
 from sandstream_memory.layout import (
     MARKER_FILE,
     MEMORY_FILE,
@@ -25,9 +26,8 @@ from sandstream_memory.phase_two import (
     request_text,
     workspace_files,
 )
-from sandstream_memory.reading import memory_section
-from sandstream_memory.rendering import estimate_tokens
 from sandstream_memory.selection import Selection, select, selection_file
+from sandstream_memory.transcripts import estimate_tokens
 
 
 def rollout(name: str, day: int = 1, **more: object) -> Rollout:

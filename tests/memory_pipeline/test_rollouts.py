@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 import msgspec
-from sandstream_actors.tracing.secret_patterns import scrub
+from sandstream_actors.secrets.patterns import scrub
 from sandstream_memory.phase_one import request_text
-from sandstream_memory.rendering import estimate_tokens, render_rollout, truncated
 from sandstream_memory.rollouts import (
     MAX_SEGMENT_BYTES,
     Terminal,
@@ -18,6 +17,7 @@ from sandstream_memory.rollouts import (
     terminals,
     without_runs,
 )
+from sandstream_memory.transcripts import estimate_tokens, render_rollout, truncated
 
 KEY = "sk-" + "a1" * 20
 DONE = Terminal("completed", has_final_output=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 from sandstream_memory.layout import (
     MEMORY_FILE,
     RAW_FILE,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from sandstream_bus.memory_messages import Rollout
+from sandstream_bus.wire.memories import Rollout
 from sandstream_memory.handbook import is_rollout_file
 from sandstream_memory.selection import Selection
 from sandstream_memory.statements import Said, statements
-from sandstream_memory.superseding import MAX_SUPERSEDED_BYTES, completed_handbook
+from sandstream_memory.supersession import MAX_SUPERSEDED_BYTES, completed_handbook
 
 
 def rollout(name: str) -> Rollout:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandstream_bus.embedded import ensure_server
+from sandstream_bus.embedded.lease import ensure_server
 
 
 @pytest.fixture(scope="session")

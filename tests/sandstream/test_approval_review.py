@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-from hosted_programs import MODEL, deployed, play, recorded
 from pydantic import BeforeValidator, Field
-from sandstream_bus.messages import RunWaiting
+from sandstream_bus.wire.messages import RunWaiting
+from support.hosted_programs import MODEL, deployed, play, recorded
 
 from sandstream import (
     Agent,
@@ -23,7 +23,7 @@ from sandstream import (
     function_tool,
     tool_input_guardrail,
 )
-from sandstream.hosting.approval_arguments import judgeable_arguments
+from sandstream._hosting.approval_arguments import judgeable_arguments
 from sandstream.testing import ScriptedModel, custom_tool_call, text, tool_call, tool_calls
 from sandstream.tool import FunctionTool
 

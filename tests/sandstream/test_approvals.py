@@ -12,15 +12,18 @@ from typing import Any, Literal
 import pytest
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import ModelClient, Route
-from sandstream_actors.sandbox.record import SandboxRecord
-from sandstream_bus.messages import ApprovalDecided, RunDone, RunWaiting
-from sandstream_bus.subjects import RunId, sandbox_of
-from support.nats_server import NatsServer
+from sandstream_actors.run.sandbox_record import SandboxRecord
+from sandstream_bus.wire.messages import ApprovalDecided, ApprovalRequested, RunDone, RunWaiting
+from sandstream_bus.wire.open_runs import OpenRun, Question
+from sandstream_bus.wire.subjects import RunId, sandbox_of
+from support.nats_server import NatsServer, open_bus
+from support.runs import new_run, started
+from support.waiting import eventually
 
 from sandstream import Agent, Client, RunConfig, Runner, RunState, UserError, function_tool
-from sandstream.approvals import AlreadyDecided, ApprovalNotFound
+from sandstream._run.process import Process
+from sandstream.approvals import AlreadyDecided, ApprovalNotFound, open_approvals
 from sandstream.exceptions import ApprovalExpired
-from sandstream.process import Process
 from sandstream.sandbox import SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
 from sandstream.settings import Settings
@@ -128,6 +131,7 @@ async def output_of(client: Client, run: str) -> str:
 
 def test_a_waiting_run_outlives_everything(nats_server: NatsServer) -> None:
     async def main() -> None:
+        nats_server.set_up("alone")
         async with site(REFUND, "alone", url=nats_server.url) as place:
             async with place.at_work() as client:
                 run = await client.submit("Clerk", "go", approval_expires_s=3600)
@@ -189,13 +193,20 @@ def test_answers_to_nothing_say_what_there_is() -> None:
             with pytest.raises(ApprovalNotFound, match="no waiting call 't9-9'"):
                 await client.reject(run, "t9-9")
             await client.approve(run, "t1-1")
+
+            async def waits_for_one() -> bool:
+                events = [it.event for it in await client.events(run)]
+                waits = [it for it in events if isinstance(it, RunWaiting)]
+                return len(waits[-1].approvals) == 1
+
+            await eventually(waits_for_one, what="the run waits for the other answer")
             await client.reject(run, waiting.approvals[0].call_id, message="Never.", by="Bob")
             await client.wait(run)
             assert DONE == [7]
             with pytest.raises(AlreadyDecided, match="was rejected by Bob"):
                 await client.approve(run, "t1-0")
-            with pytest.raises(ApprovalNotFound, match=r"it has ended \(completed\)"):
-                await client.approve(run)
+            with pytest.raises(AlreadyDecided, match="was rejected by Bob"):
+                await client.approve(run)  # what it waited for last
 
     asyncio.run(main())
 
@@ -252,6 +263,22 @@ def test_a_partly_answered_run_waits_for_the_rest() -> None:
             assert [it.call for it in await client.approvals()] == ["t1-0"]
             await client.approve(run)
             assert await output_of(client, run) == '"Done."' and DONE == [7, 5]
+
+    asyncio.run(main())
+
+
+def test_the_question_of_the_first_run_of_a_log_is_listed(nats_server: NatsServer) -> None:
+    """The entry of a run is a moment older than its first event, and so than the whole log."""
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            run = new_run()
+            asked = ApprovalRequested(call="t1-0", turn=1, agent="a", name="pay", call_id="c")
+            entry = OpenRun(waited=True, questions=[Question(asked=asked, since="now")])
+            await bus.open_runs.enter(run, entry)
+            start = bus.subjects.start(run, "main")
+            await bus.log.append(run, start, started(), after=0, msg_id=f"{run}:start")
+            assert [it.run_id for it in await open_approvals(bus, limit=9)] == [run]
 
     asyncio.run(main())
 

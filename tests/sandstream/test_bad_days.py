@@ -11,7 +11,7 @@ import pytest
 from sandstream_bus.errors import BusUnavailable, StoreFull
 from support.nats_server import NatsServer
 
-import sandstream.run_call as run_call
+import sandstream._run.call as run_call
 from sandstream import Agent, RunConfig, Runner, function_tool
 from sandstream.testing import ScriptedModel, text, tool_call
 
@@ -29,6 +29,7 @@ def small_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Na
     """A server whose account may store three megabytes."""
     server = NatsServer(tmp_path / "nats", config=SMALL_ACCOUNT)
     server.start()
+    server.set_up()
     monkeypatch.setenv("NATS_URL", server.url)
     yield server
     server.kill()
@@ -79,6 +80,7 @@ def _raise_limit(server: NatsServer) -> None:
 def test_a_server_that_stays_away_is_told_to_the_caller(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    nats_server.set_up()
     monkeypatch.setenv("NATS_URL", nats_server.url)
     monkeypatch.setattr(run_call, "OUTAGE_PATIENCE_S", 0.5)
     killed = asyncio.Event()

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 from sandstream_actors.harness.children import MAX_DEPTH, Children
-from sandstream_bus.messages import ApprovalDecided, Task
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.messages import ApprovalDecided, Task
+from sandstream_bus.wire.subjects import RunId
 
 from sandstream import (
     Agent,

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 from sandstream_actors.harness.actor import Harness
-from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.model import ModelAnswer, ModelClient, ModelRequest, Route
 from sandstream_actors.model.client import OnEvent
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_actors.run.forced_ends import end_parked_run
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     InputStaged,
     RunDone,
@@ -27,8 +27,8 @@ from sandstream_bus.messages import (
     RunWaiting,
     Task,
 )
-from sandstream_bus.specs import AgentSpec, GraphSpec, RunOptions, SessionUse
-from sandstream_bus.subjects import RunId, run_id_of_key
+from sandstream_bus.wire.specs import AgentSpec, GraphSpec, RunOptions, SessionUse
+from sandstream_bus.wire.subjects import RunId, run_id_of_key
 
 from sandstream import (
     Agent,
@@ -42,8 +42,8 @@ from sandstream import (
     SessionSettings,
     function_tool,
 )
+from sandstream._run.process import Process
 from sandstream.exceptions import ConversationBusy
-from sandstream.process import Process
 from sandstream.settings import Settings
 from sandstream.testing import ScriptedModel, Step, error, text, tool_call
 from sandstream.worker import AgentWorker
@@ -304,8 +304,8 @@ async def _end_after(it: Deployed, run: str, sequence: int) -> str:
 def test_what_is_too_large_for_the_conversation_does_not_block_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sandstream_bus.codec.INLINE_LIMIT_BYTES", 9000)
-    monkeypatch.setattr("sandstream_bus.codec.MESSAGE_LIMIT_BYTES", 9000)
+    monkeypatch.setattr("sandstream_bus.logs.codec.INLINE_LIMIT_BYTES", 9000)
+    monkeypatch.setattr("sandstream_bus.logs.codec.MESSAGE_LIMIT_BYTES", 9000)
 
     async def main() -> None:
         async with deployed([text("y" * 5000), text("ok").times(2)], "cr8") as it:

@@ -18,7 +18,7 @@ import pytest
 from sandstream_bus.errors import BusUnavailable
 from support.nats_server import NatsServer
 
-from sandstream.connect import open_bus
+from sandstream._connection import open_bus
 from sandstream.settings import Settings
 
 
@@ -27,7 +27,7 @@ def connects(environ: dict[str, str], tmp_path: Path) -> bool:
 
     async def main() -> bool:
         settings = Settings.from_env({"SANDSTREAM_HOME": str(tmp_path / "unused"), **environ})
-        async with await open_bus(settings) as bus:
+        async with await open_bus(settings, create="if_empty") as bus:
             names: list[str] = await bus.agents.names()
             return names == []
 
@@ -172,3 +172,30 @@ def test_a_way_to_authenticate(
 def test_a_missing_credentials_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BusUnavailable, match="NATS_CREDS: there is no file"):
         connects({"NATS_URL": "nats://127.0.0.1:1", "NATS_CREDS": "/nowhere/x.creds"}, tmp_path)
+
+
+@pytest.mark.parametrize("way", ["tls://", "NATS_CA"])
+def test_whoever_wants_tls_tells_nothing_to_a_server_without(way: str, tmp_path: Path) -> None:
+    with_tls(tmp_path)
+    heard: list[bytes] = []
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """As a server without TLS does, or somebody in its place."""
+        writer.write(b'INFO {"max_payload": 1048576, "auth_required": true}\r\n')
+        heard.append(await reader.read())
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(greet, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            scheme = "tls" if way == "tls://" else "nats"
+            environ = {"NATS_URL": f"{scheme}://ann:secret@127.0.0.1:{port}"}
+            if way == "NATS_CA":
+                environ["NATS_CA"] = str(tmp_path / "ca.pem")
+            settings = Settings.from_env({"SANDSTREAM_HOME": str(tmp_path / "unused"), **environ})
+            with pytest.raises(BusUnavailable, match="the server does not offer TLS"):
+                await open_bus(settings)
+
+    asyncio.run(main())
+    assert set(heard) == {b""}

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from sandstream_actors.harness.actor import Harness
-from sandstream_actors.harness.parked_runs import end_parked_run
 from sandstream_actors.model import ModelClient, Route
-from sandstream_bus.consumer import Delivery
-from sandstream_bus.messages import LiveEvent, RunDone
+from sandstream_actors.run.forced_ends import end_parked_run
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.nats.topology import ConsumerSpec
 from sandstream_bus.runtime import Worker
-from sandstream_bus.subjects import RunId
-from sandstream_bus.topology import ConsumerSpec
+from sandstream_bus.wire.messages import LiveEvent, RunDone
+from sandstream_bus.wire.subjects import RunId
 
 from sandstream import Agent, Client, RunContextWrapper, UserError, function_tool
 from sandstream.client import RunNotFound
@@ -133,7 +133,7 @@ def test_streamed_task_gives_deltas() -> None:
         (b'{"input": 5}', "Expected `str | array`"),
         (b'["input"]', "Expected `object`"),
         (b'{"input": "x", "max_turns": "many"}', "$.max_turns"),
-        (b"\xff\xfe", "not valid JSON"),
+        (b"\xff\xfe", "not valid UTF-8"),
     ],
 )
 def test_a_malformed_task_is_parked_and_its_run_says_so(body: bytes, complaint: str) -> None:

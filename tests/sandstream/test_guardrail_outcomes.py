@@ -10,8 +10,11 @@ from typing import Any
 import msgspec
 import pydantic
 import pytest
-from sandstream_bus.messages import ErrorInfo, GuardrailRecord
+from sandstream_bus.wire.messages import ErrorInfo, GuardrailRecord
 
+from sandstream._hosting.guardrails.records import record, records_of, results_of
+from sandstream._json_values import as_plain
+from sandstream._wire.outcomes import error_info, exception_of_error
 from sandstream.agent import Agent
 from sandstream.exceptions import (
     AgentsException,
@@ -32,9 +35,6 @@ from sandstream.guardrail import (
     OutputGuardrail,
     OutputGuardrailResult,
 )
-from sandstream.hosting.guard_records import record, records_of, results_of
-from sandstream.json_values import as_plain
-from sandstream.outcomes import error_info, exception_of_error
 from sandstream.run_context import RunContextWrapper
 from sandstream.tool_guardrails import (
     ToolGuardrailFunctionOutput,

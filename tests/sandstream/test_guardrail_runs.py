@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from hosted_programs import MODEL, deployed, play, recorded
 from pydantic import BaseModel
+from support.hosted_programs import MODEL, deployed, play, recorded
 
 from sandstream import (
     Agent,
@@ -138,6 +138,59 @@ def test_a_parallel_trip_stops_a_model_call_under_way(monkeypatch: pytest.Monkey
         assert notes == []
 
     play(monkeypatch, [slow], program, strict=False)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "stepping", "raising"])
+def test_a_parallel_trip_at_once_asks_no_model(
+    monkeypatch: pytest.MonkeyPatch, kind: str, streamed: bool
+) -> None:
+    def plain(ctx: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        return TRIP
+
+    async def coroutine(ctx: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        for _ in range(5 if kind == "stepping" else 0):
+            await asyncio.sleep(0)
+        if kind == "raising":
+            raise ValueError("cannot check")
+        return TRIP
+
+    guardrail: Any = input_guardrail(plain if kind == "plain" else coroutine)
+    agent = Agent(name="A", model=MODEL, input_guardrails=[guardrail])
+
+    async def program(model: ScriptedModel) -> None:
+        with pytest.raises((InputGuardrailTripwireTriggered, ValueError)):
+            if streamed:
+                async for _ in Runner.run_streamed(agent, "hi").stream_events():
+                    pass
+            else:
+                await Runner.run(agent, "hi")
+        assert model.requests == []
+
+    play(monkeypatch, [text("Never said.")], program, strict=False)
+
+
+def test_a_slow_parallel_guardrail_does_not_hold_up_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = asyncio.Event()
+
+    @input_guardrail
+    async def late(ctx: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        await asked.wait()  # the model is asked although this has not answered
+        return PASS
+
+    def arrives(request: Any) -> bool:
+        asked.set()
+        return True
+
+    agent = Agent(name="A", model=MODEL, input_guardrails=[late])
+
+    async def program(model: ScriptedModel) -> None:
+        assert (await Runner.run(agent, "hi")).final_output == "Hello."
+        assert len(model.requests) == 1
+
+    play(monkeypatch, [text("Hello.").when(arrives)], program)
 
 
 def test_a_parallel_trip_after_a_tool_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,13 @@ from typing import Any
 
 import pytest
 
+from sandstream import _task_ends as stopping
+from sandstream._hosting.guardrails.checks import (
+    guard_tool_input,
+    guard_tool_output,
+    run_input_guardrails,
+    run_output_guardrails,
+)
 from sandstream.agent import Agent
 from sandstream.exceptions import (
     GuardrailTimeout,
@@ -27,13 +34,6 @@ from sandstream.guardrail import (
     OutputGuardrailResult,
     input_guardrail,
     output_guardrail,
-)
-from sandstream.hosting import stopping
-from sandstream.hosting.guards import (
-    guard_tool_input,
-    guard_tool_output,
-    run_input_guardrails,
-    run_output_guardrails,
 )
 from sandstream.run_context import RunContextWrapper
 from sandstream.tool_context import ToolContext

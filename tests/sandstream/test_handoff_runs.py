@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import ModelClient, Route
-from sandstream_bus.messages import RunStarted
+from sandstream_bus.wire.messages import RunStarted
 
 from sandstream import (
     Agent,
@@ -397,6 +397,35 @@ def test_a_handoff_must_lead_to_an_agent_that_can_take_over(
         triage = agent("Triage", made_by_hand(lambda choice=choice: choice))  # type: ignore[misc]
         with pytest.raises(UserError, match=problem):
             run(triage, [tool_call("pass_on")], monkeypatch)
+
+
+def test_a_worker_hands_off_by_name_to_an_agent_of_its_own() -> None:
+    """The stand-in for the deployed agent does not hide the agent, which the same worker hosts."""
+    back = agent("Back", tools=[look_up])
+    front = agent("Front", DeployedAgent(name="Back"))
+
+    async def main() -> None:
+        home = {"SANDSTREAM_HOME": os.environ["SANDSTREAM_HOME"]}
+        settings = Settings.from_env({"SANDSTREAM_PREFIX": "onepool", **home})
+        steps = [tool_call("transfer_to_back"), tool_call("look_up"), text("Here.")]
+        async with ScriptedModel(steps) as model, await Client.connect(settings) as client:
+            models = ModelClient([Route(prefix="openai", base_url=model.base_url)], environ={})
+            parts: list[Any] = [
+                Harness(client.bus, models, pool="main"),
+                AgentWorker(client.bus, {"Back": back, "Front": front}, pool="both"),
+            ]
+            for part in parts:
+                await part.start()
+            try:
+                done = await client.wait(await client.submit("Front", "hi"))
+            finally:
+                for part in reversed(parts):
+                    await part.stop()
+                await models.aclose()
+            assert (done.status, done.agent) == ("completed", "Back")
+            assert "invoice 7" in model.journal[2].text
+
+    asyncio.run(main())
 
 
 def test_agents_of_two_harness_pools_and_two_workers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from sandstream.handoffs import (
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from sandstream.handoffs.taking import invoke, rewritten
+from sandstream.handoffs._invocation import invoke, rewritten
 from sandstream.items import (
     HandoffCallItem,
     HandoffOutputItem,

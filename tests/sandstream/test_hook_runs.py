@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hosted_programs import MODEL, deployed, play
+from support.hosted_programs import MODEL, deployed, play
 
 from sandstream import (
     Agent,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from sandstream._hook_points import POINTS, check_run_hooks, points_of
+from sandstream._hosting import hooks
 from sandstream.agent import Agent
 from sandstream.custom_tool import CustomTool
 from sandstream.exceptions import UserError
-from sandstream.hosting import hooks
-from sandstream.hosting.hooks import POINTS, check_run_hooks, points_of
 from sandstream.items import ModelResponse
 from sandstream.lifecycle import AgentHooks, AgentHooksBase, RunHooks, RunHooksBase
 from sandstream.run_context import AgentHookContext, RunContextWrapper

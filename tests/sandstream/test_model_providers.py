@@ -40,7 +40,7 @@ from sandstream import (
     set_default_openai_api,
     set_default_openai_client,
 )
-from sandstream.hosted_retries import describe, with_policy
+from sandstream._hosting.retry_policy import describe, with_policy
 from sandstream.models import defaults
 from sandstream.models.multi_provider import MultiProviderMap
 from sandstream.testing import ScriptedModel, Step, error, malformed, structured, text, tool_call

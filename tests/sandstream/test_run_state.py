@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandstream_bus.messages import RunMoved, RunRestored
+from sandstream_bus.wire.messages import RunMoved, RunRestored
 from support.nats_server import NatsServer
 
 from sandstream import (
@@ -30,7 +30,7 @@ from sandstream import (
     function_tool,
     input_guardrail,
 )
-from sandstream.process import Process
+from sandstream._run.process import Process
 from sandstream.testing import ScriptedModel, Step, text, tool_call, tool_calls
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -217,6 +217,7 @@ def test_a_log_that_does_not_have_the_run_gets_it(
             monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
             it = Ledger()
             saved = await asyncio.to_thread(asyncio.run, save(it))
+            nats_server.set_up("elsewhere")
             monkeypatch.setenv("NATS_URL", nats_server.url)
             monkeypatch.setenv("SANDSTREAM_PREFIX", "elsewhere")
             result, events, again = await asyncio.to_thread(asyncio.run, resume(it, saved))
@@ -559,6 +560,7 @@ def test_states_that_were_stored_once_are_read_for_ever(
     name: str, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were written by the first version that had states; the log here never had the runs."""
+    nats_server.set_up()
     monkeypatch.setenv("NATS_URL", nats_server.url)
     steps = {
         "approval": REFUND[1:],

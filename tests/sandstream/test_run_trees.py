@@ -9,14 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
-from sandstream_actors.deployed import UnknownAgent, resolved
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import ModelClient, Route
-from sandstream_actors.run_state import RunState
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallRequested, ModelAnswered, RunDone, RunStarted
-from sandstream_bus.specs import Budget
-from sandstream_bus.subjects import RunId, child_of
+from sandstream_actors.run.deployed import UnknownAgent, resolved
+from sandstream_actors.run.state import RunState
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import CallRequested, ModelAnswered, RunDone, RunStarted
+from sandstream_bus.wire.specs import Budget
+from sandstream_bus.wire.subjects import RunId, child_of
 
 from sandstream import (
     Agent,
@@ -31,9 +31,9 @@ from sandstream import (
     UserError,
     function_tool,
 )
+from sandstream._run.plan import RunPlan
 from sandstream.agent_tool import AgentTool
 from sandstream.items import ToolCallOutputItem
-from sandstream.run_plan import RunPlan
 from sandstream.settings import Settings
 from sandstream.testing import ScriptedModel, Step, text, tool_call, tool_calls
 from sandstream.worker import AgentWorker

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import (
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -28,14 +28,15 @@ from sandstream_bus.messages import (
     TokenUsage,
     TurnRequested,
 )
-from sandstream_bus.specs import ChildSpec, HandoffSpec, ToolSpec
+from sandstream_bus.wire.specs import ChildSpec, HandoffSpec, ToolSpec
 from support.scripted_log import RUN, USAGE, answer, asks, begin, calls, ends, log, raw, says
 
 from sandstream import Agent, RunConfig, RunContextWrapper, function_tool
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.run_view import RunView
+from sandstream._item_records import items_of_records, record_of
 from sandstream.exceptions import AgentsException
 from sandstream.guardrail import GuardrailFunctionOutput, InputGuardrail, InputGuardrailResult
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.item_records import items_of_records, record_of
 from sandstream.items import (
     HandoffCallItem,
     HandoffOutputItem,
@@ -49,7 +50,6 @@ from sandstream.items import (
     ToolOriginType,
 )
 from sandstream.result import RunResult
-from sandstream.run_view import RunView
 from sandstream.stream_events import StreamEvent
 from sandstream.tool_context import ToolContext
 

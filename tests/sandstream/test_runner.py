@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from pydantic import BaseModel
-from sandstream_bus.messages import CallFinished, RunDone
+from sandstream_bus.wire.messages import CallFinished, RunDone
 
 from sandstream import (
     Agent,
@@ -26,8 +26,8 @@ from sandstream import (
     UserError,
     function_tool,
 )
+from sandstream._inspect.run_lists import list_runs
 from sandstream.items import MessageOutputItem, ToolCallItem, ToolCallOutputItem
-from sandstream.summaries import list_runs
 from sandstream.testing import (
     ScriptedModel,
     Step,

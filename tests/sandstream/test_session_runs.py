@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from sandstream_actors.run_state import RunState
-from sandstream_actors.state_cache import StateCache
-from sandstream_bus.messages import CallRequested, RunMoved
-from sandstream_bus.subjects import RunId
+from sandstream_actors.run.state import RunState
+from sandstream_actors.run.state_cache import StateCache
+from sandstream_actors.tool_host.actor import TakenCall
+from sandstream_bus.wire.messages import RunMoved
+from sandstream_bus.wire.subjects import RunId
 from support.scripted_log import answer, asks, begin, calls, ends, log
 
 from sandstream import (
@@ -27,9 +29,9 @@ from sandstream import (
     UserError,
     function_tool,
 )
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.sessions import history, save
 from sandstream.guardrail import GuardrailFunctionOutput, input_guardrail
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.sessions import history, save
 from sandstream.sandbox import SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Shell
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
@@ -344,19 +346,19 @@ def hosted(session: Any) -> HostedRun:
 
 
 def state_of(*events: Any) -> RunState:
-    from sandstream_bus.specs import SessionUse
+    from sandstream_bus.wire.specs import SessionUse
 
     start = begin("f", options={"session": SessionUse(id="own", kind="host", merges=True)})
     return RunState.of(RunId("r"), log(start, *events))
 
 
-def ask_save(turn: int, again: bool = False) -> CallRequested:
-    return CallRequested(
+def ask_save(turn: int, again: bool = False) -> TakenCall:
+    return TakenCall(
         call=f"t{turn}-save", kind="save", turn=turn, agent="a", reply_pool="main", again=again
     )
 
 
-def saved(session: Any, call: CallRequested, *events: Any) -> None:
+def saved(session: Any, call: TakenCall, *events: Any) -> None:
     states: StateCache = None  # type: ignore[assignment]
     asyncio.run(save(hosted(session), state_of(*events, call), call, states))
 
@@ -375,6 +377,16 @@ def test_a_write_that_may_have_been_made_is_looked_for() -> None:
     saved(session, ask_save(1), *TURN, RunMoved(pool="p", host="h"))
     assert session.notes[2:] == ["add 2", "get", "get"]
     assert kinds(session.items) == ["user", "function_call", "function_call_output"]
+
+
+def test_a_write_before_a_pause_is_looked_for_as_well() -> None:
+    session = ListSession()
+    paused = msgspec.structs.replace(ask_save(1), name="paused")
+    half = (*FIRST, answer(1, calls("f", "c0"), calls("f", "c1")), asks("t1-0"), ends("t1-0"))
+    saved(session, paused, *half)
+    assert kinds(session.items) == ["function_call", "function_call", "function_call_output"]
+    saved(session, msgspec.structs.replace(paused, again=True), *half)
+    assert session.notes == ["add 3", "get"]
 
 
 def test_a_write_that_was_not_made_is_made() -> None:
@@ -397,6 +409,6 @@ def test_what_is_said_while_a_write_is_under_way_is_for_the_next_one() -> None:
 
 
 def test_a_process_without_the_session_says_so() -> None:
-    call = CallRequested(call="t0-history", kind="history", turn=0, agent="a", reply_pool="main")
+    call = TakenCall(call="t0-history", kind="history", turn=0, agent="a", reply_pool="main")
     with pytest.raises(UserError, match="pass the same session"):
         asyncio.run(history(hosted(None), state_of(), call, None))  # type: ignore[arg-type]

@@ -19,10 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from actors.recording_server import Recorded, RecordingServer, Reply, json_reply
 from openai import AsyncOpenAI, NotFoundError
-from sandstream_bus.conversations import ConversationBusy
 from sandstream_bus.errors import InvalidSubject
+from sandstream_bus.logs.conversations import ConversationBusy
 
 from sandstream import memory
+from sandstream._run.process import Process
 from sandstream.exceptions import UserError
 from sandstream.memory import (
     BusSession,
@@ -32,10 +33,9 @@ from sandstream.memory import (
     SessionSettings,
     SQLiteSession,
 )
-from sandstream.memory.merging import items_to_store, prepared_input
 from sandstream.memory.session import call_session
+from sandstream.memory.session_input import items_to_store, prepared_input
 from sandstream.models import defaults
-from sandstream.process import Process
 
 Item = dict[str, Any]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sandstream_actors.run_state import RunState
-from sandstream_bus.messages import CallKind, CallRequested
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.messages import CallKind, CallRequested
 from support.scripted_log import RUN, begin
 
-from sandstream.summaries import current_step
+from sandstream._inspect.summaries import current_step
 
 
 @pytest.mark.parametrize(

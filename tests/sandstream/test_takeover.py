@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -13,18 +14,19 @@ from typing import Any
 
 import pytest
 from sandstream_bus.errors import BusUnavailable
-from sandstream_bus.messages import CallRequested, RunDone, RunMoved, RunReopened, TokenUsage
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.messages import CallRequested, RunDone, RunMoved, RunReopened, TokenUsage
+from sandstream_bus.wire.subjects import RunId
 from support.nats_server import NatsServer, open_bus
 from support.runs import new_run, started
 from support.scripted_log import RUN, answer, begin, log, says
 
-from sandstream import Agent, RunConfig, RunContextWrapper, Runner, function_tool, run_start
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.user_code import UserCode
-from sandstream.process import Process, _processes
-from sandstream.run_view import RunView
-from sandstream.summaries import summarize
+from sandstream import Agent, RunConfig, RunContextWrapper, Runner, function_tool
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.run_view import RunView
+from sandstream._hosting.user_code import UserCode
+from sandstream._inspect.summaries import summarize
+from sandstream._run import start as run_start
+from sandstream._run.process import Process, _processes
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
 
 SCRIPT = '''
@@ -86,6 +88,13 @@ class Scripts:
             assert time.monotonic() < deadline, lines
             time.sleep(0.02)
 
+    def command(self, *arguments: str) -> Any:
+        """What a command tells programs."""
+        command = [sys.executable, "-m", "sandstream.cli", *arguments, "--json"]
+        environment = self._environment
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=30, check=True)
+        return json.loads(done.stdout)
+
     def end(self) -> None:
         for process in self._started:
             process.kill()
@@ -145,6 +154,15 @@ def test_a_waiting_script_takes_over_when_the_first_dies(tmp_path: Path) -> None
             [str(first.pid), "1"],
             [str(second.pid), "1"],
         ]
+        told = scripts.command("show", "k1")
+        assert (told["takeovers"], told["retries"]) == (1, 0)
+        steps = [row for row in told["spans"] if row["label"] == "step"]
+        assert [row.get("attempts", 1) for row in steps] == [1, 2]
+        pids = [int(row["worker"].split(":")[-2]) for row in steps]
+        assert pids == [first.pid, second.pid]
+        assert [part["kind"] for part in steps[1]["parts"]].count("lost") == 1
+        total = scripts.command("stats")["total"]
+        assert (total["takeovers"], total["retries"]) == (1, 0)
 
     run_with(tmp_path, play)
 
@@ -212,6 +230,7 @@ class SlowAgent:
         return asyncio.ensure_future(Runner.run(self.agent, "work", run_config=config))
 
 
+@pytest.mark.needs_process
 def test_a_caller_that_leaves_takes_nothing_from_another_of_the_same_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +248,7 @@ def test_a_caller_that_leaves_takes_nothing_from_another_of_the_same_key(
     play(tmp_path, monkeypatch, program)
 
 
+@pytest.mark.needs_process
 def test_a_run_that_was_taken_away_by_one_that_died_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,13 +10,13 @@ import sys
 from typing import Any
 
 import pytest
-from hosted_programs import MODEL, play
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.headers import TRACEPARENT
-from sandstream_bus.messages import RunRestored
-from sandstream_bus.trace_context import TraceContext
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.messages import RunRestored
+from sandstream_bus.wire.trace_context import TraceContext
+from support.hosted_programs import MODEL, play
 from support.nats_server import NatsServer
-from tracing_helpers import Recorder, recording, reported
+from support.tracing_helpers import Recorder, recording, reported
 
 from sandstream import (
     Agent,
@@ -35,7 +35,7 @@ from sandstream import (
     set_trace_provider,
     trace,
 )
-from sandstream.process import Process
+from sandstream._run.process import Process
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
 from sandstream.testing import ScriptedModel, text, tool_call
 from sandstream.tracing.provider import DefaultTraceProvider
@@ -87,6 +87,7 @@ def test_a_run_that_goes_on_elsewhere_keeps_its_trace(
             monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
             monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
             work, step, saved = await asyncio.to_thread(asyncio.run, save())
+            nats_server.set_up("traces-elsewhere")
             monkeypatch.setenv("NATS_URL", nats_server.url)
             monkeypatch.setenv("SANDSTREAM_PREFIX", "traces-elsewhere")
             result, first = await asyncio.to_thread(asyncio.run, resume(saved))
@@ -115,7 +116,7 @@ def test_operations_of_a_session_carry_the_callers_span(monkeypatch: pytest.Monk
             await session.exec("true")
             bus = (await Process.of_this_loop()).bus
             subject = f"{bus.subjects.prefix}.sandbox.*.op.>"
-            stored = await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
+            stored = await stale_many(bus.connection, bus.topology.log, subject, after=0)
         return span, [it.headers.get(TRACEPARENT) for it in stored]
 
     with recording():

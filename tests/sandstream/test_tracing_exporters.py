@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from tracing_helpers import recording
+from support.tracing_helpers import recording
 
 from sandstream import UserError, custom_span, function_span, generation_span, trace
 from sandstream.tracing import TracingExporter, set_trace_processors, set_tracing_export_api_key

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hosted_programs import MODEL, play
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallFinished
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import CallFinished
+from sandstream_bus.wire.subjects import RunId
+from support.hosted_programs import MODEL, play
 
 from sandstream import Agent, Client, Runner, function_tool
 from sandstream.testing import ScriptedModel, text, tool_calls

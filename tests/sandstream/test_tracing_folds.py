@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.messages import (
     CallRequested,
     ConversationOpened,
     RunMoved,
@@ -20,7 +20,7 @@ from sandstream_bus.messages import (
     RunWaiting,
     TurnRequested,
 )
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 
 from sandstream import (
     Agent,

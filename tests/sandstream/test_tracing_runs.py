@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from hosted_programs import MODEL, deployed, play
 from opentelemetry import trace as otel
 from opentelemetry.sdk.trace import TracerProvider
-from sandstream_bus.headers import TRACEPARENT
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import CallRequested, RunStarted
-from sandstream_bus.subjects import RunId
-from sandstream_bus.trace_context import TraceContext, call_span_id, span_id_of, trace_id_of
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.messages import CallRequested, RunStarted
+from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.trace_context import TraceContext, call_span_id, span_id_of, trace_id_of
+from support.hosted_programs import MODEL, deployed, play
+from support.tracing_helpers import recording, reported
 from support.waiting import eventually
-from tracing_helpers import recording, reported
 
 from sandstream import (
     Agent,
@@ -35,7 +35,7 @@ from sandstream import (
     set_tracing_disabled,
     trace,
 )
-from sandstream.process import Process
+from sandstream._run.process import Process
 from sandstream.testing import ScriptedModel, text, tool_call
 from sandstream.tracing.ids import w3c_trace_id
 from sandstream.tracing.reporter import Reporter

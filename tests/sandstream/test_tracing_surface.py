@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sandstream_bus.trace_context import TraceContext, span_id_of, working_on
-from tracing_helpers import Recorder, recording
+from sandstream_bus.wire.trace_context import TraceContext, span_id_of, working_on
+from support.tracing_helpers import Recorder, recording
 
 from sandstream import (
     CustomSpanData,
@@ -32,11 +32,11 @@ from sandstream import (
     set_tracing_disabled,
     trace,
 )
-from sandstream.trace_parent import trace_headers, trace_parent
 from sandstream.tracing import TraceCtxManager, get_trace_provider
 from sandstream.tracing.ids import sdk_span_id, sdk_trace_id, w3c_span_id, w3c_trace_id
 from sandstream.tracing.provider import DefaultTraceProvider
 from sandstream.tracing.run_settings import is_traced
+from sandstream.tracing.trace_parent import trace_headers, trace_parent
 
 
 def test_spans_nest_and_end() -> None:

@@ -1,7 +1,7 @@
-"""A headless Chromium that a test drives, over the pipe of its DevTools protocol.
+"""A headless Chromium for tests, controlled over the pipe of its DevTools protocol.
 
-No driver and no package: the browser reads commands from one pipe and answers on another, JSON with
-a NUL after each. Whatever it wants to load is written down.
+It needs no driver and no package: the browser reads commands from one pipe and answers on another,
+as JSON with a NUL after each message. All its requests are recorded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def find_chromium() -> str:
 
 
 class Chromium:
-    """One browser process with a profile of its own; ``open`` gives pages."""
+    """One browser process with its own profile; ``open`` returns pages."""
 
     def __init__(self) -> None:
         self._profile = tempfile.mkdtemp(prefix="chromium-")
@@ -111,7 +111,7 @@ class Chromium:
         dark: bool = False,
         hash: str = "",
     ) -> Page:
-        """A page from a file, loaded; its requests and errors are recorded from the start."""
+        """Load a page from a file; its requests and errors are recorded from the start."""
         made = Page(self)
         made.resize(width, height)
         made.prefer("prefers-color-scheme", "dark" if dark else "light")
@@ -136,7 +136,7 @@ class Chromium:
         return answer["result"]
 
     def wait(self, is_over: Callable[[], bool]) -> None:
-        """Reads what the browser tells until the condition holds."""
+        """Process messages from the browser until the condition holds."""
         while not is_over():
             self._tell(self._read())
 
@@ -164,7 +164,7 @@ class Chromium:
 
 
 class Page:
-    """One tab. ``requests``: everything it has wanted to load; ``problems``: what went wrong."""
+    """One tab. ``requests``: everything it tried to load; ``problems``: what went wrong."""
 
     def __init__(self, browser: Chromium) -> None:
         self._browser = browser
@@ -212,7 +212,7 @@ class Page:
     # --- looking ------------------------------------------------------------------------------
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression gives, after the next frame if it gives a promise."""
+        """The value of a JavaScript expression; a promise is awaited."""
         found = self.command(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -221,7 +221,7 @@ class Page:
         return found["result"].get("value")
 
     def frame(self) -> None:
-        """Lets the page draw what is due."""
+        """Let the page render pending changes."""
         self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def text(self, selector: str) -> str:
@@ -283,7 +283,7 @@ class Page:
         self.frame()
 
     def drag(self, selector: str, begin: float, end: float) -> None:
-        """Across an element, from and to a share of its width."""
+        """Drag across an element, from and to a share of its width."""
         box = self._box(selector)
         y = box["y"] + box["height"] / 2
         ways = [box["x"] + box["width"] * share for share in (begin, (begin + end) / 2, end)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import ModelClient, Route
-from sandstream_bus.messages import CallFinished, GuardrailRecord
+from sandstream_bus.wire.messages import CallFinished, GuardrailRecord
 
 from sandstream import Agent, Client, RunConfig
 from sandstream.settings import Settings

@@ -1,16 +1,16 @@
-"""Whether a consumer has nothing left to do, as the log tells it."""
+"""Whether a consumer is idle, according to the log."""
 
 from __future__ import annotations
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import direct_get_many
+from sandstream_bus.nats.direct import stale_many
 
 
 async def is_idle(bus: Bus, consumer: str) -> bool:
-    """Was everything delivered that the log has for it, and acknowledged?
+    """Whether everything that the log has for the consumer was delivered and acknowledged.
 
-    The server counts what is pending a moment after it has acknowledged a publish, so that count
-    alone can say too early that there is nothing.
+    The server updates the pending count a moment after it has acknowledged a publish, so that count
+    alone can be zero too early.
     """
     info = await bus.topology.consumer_info(bus.connection, consumer)
     if info is None or info["num_pending"] or info["num_ack_pending"]:
@@ -18,6 +18,6 @@ async def is_idle(bus: Bus, consumer: str) -> bool:
     config, after = info["config"], info["delivered"]["stream_seq"]
     for subject in config.get("filter_subjects") or [config["filter_subject"]]:
         log = bus.topology.log
-        if await direct_get_many(bus.connection, log, subject, after=after, limit=1):
+        if await stale_many(bus.connection, log, subject, after=after, limit=1):
             return False
     return True

@@ -1,4 +1,4 @@
-"""Spans made by hand, for tests of what is drawn from them: times in milliseconds."""
+"""Spans made by hand, for tests of displays; times in milliseconds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.span import Operation, Span
-from sandstream_bus.messages import TokenUsage
+from sandstream_bus.wire.messages import TokenUsage
 
-from sandstream.looking.timeline import Timeline, Trace, timeline
+from sandstream._inspect.timeline import Timeline, Trace, timeline
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -57,7 +57,7 @@ class MadeRun:
         attributes: dict[str, Any] | None = None,
         **more: Any,
     ) -> str:
-        """A span; its id."""
+        """Add a span and return its id."""
         number = len(self.spans)
         about: dict[str, Any] = dict(attributes or {})
         if any(tokens):

@@ -1,4 +1,4 @@
-"""What a scripted model says in the two phases of a memory."""
+"""Scripted model answers for the two memory phases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_phase(request: Request) -> bool:
 
 
 def extraction(slug: str, lesson: str, *, about: str = "") -> Step:
-    """Phase one finds this, in every rollout that has ``about`` in it."""
+    """Phase one finds this in every rollout that contains ``about``."""
     found = {"rollout_slug": slug, "rollout_summary": f"# {slug}\n\n{lesson}", "raw_memory": lesson}
     return (
         structured(found)
@@ -43,7 +43,7 @@ cd memories
 
 
 def consolidation(script: str = CONSOLIDATION) -> tuple[Step, Step]:
-    """Phase two runs a script in its workspace and says that it is done."""
+    """Phase two runs a script in its workspace and then finishes."""
     write = tool_call("exec_command", {"cmd": script})
     return (
         write.when(lambda it: is_consolidation(it) and not _has_worked(it)).forever(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,20 +11,22 @@ import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.connect_options import ConnectOptions
-from sandstream_bus.server_binary import find_server_binary
-from sandstream_bus.topology import Retention
+from sandstream_bus.embedded.server_binary import find_server_binary
+from sandstream_bus.nats.connect_options import ConnectOptions
+from sandstream_bus.nats.topology import Retention
+from support.lifeline import ends_with_us
 
 START_S = 15.0
 
 
 class NatsServer:
-    """One server process. Whoever started it stops it."""
+    """One server process. Its starter stops it."""
 
     def __init__(self, directory: Path, *, config: str = "") -> None:
         self._directory = directory
@@ -48,7 +51,7 @@ class NatsServer:
         return ConnectOptions(**({"servers": [self.url]} | changes))
 
     def start(self) -> None:
-        """Start, on the port of the time before if there was one, and wait for the greeting."""
+        """Start, on the previous port if there was one, and wait for the greeting."""
         ports = self._directory / "ports"
         shutil.rmtree(ports, ignore_errors=True)
         ports.mkdir(parents=True)
@@ -59,6 +62,7 @@ class NatsServer:
         )
         self._process = subprocess.Popen(
             [
+                *ends_with_us(),
                 str(find_server_binary()),
                 *("-a", "127.0.0.1", "-p", str(self.port or -1)),
                 *("-c", str(config), "--ports_file_dir", str(ports)),
@@ -85,6 +89,11 @@ class NatsServer:
         except OSError:
             return False
 
+    def set_up(self, prefix: str = "sandstream", **options: Any) -> None:
+        """Create the streams like ``sandstream setup``, for programs that only get the URL."""
+        with ThreadPoolExecutor(1) as pool:  # the caller may have a loop
+            pool.submit(asyncio.run, set_up_streams(self.options(**options), prefix)).result()
+
     def kill(self) -> None:
         """kill -9"""
         self._end(signal.SIGKILL)
@@ -98,7 +107,7 @@ class NatsServer:
         self.start()
 
     def suspend(self) -> None:
-        """Let it hang without closing its connections."""
+        """Make it hang without closing its connections."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitpid(self._process.pid, os.WUNTRACED)  # returns when it has stopped
@@ -118,6 +127,12 @@ class NatsServer:
         self._process = None
 
 
+async def set_up_streams(options: ConnectOptions, prefix: str = "sandstream") -> None:
+    """Create missing streams."""
+    bus = await Bus.open(options, prefix=prefix, create="missing")
+    await bus.close()
+
+
 @asynccontextmanager
 async def open_bus(
     server: NatsServer,
@@ -126,8 +141,10 @@ async def open_bus(
     retention: Retention | None = None,
     **options: Any,
 ) -> AsyncIterator[Bus]:
-    """A bus on the server, closed at the end."""
-    bus = await Bus.open(server.options(**options), prefix=prefix, retention=retention)
+    """A bus on the server, closed at the end. Missing streams are created."""
+    bus = await Bus.open(
+        server.options(**options), prefix=prefix, create="missing", retention=retention
+    )
     try:
         yield bus
     finally:

@@ -7,14 +7,14 @@
         [span.name for span in receiver.spans]             # ``ReceivedSpan``s, in order of arrival
         receiver.metrics                                   # ``ReceivedMetric``s, of all exports
 
-What may go wrong is switched on and off at any time, also while requests are under way:
+Faults can be switched on and off at any time, also during requests:
 
-``refuse_with = 500``      every request is refused with this HTTP status, or gRPC's likeness of it;
+``refuse_with = 500``      every request is refused with this HTTP status or its gRPC equivalent;
                            OpenTelemetry's exporters repeat 429 and 503 by themselves, for seconds
-``refuse_if = function``   it gets a request's spans and returns a status, or None to accept
-``hold()``, ``release()``  requests hang, until they are let go
-``stop()``, ``start()``    nobody listens; then again, on the same port
-``requests``               how many requests came, with those refused
+``refuse_if = function``   gets a request's spans and returns a status, or None to accept
+``hold()``, ``release()``  requests hang until they are released
+``stop()``, ``start()``    stop listening; listen again on the same port
+``requests``               the number of requests, including refused ones
 ``headers``                the headers of the last request, names in lower case
 
 A refused request stores nothing. ``with_id(span_id)`` and ``named(name)`` find spans.
@@ -83,7 +83,7 @@ class ReceivedSpan:
     trace_id: str
     span_id: str
     parent_id: str
-    """Empty: it has none."""
+    """Empty if it has none."""
     name: str
     kind: str
     """One of ``KINDS``."""
@@ -101,7 +101,7 @@ class ReceivedSpan:
 
 @dataclass(frozen=True)
 class ReceivedPoint:
-    """``value`` is a sum's or a gauge's; ``count``, ``sum``, ``buckets`` are a histogram's."""
+    """``value`` is for sums and gauges; ``count``, ``sum``, ``buckets`` are for histograms."""
 
     attributes: dict[str, Any]
     value: float = 0
@@ -124,7 +124,7 @@ class ReceivedMetric:
 
 
 class OtlpReceiver:
-    """Listens from ``start`` to ``stop``; everything that it keeps may be read from any thread."""
+    """Listens from ``start`` to ``stop``; its data may be read from any thread."""
 
     def __init__(self, protocol: Protocol = "http/protobuf") -> None:
         self.protocol: Protocol = protocol
@@ -183,11 +183,11 @@ class OtlpReceiver:
         return found
 
     def metric(self, name: str) -> ReceivedMetric:
-        """What was exported last under this name."""
+        """The last exported metric of this name."""
         return [metric for metric in self.metrics if metric.name == name][-1]
 
     def wait_until(self, fulfilled: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
-        """Blocks until it is so; it is asked again after each request."""
+        """Block until the condition holds; it is checked after each request."""
         with self._changed:
             if not self._changed.wait_for(fulfilled, timeout_s):
                 raise TimeoutError(
@@ -210,7 +210,7 @@ class OtlpReceiver:
         await asyncio.to_thread(self.wait_for_requests, count, timeout_s)
 
     def take(self, message: Request, headers: dict[str, str]) -> int | None:
-        """One decoded request: kept, unless the answer is the status that it is refused with."""
+        """Keep a decoded request and return ``None``, or return the status that refuses it."""
         is_metrics = isinstance(message, metrics_service_pb2.ExportMetricsServiceRequest)
         spans = [] if is_metrics else spans_of(message)
         with self._changed:
@@ -365,7 +365,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
             self.close_connection = True  # the sender has lost patience
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests look at the receiver, not at a log."""
+        """Log nothing: tests inspect the receiver."""
 
 
 class _GrpcServer:

@@ -1,4 +1,4 @@
-"""Runs for a page, as their logs would tell them: a tree with everything in it, and a long one."""
+"""Runs for a page, made from hand-written logs: a tree with everything in it, and a long run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 from sandstream_actors.tracing.fold.run_trace import RunTrace
-from sandstream_bus.messages import (
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -22,12 +22,12 @@ from sandstream_bus.messages import (
     TokenUsage,
     TurnRequested,
 )
-from sandstream_bus.specs import AgentSpec, GraphSpec
-from sandstream_bus.trace_context import TraceContext, call_span_id, trace_id_of
+from sandstream_bus.wire.specs import AgentSpec, GraphSpec
+from sandstream_bus.wire.trace_context import TraceContext, call_span_id, trace_id_of
 from support.scripted_log import calls, raw, says
 from support.timed_log import TimedLog
 
-from sandstream.looking.page import PageRun
+from sandstream._inspect.traces import TracedRun
 
 
 class Told:
@@ -42,7 +42,7 @@ class Told:
         self._cause = 0
 
     def start(self, text: str, *, at: float, under: tuple[str, str, str] | None = None) -> None:
-        """``under``: the run above, its call and the root, for a child run."""
+        """``under``: the parent run, its call and the root, for a child run."""
         agents = {
             self.agent: AgentSpec(name=self.agent, host="tools", model="gpt-5"),
             "writer": AgentSpec(name="writer", host="tools", model="gpt-5-mini"),
@@ -145,12 +145,12 @@ class Told:
         )
         self.log.add("done", event, at=at, cause=self._cause)
 
-    def page_run(self, *, contents: bool = True) -> PageRun:
+    def page_run(self, *, contents: bool = True) -> TracedRun:
         trace = RunTrace.of(self.run, self.log.events, contents=contents)
-        return PageRun(facts=trace.facts(), spans=trace.spans(), events=self.log.events)
+        return TracedRun(facts=trace.facts(), spans=trace.spans(), events=self.log.events)
 
 
-def in_one_log(runs: list[Told]) -> list[PageRun]:
+def in_one_log(runs: list[Told]) -> list[TracedRun]:
     """The runs with the sequences that they would have in the log that all runs share."""
     everything = [event for told in runs for event in told.log.events]
     everything.sort(key=lambda it: (it.stored.time, it.sequence))
@@ -172,7 +172,7 @@ def _placed(headers: dict[str, str], place: dict[int, int]) -> dict[str, str]:
 
 
 def _child(number: int, above: str, root: str, begins: float) -> Told:
-    """A researcher: it looks twice, some are refused once, some lose a tool."""
+    """A researcher with one search; some are deferred first, one search fails."""
     topic = f"market {number + 1}"
     told = Told(f"{above}_t1-{number}", "researcher", first=1000 + number * 50)
     told.start(f"Research {topic}.", at=begins, under=(above, f"t1-{number}", root))
@@ -197,7 +197,7 @@ def _child(number: int, above: str, root: str, begins: float) -> Told:
     return told
 
 
-def tree(children: int = 20) -> list[PageRun]:
+def tree(children: int = 20) -> list[TracedRun]:
     """A planner with many researchers at once, a person who is asked, a handoff, an end."""
     run = "run_7Q2M4KXA"
     top = Told(run, "planner")
@@ -254,7 +254,7 @@ def tree(children: int = 20) -> list[PageRun]:
     return in_one_log([top, *below])
 
 
-def long_run(events: int = 5000) -> list[PageRun]:
+def long_run(events: int = 5000) -> list[TracedRun]:
     """One run with very many tool calls."""
     told = Told("run_LONG", "crawler")
     told.start("Fetch every page of the site.", at=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from msgspec import Raw
-from sandstream_bus.messages import (
+from sandstream_bus.wire.messages import (
     CallFinished,
     CallRequested,
     GraphSpec,
@@ -13,8 +13,8 @@ from sandstream_bus.messages import (
     RunStarted,
     TokenUsage,
 )
-from sandstream_bus.specs import AgentSpec
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.specs import AgentSpec
+from sandstream_bus.wire.subjects import RunId
 
 
 def new_run() -> RunId:

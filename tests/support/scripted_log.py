@@ -1,4 +1,4 @@
-"""Logs of runs written by hand, for the pure parts of the harness."""
+"""Hand-written logs of runs, for the pure parts of the harness."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream_bus.direct import Stored
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.direct import Stored
+from sandstream_bus.wire.messages import (
     CallFinished,
     CallKind,
     CallRequested,
@@ -18,8 +18,8 @@ from sandstream_bus.messages import (
     RunStarted,
     TokenUsage,
 )
-from sandstream_bus.specs import AgentSpec, GraphSpec, RunOptions, ToolSpec
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.specs import AgentSpec, GraphSpec, RunOptions, ToolSpec
+from sandstream_bus.wire.subjects import RunId
 
 RUN = RunId("r")
 USAGE = TokenUsage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
@@ -90,7 +90,7 @@ def ends(
 
 
 def log(*events: RunEvent, first: int = 1) -> list[LogEvent]:
-    """The events with their places, ``first``, ``first + 1`` …"""
+    """The events with the sequences ``first``, ``first + 1`` …"""
     return [
         LogEvent(sequence, f"s.{sequence}", event, Stored(sequence, f"s.{sequence}", b"", {}))
         for sequence, event in enumerate(events, first)

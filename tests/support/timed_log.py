@@ -1,12 +1,12 @@
-"""Logs with subjects, times and causes, written by hand: what traces are folded from."""
+"""Hand-written logs with subjects, times and causes, from which traces are folded."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from sandstream_bus.direct import Stored
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import RunEvent
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.direct import Stored
+from sandstream_bus.wire.messages import RunEvent
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 T0_NS = int(T0.timestamp()) * 1_000_000_000
@@ -14,7 +14,7 @@ MS = 1_000_000
 
 
 class TimedLog:
-    """``add`` appends an event ``at`` so many milliseconds after the start."""
+    """``add`` appends an event ``at`` milliseconds after the start."""
 
     def __init__(self, run: str = "r", first: int = 1) -> None:
         self.run = run
@@ -30,6 +30,7 @@ class TimedLog:
         cause: int = 0,
         traceparent: str = "",
         deliveries: int = 1,
+        worker: str = "",
         headers: dict[str, str] | None = None,
     ) -> int:
         """``kind`` is the rest of the subject: ``call.h``, ``model``. Returns the sequence."""
@@ -42,6 +43,8 @@ class TimedLog:
             found["traceparent"] = traceparent
         if deliveries > 1:
             found["Sandstream-Deliveries"] = str(deliveries)
+        if worker:
+            found["Sandstream-Worker"] = worker
         subject = f"sandstream.run.{self.run}.{kind}"
         stored = Stored(sequence, subject, b"{}", found | (headers or {}))
         self.events.append(LogEvent(sequence, subject, event, stored))

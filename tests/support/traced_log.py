@@ -1,4 +1,4 @@
-"""Runs written into a real log by hand, and tracing actors that read it, with a sink for spans."""
+"""Runs written by hand into a real log, tracing actors that read it, and a sink for spans."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
-from sandstream_bus.headers import TRACEPARENT
-from sandstream_bus.messages import (
+from sandstream_bus.wire.headers import TRACEPARENT
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -29,8 +29,8 @@ from sandstream_bus.messages import (
     RunWaiting,
     TokenUsage,
 )
-from sandstream_bus.subjects import RunId
-from sandstream_bus.trace_context import TraceContext, run_span_id, trace_id_of
+from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.trace_context import TraceContext, run_span_id, trace_id_of
 from support.idle import is_idle
 from support.scripted_log import answer, asks, begin, calls, raw, says
 from support.waiting import eventually
@@ -39,7 +39,7 @@ PACE = Pace(first_s=0.05, longest_s=0.2, poll_s=0.1)
 
 
 class Sink:
-    """Where spans are exported to."""
+    """A target for exported spans."""
 
     def __init__(self) -> None:
         self.name = "sink"
@@ -66,7 +66,7 @@ class LogWriter:
         self._bus = bus
         self._numbers = itertools.count()
         self._trace: TraceContext | None = TraceContext(trace_id_of(run), run_span_id(run))
-        """What all events but the first say."""
+        """The trace context of all events except the first."""
 
     async def put(self, kind: str, event: RunEvent, *, caller: TraceContext | None = None) -> None:
         trace = caller or (None if kind.startswith("start") else self._trace)
@@ -96,7 +96,7 @@ class LogWriter:
         await self.put("result.main", _result(call.call, turn))
 
     async def wait(self, turn: int = 1) -> None:
-        """It asks a person."""
+        """The run waits for an approval."""
         asked = ApprovalRequested(call=f"t{turn}-1", turn=turn, agent="a", name="f", call_id="c")
         await self.put("approval.requested", asked)
         await self.put("waiting", RunWaiting(turn=turn, approvals=[asked]))
@@ -117,8 +117,8 @@ class LogWriter:
         await self.end()
 
     async def folded(self) -> list[Span]:
-        """The ended spans that its log gives, as they may be kept."""
-        trace = RunTrace.of(self.run, await self._bus.log.read(self.run))
+        """The ended spans that its log gives, as a store may keep them."""
+        trace = RunTrace.of(self.run, await self._bus.log.read(self.run), quotes=False)
         redactor = Redactor()
         return [redactor.redact_span(it) for it in trace.spans() if not it.is_open]
 
@@ -131,7 +131,7 @@ def _result(call: str, turn: int) -> CallFinished:
 async def tracing(
     bus: Bus, store: TraceStore, sink: Sink | None = None, **more: Any
 ) -> AsyncIterator[TracingActor]:
-    """A working actor; what the store's outbox gets goes to the sink."""
+    """A running actor; the store's outbox is exported to the sink."""
     export: ExportLoop | None = None
     if sink is not None:
         lock = store.path.with_name("export-lock-" + store.path.name)
@@ -157,14 +157,14 @@ async def opened_store(path: Path, **more: Any) -> AsyncIterator[TraceStore]:
 
 
 async def caught_up(bus: Bus, group: str = "main", *, within_s: float = 20.0) -> None:
-    """Until the group has nothing to do."""
+    """Wait until the group has nothing to do."""
 
     name = consumer_name(group)
     await eventually(lambda: is_idle(bus, name), within_s=within_s, what=f"{group} has caught up")
 
 
 async def emptied(store: TraceStore, *, within_s: float = 20.0) -> None:
-    """Until nothing waits to be exported."""
+    """Wait until nothing is left to export."""
 
     async def is_empty() -> bool:
         return (await store.counters())["outbox"] == 0
@@ -173,7 +173,7 @@ async def emptied(store: TraceStore, *, within_s: float = 20.0) -> None:
 
 
 def by_id(spans: list[Span]) -> dict[str, Span]:
-    """Each span once; what was said aside, which no store keeps."""
+    """The spans by id; each must occur only once."""
     found = {span.span_id: span for span in spans}
     assert len(found) == len(spans), "a span is there twice"
     return found

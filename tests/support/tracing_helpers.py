@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.trace_messages import ReportedSpan, SpansReported
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.wire.traces import ReportedSpan, SpansReported
 
 from sandstream import (
     Span,
@@ -73,7 +73,7 @@ def recording() -> Iterator[Recorder]:
 async def reported(bus: Bus, trace_id: str) -> tuple[list[SpansReported], list[ReportedSpan]]:
     """What the bus was told of a trace."""
     subject = bus.subjects.trace_spans(trace_id.removeprefix("trace_"))
-    stored = await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
+    stored = await stale_many(bus.connection, bus.topology.log, subject, after=0)
     messages = [await bus.codec.trace_event(it.data) for it in stored]
     found = [it for it in messages if isinstance(it, SpansReported)]
     return found, [span for it in found for span in it.spans]

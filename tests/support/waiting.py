@@ -13,7 +13,7 @@ DEADLINE_S = 15.0
 async def eventually(
     look: Callable[[], Awaitable[T]], *, within_s: float = DEADLINE_S, what: str = "condition"
 ) -> T:
-    """Look again and again until the answer is true; return it."""
+    """Check repeatedly until the result is true; return it."""
     try:
         async with asyncio.timeout(within_s):
             while not (found := await look()):
@@ -24,7 +24,7 @@ async def eventually(
 
 
 async def until(holds: Callable[[], T], *, within_s: float = DEADLINE_S, what: str = "") -> T:
-    """The same for a synchronous look."""
+    """The same for a synchronous check."""
 
     async def look() -> T:
         return holds()

@@ -1,8 +1,8 @@
-"""Python programs as processes of their own which start in a tenth of the time.
+"""Start Python programs as separate processes in a tenth of the usual time.
 
-Most of what a start costs are imports. A program that is started here is forked from an interpreter
-that has done them already (``support.warm_server``); from then on it is a process like any other:
-its own pid, environment, streams and end. Tests of the start itself use ``subprocess``.
+Most of a start is spent on imports. A program started here is forked from an interpreter that has
+already done them (``support.warm_server``). From then on it is a process like any other, with its
+own pid, environment, streams and exit code. Tests of the start itself use ``subprocess``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ LIBRARIES = (
     "pydantic",
     "uvloop",
     "sandstream.client",
-    "sandstream.connect",
+    "sandstream._connection",
     "sandstream.models.defaults",
-    "sandstream.sandbox_host",
+    "sandstream._run.sandbox_host",
     "sandstream.worker",
     "sandstream_actors.harness.actor",
     "sandstream_actors.sandbox.actor",
@@ -42,7 +42,7 @@ START_S = 30.0
 
 
 class WarmProcess:
-    """One process. Whoever started it ends it, and closes it."""
+    """One process. Its starter ends and closes it."""
 
     def __init__(self, report: socket.socket) -> None:
         self._report = report
@@ -51,11 +51,11 @@ class WarmProcess:
         assert self.pid, "the server of warm interpreters did not fork"
 
     def poll(self) -> int | None:
-        """Its exit code, minus the signal if one ended it; None while it runs."""
+        """Its exit code, or the negative signal number; ``None`` while it runs."""
         return self.wait(0.0)
 
     def wait(self, timeout: float) -> int | None:
-        """The same, after as many seconds if need be."""
+        """Like ``poll``, but wait for at most ``timeout`` seconds."""
         if self._code is None:
             self._code = self._number(timeout)
         return self._code
@@ -91,7 +91,7 @@ def start(
     python: str = sys.executable,
     libraries: tuple[str, ...] = LIBRARIES,
 ) -> WarmProcess:
-    """Start a program with these streams, which the caller keeps and closes."""
+    """Start a program with these streams; the caller owns and closes them."""
     report, told = socket.socketpair()
     with told, Path(os.devnull).open("rb") as nothing:
         read = nothing.fileno() if stdin is None else stdin
@@ -108,7 +108,7 @@ def run(
     python: str = sys.executable,
     libraries: tuple[str, ...] = LIBRARIES,
 ) -> subprocess.CompletedProcess[str]:
-    """From start to end, like ``subprocess.run`` with its output captured."""
+    """Run to the end, like ``subprocess.run`` with captured output."""
     with TemporaryFile() as read, TemporaryFile() as out, TemporaryFile() as err:
         read.write(given.encode())
         read.seek(0)
@@ -133,7 +133,7 @@ def _text(file: IO[bytes]) -> str:
 
 @functools.cache
 def _server(python: str, libraries: tuple[str, ...]) -> socket.socket:
-    """One for all tests of this process; it ends when this process does."""
+    """One server for all tests of this process; it ends with this process."""
     control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         process = subprocess.Popen(

@@ -1,14 +1,14 @@
 """An interpreter with the usual packages loaded, which forks programs from itself.
 
-Started by ``support.warm_python`` with one end of a socket pair. Each order says what to run; with
-it come the program's standard streams and a socket on which its pid and later its exit code are
-told. What is loaded beforehand are modules that read nothing of their environment, and the one that
-does (``ENVIRONED``) is read again. This file needs nothing but the standard library, as it may run
-in another environment.
+``support.warm_python`` starts it with one end of a socket pair. Each order says what to run; it
+comes with the program's standard streams and a socket that reports its pid and later its exit code.
+Modules that are loaded beforehand do not read the environment, except one (``ENVIRONED``), which is
+reloaded. This file needs only the standard library, because it may run in another environment.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import io
@@ -17,6 +17,7 @@ import os
 import resource
 import runpy
 import select
+import signal
 import socket
 import struct
 import sys
@@ -25,9 +26,10 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
+PR_SET_PDEATHSIG = 1
 NUMBER = struct.Struct("<i")
 HEARD = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONWARNINGS")
-"""What an interpreter reads of its environment when it begins; here ``become`` does."""
+"""Variables that an interpreter reads at its start; here ``become`` applies them."""
 ENVIRONED = "sandstream_bus.crashpoints"
 BIGGEST_ORDER = 128 * 1024
 
@@ -44,11 +46,12 @@ class Order(NamedTuple):
 
 
 def serve(control: int) -> Order | None:
-    """Fork for each order; returns it in the fork, and None when nobody can order any more."""
+    """Fork for each order. Returns the order in the fork, and ``None`` when the client is gone."""
     orders = socket.socket(fileno=control)
     events = select.poll()
     events.register(control, select.POLLIN)
     running: dict[int, tuple[int, int]] = {}
+    server = os.getpid()
     while True:
         for ready, _ in events.poll():
             if ready == control:
@@ -56,6 +59,7 @@ def serve(control: int) -> Order | None:
                 if not said:
                     return None
                 if (pid := os.fork()) == 0:
+                    _end_with(server)
                     orders.detach()
                     _take_over(fds[:3])
                     return Order(*json.loads(said))
@@ -74,6 +78,15 @@ def serve(control: int) -> Order | None:
                 os.close(report)
 
 
+def _end_with(server: int) -> None:
+    """End the program with the server, which ends with the process that started it: a killed test
+    suite cannot end its programs.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _tell(report: int, number: int) -> None:
     try:
         os.write(report, NUMBER.pack(number))
@@ -82,7 +95,7 @@ def _tell(report: int, number: int) -> None:
 
 
 def _take_over(streams: list[int]) -> None:
-    """The given streams, and nothing else of the server."""
+    """Use the given streams, and close everything else of the server."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -105,7 +118,7 @@ def become(order: Order) -> None:
         importlib.reload(sys.modules[ENVIRONED])
     if action := order.env.get("PYTHONWARNINGS"):
         assert action == "error", action
-        warnings.simplefilter(action)
+        warnings.simplefilter("error")
     sys.argv = [order.program, *order.arguments]
     more = [path for path in order.env.get("PYTHONPATH", "").split(os.pathsep) if path]
     first = order.directory if order.is_module else str(Path(order.program).parent)

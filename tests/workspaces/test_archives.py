@@ -15,14 +15,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from boxes import open_box
-from files import fill_with_everything
 from sandstream_workspaces.archive_readers import Piece, Scheme, read_archive
 from sandstream_workspaces.archive_rules import ArchiveLimits
 from sandstream_workspaces.archives import NO_LIMITS, tar_of, tree_of_archive, tree_of_tar
 from sandstream_workspaces.errors import ArchiveRejected
 from sandstream_workspaces.store import Difference, WorkspaceStore
 from support.nats_server import NatsServer, open_bus
+from workspaces.boxes import open_box
+from workspaces.files import fill_with_everything
 
 MB = 1024 * 1024
 

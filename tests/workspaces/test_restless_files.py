@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from boxes import open_box
-from files import fill, holds
 from sandstream_providers.box.client import AgentBox
 from sandstream_providers.interface import ResolveRule
 from sandstream_workspaces.errors import CheckpointFailed
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer, open_bus
+from workspaces.boxes import open_box
+from workspaces.files import fill, holds
 
 MB = 1024 * 1024
 

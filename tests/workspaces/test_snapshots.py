@@ -9,16 +9,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from boxes import open_box
-from files import fill, fill_with_everything, holds, random_change
-from sandstream_bus import objects
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import direct_get_many
+from sandstream_bus.nats import objects
+from sandstream_bus.nats.direct import stale_many
 from sandstream_workspaces import compaction, freshness
 from sandstream_workspaces.errors import WorkspaceDamaged
 from sandstream_workspaces.format import starts_segment
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer, open_bus
+from workspaces.boxes import open_box
+from workspaces.files import fill, fill_with_everything, holds, random_change
 
 MB = 1024 * 1024
 
@@ -289,7 +289,7 @@ def test_a_damaged_snapshot_leaves_the_workspace_as_it_is(
             before = holds(root)
             bucket = bus.topology.bucket
             kind = "M" if harm == "object" else "C"
-            found = await direct_get_many(
+            found = await stale_many(
                 bus.connection, f"OBJ_{bucket}", f"$O.{bucket}.{kind}.*", after=0
             )
             # in the order of storing: the pack, the segments, the root

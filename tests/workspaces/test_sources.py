@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
-from files import fill, fill_with_everything, holds
 from sandstream_workspaces import host_directory
 from sandstream_workspaces.errors import HostDirectoryFailed, NoSuchPath
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer, open_bus
+from workspaces.files import fill, fill_with_everything, holds
 
 MB = 1024 * 1024
 
@@ -98,7 +98,7 @@ def test_a_host_file_that_changes_while_it_is_read(
     async def main() -> None:
         async with open_bus(nats_server) as bus:
             fill(tmp_path / "s", {"file": os.urandom(size)})
-            monkeypatch.setattr(host_directory.os, "fstat", touching)
+            monkeypatch.setattr(f"{host_directory.__name__}.os.fstat", touching)
             with pytest.raises(HostDirectoryFailed, match=r"'file'.*changed") as raised:
                 await WorkspaceStore(bus).add_directory(tmp_path / "s")
             assert raised.value.reason == "changed"

@@ -15,13 +15,13 @@ import msgspec
 from msgspec import Raw
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.memory.actor import CONSUMER, MemoryActor
-from sandstream_actors.memory.files import load
-from sandstream_actors.memory.waiting import is_settled
-from sandstream_actors.run_state import RunState
+from sandstream_actors.memory.freshness import is_settled
+from sandstream_actors.memory.scope.files import load
+from sandstream_actors.run.state import RunState
 from sandstream_actors.sandbox.actor import SandboxActor
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.memory_messages import (
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.wire.memories import (
     EditRequested,
     FileEdit,
     MemoryChanged,
@@ -29,22 +29,22 @@ from sandstream_bus.memory_messages import (
     MemoryState,
     MergeRequested,
 )
-from sandstream_bus.memory_specs import MemoryPart, MemoryUse, PhaseModel
-from sandstream_bus.messages import (
+from sandstream_bus.wire.memory_specs import MemoryPart, MemoryUse, PhaseModel
+from sandstream_bus.wire.messages import (
     ErrorInfo,
     ModelAnswered,
     RunDone,
     RunStarted,
     TokenUsage,
 )
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.wire.sandboxes import (
     SandboxCheckpointed,
     SandboxIntended,
     SandboxStopped,
     SandboxUse,
 )
-from sandstream_bus.specs import AgentSpec, GraphSpec, RunOptions
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.specs import AgentSpec, GraphSpec, RunOptions
+from sandstream_bus.wire.subjects import RunId
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
 from support.idle import is_idle
@@ -335,7 +335,7 @@ class Rig:
     async def events(self, scope: str = SCOPE) -> list[MemoryChanged | MemoryFailed]:
         """What people were told, in order."""
         subject = self.bus.subjects.memory_event(scope)
-        found = await direct_get_many(self.bus.connection, self.bus.topology.log, subject, after=0)
+        found = await stale_many(self.bus.connection, self.bus.topology.log, subject, after=0)
         events = [await self.bus.codec.memory_event(it.data) for it in found]
         return [it for it in events if isinstance(it, MemoryChanged | MemoryFailed)]
 
@@ -444,7 +444,7 @@ async def rig(
         os.environ["OPENAI_BASE_URL"] = model.base_url
     try:
         async with contextlib.AsyncExitStack() as stack:
-            bus = await Bus.open(server.options(), prefix=prefix)
+            bus = await Bus.open(server.options(), prefix=prefix, create="missing")
             stack.push_async_callback(bus.close)
             yield Rig(server, bus, home, stack)
     finally:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig import FOUND, MERGE, SCOPE, Rig, bodies, failed, rig, use
-from sandstream_actors.sandbox.record import SandboxRecord
-from sandstream_bus.sandbox_messages import MemoryMount, Open, SandboxRequest, SandboxSpec
-from sandstream_bus.sandboxes import new_op
+from actors.memory.rig import FOUND, MERGE, SCOPE, Rig, bodies, failed, rig, use
+from sandstream_actors.run.sandbox_record import SandboxRecord
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.wire.sandboxes import MemoryMount, Open, SandboxRequest, SandboxSpec
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer
 from support.waiting import eventually

@@ -17,11 +17,11 @@ from actors.memory.rig import (
     use,
 )
 from sandstream_actors.memory.changes import NotInMemory, delete_scope, remove, undo
-from sandstream_actors.memory.files import KEPT_REVISIONS
-from sandstream_bus.memory_messages import MemoryFailed
-from sandstream_bus.messages import RunStarted
-from sandstream_bus.sandbox_messages import SandboxIntended, SandboxReady, SandboxSpec
-from sandstream_bus.subjects import RunId
+from sandstream_actors.memory.scope.files import KEPT_REVISIONS
+from sandstream_bus.wire.memories import MemoryFailed
+from sandstream_bus.wire.messages import RunStarted
+from sandstream_bus.wire.sandboxes import SandboxIntended, SandboxReady, SandboxSpec
+from sandstream_bus.wire.subjects import RunId
 from support.waiting import eventually
 
 from sandstream.testing import ScriptedModel

@@ -6,10 +6,10 @@ import pytest
 from actors.memory.rig import SCOPE, Play, Rig
 from actors.memory.test_changes import HANDBOOK, SUMMARY, merged, sourced
 from sandstream_actors.memory.changes import TooBig, remove, undo
+from sandstream_actors.memory.context import Means
 from sandstream_actors.memory.edits import edit
-from sandstream_actors.memory.files import KEPT_REVISIONS
-from sandstream_actors.memory.means import Means
-from sandstream_bus.memory_messages import EditRequested, FileEdit, MemoryFailed
+from sandstream_actors.memory.scope.files import KEPT_REVISIONS
+from sandstream_bus.wire.memories import EditRequested, FileEdit, MemoryFailed
 from sandstream_memory.limits import MAX_HANDBOOK_BYTES, MAX_SUMMARY_BYTES
 from sandstream_workspaces.store import WorkspaceStore
 

@@ -18,9 +18,9 @@ from actors.memory.rig import (
     merges,
     use,
 )
-from sandstream_bus.messages import RunStarted
-from sandstream_bus.specs import RunOptions
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.messages import RunStarted
+from sandstream_bus.wire.specs import RunOptions
+from sandstream_bus.wire.subjects import RunId
 
 from sandstream.testing import ScriptedModel
 

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from rig import FOUND, SCOPE, Rig, extracts, merges, rig, use
+from actors.memory.rig import FOUND, SCOPE, Rig, extracts, merges, rig, use
 from sandstream_actors.memory.consolidation import Consolidations
+from sandstream_actors.memory.context import Means
 from sandstream_actors.memory.extraction import Extractions
-from sandstream_actors.memory.means import Means
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.memory_messages import ExtractRequested, MergeRequested
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.wire.memories import ExtractRequested, MergeRequested
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer
 
@@ -47,7 +47,7 @@ def means_of(it: Rig) -> Means:
 
 
 async def first_place(it: Rig, subject: str) -> int:
-    found = await direct_get_many(it.bus.connection, it.bus.topology.log, subject, after=0)
+    found = await stale_many(it.bus.connection, it.bus.topology.log, subject, after=0)
     return found[0].sequence
 
 

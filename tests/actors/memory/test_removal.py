@@ -8,9 +8,9 @@ from actors.memory.test_changes import HANDBOOK, merged
 from actors.memory.test_edits import means_of, note
 from sandstream_actors.memory.changes import remove
 from sandstream_actors.memory.edits import edit
-from sandstream_actors.memory.files import KEPT_REVISIONS, change, load, with_files
-from sandstream_actors.memory.sweeping import Sweeper
-from sandstream_bus.memory_messages import MemoryState, Merge, Rollout, Unfinished
+from sandstream_actors.memory.scope.files import KEPT_REVISIONS, change, load, with_files
+from sandstream_actors.memory.sweep import Sweeper
+from sandstream_bus.wire.memories import MemoryState, Merge, Rollout, Unfinished
 from support.waiting import eventually
 
 from sandstream.testing import ScriptedModel

@@ -23,12 +23,12 @@ from actors.memory.rig import (
     use,
 )
 from sandstream_actors.memory.changes import delete_scope
-from sandstream_actors.memory.telling import cancel_run
-from sandstream_bus.headers import MSG_ID
-from sandstream_bus.memory_messages import ExtractRequested, MemoryFailed
-from sandstream_bus.memory_specs import PhaseModel
-from sandstream_bus.messages import RunDone, RunStarted, TokenUsage
-from sandstream_bus.subjects import RunId
+from sandstream_actors.memory.outbox import cancel_run
+from sandstream_bus.wire.headers import MSG_ID
+from sandstream_bus.wire.memories import ExtractRequested, MemoryFailed
+from sandstream_bus.wire.memory_specs import PhaseModel
+from sandstream_bus.wire.messages import RunDone, RunStarted, TokenUsage
+from sandstream_bus.wire.subjects import RunId
 from support.waiting import eventually
 
 from sandstream.testing import ScriptedModel, Step, error, refusal, structured, text
@@ -217,6 +217,9 @@ def test_an_extraction_whose_harness_died_begins_elsewhere(play: Play) -> None:
         assert rollout_of(state, run).problem == ""
         assert await it.phase_runs("extract") != [first]
         assert (await it.bus.log.last(it.bus.subjects.cancel(first))) is not None
+        ended = await it.bus.follow.done(RunId(first))  # although its harness is gone
+        assert ended.status == "cancelled"
+        assert not await it.bus.open_runs.has(first)
         last = next(r for r in await it.phase_runs("extract") if r != first)
         started = (await it.bus.log.read(RunId(last)))[0].event
         assert isinstance(started, RunStarted) and started.pool == "memory"
@@ -452,7 +455,7 @@ def test_a_run_that_is_delivered_again_is_noted_once(play: Play) -> None:
             sequence=stored.sequence,
             deliveries=2,
         )
-        await actor._on_delivery(delivery)  # type: ignore[arg-type]
+        await actor.handle(delivery)  # type: ignore[arg-type]
         await it.caught_up()
         state = await it.state()
         assert (state.revision, state.rollouts["r"].runs) == (before.revision, [run])
@@ -464,7 +467,7 @@ def test_a_run_that_is_delivered_again_is_noted_once(play: Play) -> None:
 
 def test_a_run_that_was_reopened_is_noted_as_it_ended_at_last(play: Play) -> None:
     async def scene(it: Rig, model: ScriptedModel) -> None:
-        from sandstream_bus.messages import RunReopened
+        from sandstream_bus.wire.messages import RunReopened
 
         async with it.served("harness-memory"):
             await it.actor()

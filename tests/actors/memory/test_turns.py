@@ -19,11 +19,11 @@ from actors.memory.rig import (
     use,
 )
 from sandstream_actors.memory.changes import undo
-from sandstream_actors.memory.standing import ENOUGH, is_held_up, why_now
-from sandstream_actors.memory.waiting import has_reached, is_settled, marks_of
-from sandstream_actors.run_state import RunState
-from sandstream_bus.memory_messages import FileRef, MemoryState, Merge, MergeRequested, Rollout
-from sandstream_bus.subjects import RunId
+from sandstream_actors.memory.freshness import has_reached, is_settled, marks_of
+from sandstream_actors.memory.scope.standing import ENOUGH, is_held_up, why_now
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.memories import FileRef, MemoryState, Merge, MergeRequested, Rollout
+from sandstream_bus.wire.subjects import RunId
 from sandstream_memory.layout import raw_path, rollout_path
 
 from sandstream.testing import ScriptedModel

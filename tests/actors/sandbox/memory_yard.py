@@ -9,16 +9,16 @@ from pathlib import Path
 
 import msgspec
 from actors.sandbox.yard import NODE, Yard, yard
+from sandstream_actors.memory.context import Means
 from sandstream_actors.memory.edits import edit
-from sandstream_actors.memory.files import change, revised, with_files
-from sandstream_actors.memory.means import Means
+from sandstream_actors.memory.scope.files import change, revised, with_files
 from sandstream_actors.sandbox.actor import installation_of
 from sandstream_actors.sandbox.lifecycle import Lifecycle
-from sandstream_actors.sandbox.memory_marker import Laid, parse_marker
+from sandstream_actors.sandbox.memory.marker import Laid, parse_marker
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import Stored, direct_get_many
-from sandstream_bus.memory_messages import EditRequested, MemoryState, RevisionKind
-from sandstream_bus.sandbox_messages import MemoryMount, SandboxSpec
+from sandstream_bus.nats.direct import Stored, stale_many
+from sandstream_bus.wire.memories import EditRequested, MemoryState, RevisionKind
+from sandstream_bus.wire.sandboxes import MemoryMount, SandboxSpec
 from sandstream_providers.interface import ExecSpec
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
@@ -73,7 +73,7 @@ class Place:
 
     async def _stored(self, scope: str) -> list[Stored]:
         subject = self.bus.subjects.memory_edit(scope)
-        return await direct_get_many(self.bus.connection, self.bus.topology.log, subject, after=0)
+        return await stale_many(self.bus.connection, self.bus.topology.log, subject, after=0)
 
     async def take_over(self, number: int = -1) -> MemoryState:
         """What was told becomes part of the memory, as the memory actor does it."""

@@ -8,19 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from actors.sandbox.yard import yard
-from sandstream_bus.direct import Stored, direct_get_last
-from sandstream_bus.headers import TTL
-from sandstream_bus.sandbox_messages import (
-    Exec,
-    Interact,
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.wire.sandboxes import (
     Probe,
-    ReadFile,
     SandboxReply,
     SandboxRequest,
 )
-from sandstream_bus.sandboxes import COMMAND_TTL_S, OPERATION_TTL_S, new_op
 from support.nats_server import NatsServer
-from support.waiting import eventually
 
 from sandstream.sandbox.errors import ProviderUnavailableError
 
@@ -128,54 +122,5 @@ def test_a_question_for_a_dead_node_does_not_go_round(
                 session.sandbox_id, request, provider="local", node="gone"
             )
             assert b'"running":false' in bytes(reply.result)
-
-    asyncio.run(story())
-
-
-def test_a_command_may_take_longer_than_small_requests_are_kept(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
-    async def story() -> None:
-        async with yard(nats_server, tmp_path / "home") as it:
-            bus = await it.bus()
-            bus.sandboxes.patience_s = 0.05
-            kept = {}
-            for action in (Exec(argv=["true"]), Interact(session=1), ReadFile(path="x")):
-                request = SandboxRequest(op=new_op(), action=action)
-                with pytest.raises(Exception, match="nobody serves"):
-                    await bus.sandboxes.request("one", request, provider="local")
-                subject = bus.subjects.sandbox_op("one", "local")
-                stored = await direct_get_last(bus.connection, bus.topology.log, subject)
-                assert stored is not None
-                kept[type(action)] = stored.headers[TTL]
-            assert kept == {
-                Exec: f"{COMMAND_TTL_S}s",
-                Interact: f"{COMMAND_TTL_S}s",
-                ReadFile: f"{OPERATION_TTL_S}s",
-            }
-
-    asyncio.run(story())
-
-
-def test_the_answer_to_a_command_is_kept_as_long_as_its_request(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
-    async def story() -> None:
-        async with yard(nats_server, tmp_path / "home") as it:
-            await it.actor()
-            bus = await it.bus()
-            session = await it.session(bus)
-            await session.start()
-            request = SandboxRequest(op=new_op(), action=Exec(argv=["true"]))
-            await bus.sandboxes.request(session.sandbox_id, request, provider="local")
-            subject = bus.subjects.sandbox_reply(session.sandbox_id, request.op)
-
-            async def kept() -> Stored | None:
-                return await direct_get_last(bus.connection, bus.topology.log, subject)
-
-            # whoever listens hears it before it is stored
-            stored = await eventually(kept, what="the reply is stored")
-            assert stored is not None
-            assert stored.headers[TTL] == f"{COMMAND_TTL_S}s"
 
     asyncio.run(story())

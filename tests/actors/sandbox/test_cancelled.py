@@ -10,10 +10,10 @@ from pathlib import Path
 from actors.sandbox.yard import yard
 from sandstream_actors.sandbox.specs import box_key
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import CallRequested, CancelRequested, GraphSpec, RunStarted
-from sandstream_bus.sandbox_messages import SandboxUse
-from sandstream_bus.specs import AgentSpec
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.messages import CallRequested, CancelRequested, GraphSpec, RunStarted
+from sandstream_bus.wire.sandboxes import SandboxUse
+from sandstream_bus.wire.specs import AgentSpec
+from sandstream_bus.wire.subjects import RunId
 from support.nats_server import NatsServer
 from support.runs import new_run
 from support.waiting import eventually

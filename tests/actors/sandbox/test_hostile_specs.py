@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 
 from actors.sandbox.yard import yard
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.wire.sandboxes import (
     EnvironmentValue,
     GrantSpec,
     LimitSpec,
@@ -18,7 +19,6 @@ from sandstream_bus.sandbox_messages import (
     SandboxSpec,
     WorkspacePlan,
 )
-from sandstream_bus.sandboxes import new_op
 from support.nats_server import NatsServer
 
 INVALID, START = "sandbox_config_invalid", "workspace_start_error"

@@ -18,10 +18,10 @@ from sandstream_actors.sandbox.calls import RunCalls
 from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.news import IDLE
 from sandstream_actors.sandbox.operations import Tools
-from sandstream_bus.messages import CallRequested
-from sandstream_bus.sandbox_messages import SandboxSpec
-from sandstream_bus.sandboxes import SandboxMovedOn
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.sandboxes import SandboxMovedOn
+from sandstream_bus.wire.messages import CallRequested
+from sandstream_bus.wire.sandboxes import SandboxSpec
+from sandstream_bus.wire.subjects import RunId
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer
@@ -107,14 +107,15 @@ def test_a_late_repeat_of_a_call_does_not_open_what_its_run_has_closed(
                 sandbox="one",
             )
             run = RunId("r1")
-            finished = await calls.do(run, call, sequence=asked_at, fresh=False)
+            finished = await calls.do(run, call, sequence=asked_at, fresh=False, time_ns=0)
             if kind == "checkpoint":
                 assert msgspec.json.decode(finished.output)["tree"] == closed.tree
             else:
                 assert finished.error is not None and finished.error.code == "outcome_unknown"
             record = await lifecycle.record("one")
             assert (record.state, record.last_seq) == ("stopped", closed.last_seq)
-            later = await calls.do(run, call, sequence=closed.last_seq + 1, fresh=True)
+            again = closed.last_seq + 1
+            later = await calls.do(run, call, sequence=again, fresh=True, time_ns=0)
             assert later.error is None, "what is asked after the close is meant"
             assert (await lifecycle.record("one")).state == "ready"
             await lifecycle.close("one", checkpoint=False, delete=True)

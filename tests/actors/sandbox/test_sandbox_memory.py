@@ -22,9 +22,9 @@ from actors.sandbox.memory_yard import (
     place,
     remember,
 )
-from sandstream_actors.sandbox.memory_files import Folder
-from sandstream_bus.memory_messages import MemoryState
-from sandstream_bus.sandbox_messages import (
+from sandstream_actors.sandbox.memory.files import Folder
+from sandstream_bus.wire.memories import MemoryState
+from sandstream_bus.wire.sandboxes import (
     MemoryMount,
     MemorySynced,
     PlanFile,
@@ -314,7 +314,7 @@ def test_a_sync_makes_and_wakes_nothing(nats_server: NatsServer, tmp_path: Path)
 async def _requests(it: Place, work: Awaitable[object]) -> int:
     """How often the states of memories were read meanwhile."""
     heard: list[str] = []
-    subject = f"$JS.API.DIRECT.GET.{it.bus.topology.memory}.>"
+    subject = f"$JS.API.STREAM.MSG.GET.{it.bus.topology.memory}"
     listening = await it.bus.connection.subscribe(subject, lambda m: heard.append(m.subject))
     await work
     await it.bus.memories.scopes()

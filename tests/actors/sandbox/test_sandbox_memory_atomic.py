@@ -23,7 +23,7 @@ from actors.sandbox.memory_yard import (
     place,
     remember,
 )
-from sandstream_bus.sandbox_messages import MemoryMount
+from sandstream_bus.wire.sandboxes import MemoryMount
 from support.nats_server import NatsServer
 
 MOUNT = MemoryMount(scope=SCOPE)

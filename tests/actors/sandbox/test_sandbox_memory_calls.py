@@ -8,21 +8,21 @@ from pathlib import Path
 from actors.sandbox.memory_yard import ALL, HANDBOOK, SCOPE, files_in, remember
 from actors.sandbox.yard import yard
 from sandstream_actors.memory.actor import MemoryActor
-from sandstream_actors.sandbox.memory_sync import mount_of
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.run.sandbox_record import SandboxRecord
+from sandstream_actors.sandbox.memory.sync import mount_of
 from sandstream_bus.bus import Bus
-from sandstream_bus.direct import direct_get_many
-from sandstream_bus.memory_specs import MemoryUse
-from sandstream_bus.messages import CallFinished, CallRequested, GraphSpec, RunStarted
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.nats.direct import stale_many
+from sandstream_bus.wire.memory_specs import MemoryUse
+from sandstream_bus.wire.messages import CallFinished, CallRequested, GraphSpec, RunStarted
+from sandstream_bus.wire.sandboxes import (
     MemoryMount,
     SandboxMounted,
     SandboxRequest,
     SandboxUse,
     SyncMemory,
 )
-from sandstream_bus.sandboxes import new_op
-from sandstream_bus.specs import AgentSpec
+from sandstream_bus.wire.specs import AgentSpec
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer
 from support.runs import new_run
@@ -85,7 +85,7 @@ def test_the_open_call_of_a_run_brings_its_memory(nats_server: NatsServer, tmp_p
             (workspace / HANDBOOK).write_text("edited\n")
             await call(bus, "close", "own", MemoryUse())
             subject = bus.subjects.memory_edit("sandbox:own")
-            told = await direct_get_many(bus.connection, bus.topology.log, subject, after=0)
+            told = await stale_many(bus.connection, bus.topology.log, subject, after=0)
             assert len(told) == 1
             # somebody's session: it gets the memory with the first run, and other ones anew
             session = await it.session(bus)

@@ -19,7 +19,7 @@ from actors.sandbox.memory_yard import (
     place,
     remember,
 )
-from sandstream_bus.sandbox_messages import MemoryMount, PlanFile, SandboxSpec, WorkspacePlan
+from sandstream_bus.wire.sandboxes import MemoryMount, PlanFile, SandboxSpec, WorkspacePlan
 from support.nats_server import NatsServer
 
 MOUNT = MemoryMount(scope=SCOPE)

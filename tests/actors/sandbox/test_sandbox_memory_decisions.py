@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from sandstream_actors.sandbox.memory_decisions import decide, digest_of
-from sandstream_actors.sandbox.memory_marker import Laid, parse_marker
-from sandstream_bus.memory_messages import FileRef, Tree
+from sandstream_actors.sandbox.memory.decisions import decide, digest_of
+from sandstream_actors.sandbox.memory.marker import Laid, parse_marker
+from sandstream_bus.wire.memories import FileRef, Tree
 
 NOTE, HANDBOOK = "memories/note.md", "memories/MEMORY.md"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from actors.sandbox.memory_yard import ALL, HANDBOOK, SCOPE, SUMMARY, place, remember
-from sandstream_bus.sandbox_messages import MemoryMount, SandboxSpec
-from sandstream_bus.sandbox_specs import LimitSpec
+from sandstream_bus.wire.sandbox_specs import LimitSpec
+from sandstream_bus.wire.sandboxes import MemoryMount, SandboxSpec
 from support.nats_server import NatsServer
 
 MOUNT = MemoryMount(scope=SCOPE)

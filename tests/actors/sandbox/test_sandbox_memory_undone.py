@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from actors.sandbox.memory_yard import ALL, HANDBOOK, SCOPE, Place, place, remember
 from sandstream_actors.memory.changes import undo
-from sandstream_bus.sandbox_messages import MemoryMount
+from sandstream_bus.wire.sandboxes import MemoryMount
 from support.nats_server import NatsServer
 
 MOUNT = MemoryMount(scope=SCOPE)

@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.actor import SandboxActor
-from sandstream_actors.sandbox.record import SandboxRecord
+from sandstream_actors.sandbox.policy import Policy
 from sandstream_bus.bus import Bus
+from sandstream_providers.addresses import Resolve, resolve_host
 from sandstream_providers.local.provider import LocalProvider
 from support.nats_server import NatsServer
 
@@ -36,15 +38,28 @@ class Yard:
         self._stack = stack
 
     async def bus(self) -> Bus:
-        bus = await Bus.open(self._server.options())
+        bus = await Bus.open(self._server.options(), create="missing")
         self._stack.push_async_callback(bus.close)
         return bus
 
-    async def actor(self, *, node: str = NODE, home: Path | None = None) -> SandboxActor:
+    async def actor(
+        self,
+        *,
+        node: str = NODE,
+        home: Path | None = None,
+        policy: Policy | None = None,
+        resolve: Resolve = resolve_host,
+    ) -> SandboxActor:
         """A replica that looks around only when it is told to."""
-        provider = LocalProvider(home or self.home)
+        provider = LocalProvider(home or self.home, resolve=resolve)
         actor = SandboxActor(
-            await self.bus(), provider, node=node, reap_every_s=3600, watch_every_s=3600
+            await self.bus(),
+            provider,
+            node=node,
+            reap_every_s=3600,
+            watch_every_s=3600,
+            policy=policy,
+            resolve=resolve,
         )
         await actor.start()
         self._stack.push_async_callback(actor.stop, 0.0)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from live_box import Workspace, in_workspace
+from actors.sandbox_tools.live_box import Workspace, in_workspace
 from sandstream_actors.sandbox.tools.patch_apply import apply_patch
 from sandstream_actors.sandbox.tools.patch_errors import (
     PatchDecodeError,
@@ -16,7 +16,7 @@ from sandstream_actors.sandbox.tools.patch_errors import (
     PatchFileNotFound,
     PatchPathError,
 )
-from sandstream_bus.sandbox_messages import PatchOperation
+from sandstream_bus.wire.sandboxes import PatchOperation
 from sandstream_providers.interface import ResolveRule
 
 

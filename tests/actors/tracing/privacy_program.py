@@ -7,20 +7,39 @@ was told.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from typing import Any
 
-from sandstream import Agent, RunConfig, Runner, function_tool
+from sandstream import (
+    Agent,
+    GuardrailFunctionOutput,
+    RunConfig,
+    Runner,
+    ToolGuardrailFunctionOutput,
+    function_tool,
+    input_guardrail,
+    tool_input_guardrail,
+)
 from sandstream.exceptions import AgentsException
 from sandstream.sandbox import SandboxAgent, SandboxRunConfig
+from sandstream.sandbox.errors import SandboxError
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
 from sandstream.testing import ScriptedModel, error, script_for, text, tool_call
-from sandstream.tracing import Span, Trace, TracingProcessor, custom_span, set_trace_processors
+from sandstream.tracing import (
+    Span,
+    Trace,
+    TracingProcessor,
+    custom_span,
+    function_span,
+    set_trace_processors,
+)
 
 PLACES = (
     *("prompt", "instructions", "arguments", "output", "failure", "modelerror", "agent", "tool"),
     *("workflow", "metadata", "group", "custom", "sandbox", "command", "answer", "childinput"),
+    *("told", "errordata", "path", "guardinfo", "guardword", "reason"),
 )
 
 
@@ -76,6 +95,45 @@ async def look(note: str) -> str:
         return f"harmless-output {planted('output')}"
 
 
+@function_tool
+async def stumble(note: str) -> str:
+    """Fails, in several ways, and the model is told so."""
+    with function_span("inner") as span:
+        span.set_error({"message": "it went wrong", "data": {"why": planted("errordata")}})
+    assert BOXES
+    with contextlib.suppress(SandboxError):
+        await BOXES[0].read(word("path"))
+    raise ValueError(f"cannot do it: {note}")
+
+
+BOXES: list[Any] = []
+"""A session of the program's own."""
+
+
+@input_guardrail
+async def nosy(ctx: Any, agent: Any, input: Any) -> GuardrailFunctionOutput:
+    """Trips, and quotes what it has seen."""
+    return GuardrailFunctionOutput({"seen": planted("guardinfo")}, tripwire_triggered=True)
+
+
+@tool_input_guardrail
+async def strict(data: Any) -> ToolGuardrailFunctionOutput:
+    """Refuses, and tells the model why."""
+    return ToolGuardrailFunctionOutput.reject_content(f"no: {planted('guardword')}")
+
+
+@function_tool(tool_input_guardrails=[strict])
+async def guarded() -> str:
+    """Is never called."""
+    return "never"
+
+
+@function_tool(needs_approval=True)
+async def careful() -> str:
+    """Is never called."""
+    return "never"
+
+
 LOOK = look.name
 
 SCRIPTS = [
@@ -90,6 +148,15 @@ SCRIPTS = [
     script_for(
         "refused-prompt",
         [error(400, code="bad", message=f"No: {planted('modelerror')}").forever()],
+    ),
+    script_for(
+        "stumbles-prompt",
+        [
+            tool_call("stumble", {"note": planted("told")}),
+            tool_call("guarded", {}),
+            tool_call("careful", {}),
+            text("no"),
+        ],
     ),
     script_for(
         "boxed-prompt",
@@ -149,6 +216,18 @@ async def run(agent: Agent[Any], prompt: str, config: RunConfig) -> str:
     return result.run_id
 
 
+async def run_refused(agent: Agent[Any], prompt: str) -> str:
+    """A run that waits for a person, who says no and why."""
+    async with await UnixLocalSandboxClient().create() as box:
+        BOXES.append(box)
+        result = await Runner.run(agent, prompt, run_config=OPEN)
+        state = result.to_state()
+        for item in result.interruptions:
+            state.reject(item, rejection_message=planted("reason"))
+        await Runner.run(agent, state)
+    return result.run_id
+
+
 async def main() -> dict[str, Any]:
     """The runs, and what was heard of them."""
     listener = Listener()
@@ -158,6 +237,8 @@ async def main() -> dict[str, Any]:
         instructions=f"harmless-instructions {planted('instructions')}",
         tools=[look, fail],
     )
+    clumsy = Agent(name="clumsy", tools=[stumble, guarded, careful])
+    watched = Agent(name="watched", input_guardrails=[nosy])
     box = SandboxAgent(name="box", instructions="Work.")
     helper = Agent(name="silent helper", instructions="silent-instructions", tools=[look])
     silent = Agent(
@@ -168,6 +249,8 @@ async def main() -> dict[str, Any]:
         "open": await run(agent, f"harmless-prompt {planted('prompt')}", OPEN),
         "fails": await run(agent, "fails-prompt", OPEN),
         "refused": await run(agent, "refused-prompt", OPEN),
+        "stumbles": await run_refused(clumsy, "stumbles-prompt"),
+        "tripped": await run(watched, "tripped-prompt", OPEN),
         "boxed": await run(box, "boxed-prompt", boxed(OPEN)),
         "discreet": await run(agent, "discreet-prompt", DISCREET),
         "discreet2": await run(agent, "discreet-question", DISCREET),

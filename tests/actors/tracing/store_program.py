@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from traces_by_hand import facts, opened, span
+from actors.tracing.traces_by_hand import facts, opened, span
 
 SPANS = 20
 

@@ -11,17 +11,18 @@ from urllib.request import urlopen
 import msgspec
 import pytest
 from msgspec import Raw
+from sandstream_actors.tracing.catch_up import catch_up
 from sandstream_actors.tracing.export.sampling import Sampler
 from sandstream_actors.tracing.export.settings import ExportSettings
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.metrics.instruments import Metrics
 from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
-from sandstream_bus.headers import ACTION, TRACEPARENT
-from sandstream_bus.messages import ApprovalDecided, Claim, ErrorInfo
-from sandstream_bus.sandbox_messages import SandboxFailure, SandboxReply
-from sandstream_bus.trace_context import TraceContext, span_id_of
-from sandstream_bus.trace_messages import ReportedSpan, SpansReported
+from sandstream_bus.wire.headers import ACTION, MSG_ID, TRACEPARENT
+from sandstream_bus.wire.messages import ApprovalDecided, Claim, ErrorInfo
+from sandstream_bus.wire.sandboxes import SandboxFailure, SandboxReply
+from sandstream_bus.wire.trace_context import TraceContext, span_id_of
+from sandstream_bus.wire.traces import ReportedSpan, SpansReported
 from support.nats_server import NatsServer, open_bus
 from support.traced_log import (
     LogWriter,
@@ -69,6 +70,29 @@ def test_a_run_is_a_row_from_its_start_and_a_trace_at_its_end(
         assert kept is not None and kept.status == "completed"
         assert by_id(await store.spans("r-1")) == by_id(await run.folded())
         assert by_id(sink.spans) == by_id(await run.folded())
+
+    play(nats_server, tmp_path, scene)
+
+
+def test_a_wildcard_as_the_id_of_a_run_stands_for_no_run(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """A server stores such a subject, and whoever reads it would read all runs."""
+
+    async def scene(bus: Bus, store: TraceStore, sink: Sink) -> None:
+        run = LogWriter(bus, "r-1")
+        await run.whole()
+        (start, *_) = await bus.log.stored(run.run)
+        for name in ("*", ">"):
+            subject = f"{bus.subjects.prefix}.run.{name}.start.main"
+            # a publish of ours would be refused
+            await bus.connection.request(subject, start.data, headers={MSG_ID: f"odd {name}"})
+        async with tracing(bus, store, sink):
+            await caught_up(bus)
+        await catch_up(bus, store)
+        assert await store.run("r-1") is not None
+        for name in ("*", ">"):
+            assert await store.run(name) is None
 
     play(nats_server, tmp_path, scene)
 

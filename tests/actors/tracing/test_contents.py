@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.fold.contents import (
     MAX_BYTES,
@@ -20,7 +20,7 @@ from sandstream_actors.tracing.fold.contents import (
 from sandstream_actors.tracing.fold.message_parts import message_of
 from sandstream_actors.tracing.fold.model_spans import finish_reason
 from sandstream_actors.tracing.span import Attributes
-from sandstream_bus.messages import (
+from sandstream_bus.wire.messages import (
     CallFinished,
     CallRequested,
     InputStaged,

@@ -11,15 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from actors.tracing.traces_by_hand import facts, opened, span
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from sandstream_actors.tracing.export.exporter import span_exporters
 from sandstream_actors.tracing.export.line import DROPPED, Pace
 from sandstream_actors.tracing.export.loop import ExportLoop
 from sandstream_actors.tracing.export.otel_failures import Failure
 from sandstream_actors.tracing.export.settings import ExportSettings
-from sandstream_bus.trace_context import span_id_of, trace_id_of
+from sandstream_bus.wire.trace_context import span_id_of, trace_id_of
 from support.waiting import eventually
-from traces_by_hand import facts, opened, span
 
 FAST = Pace(first_s=0.05, longest_s=0.2, poll_s=0.05)
 SPAN = span(trace_id=trace_id_of("r1"), span_id=span_id_of("r1", "run"))

@@ -21,7 +21,7 @@ from sandstream_actors.tracing.export.exporter import span_exporters
 from sandstream_actors.tracing.export.settings import ExportSettings
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.span import Operation, Span, SpanEvent, SpanLink
-from sandstream_bus.messages import (
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallKind,

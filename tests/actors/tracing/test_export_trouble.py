@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from actors.tracing.traces_by_hand import facts, opened
 from sandstream_actors.tracing.export.exporter import Exporter, span_exporters
 from sandstream_actors.tracing.export.line import DROPPED, TRIES, WAITING, Pace
 from sandstream_actors.tracing.export.loop import BATCH_SPANS, ExportLoop
@@ -17,10 +18,9 @@ from sandstream_actors.tracing.export.otel_failures import Failure
 from sandstream_actors.tracing.export.settings import ExportSettings
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.errors import StoreUnavailable
-from sandstream_bus.trace_context import span_id_of
+from sandstream_bus.wire.trace_context import span_id_of
 from support.otlp_receiver import OtlpReceiver, Protocol, ReceivedSpan
 from support.waiting import eventually, until
-from traces_by_hand import facts, opened
 
 PROTOCOLS: tuple[Protocol, ...] = ("http/protobuf", "grpc")
 FAST = Pace(first_s=0.01, longest_s=0.05, poll_s=0.01)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from actors.tracing.traces_by_hand import opened
 from nats.aio.msg import Msg
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from sandstream_actors.tracing import semconv
@@ -18,9 +19,9 @@ from sandstream_actors.tracing.fold import contents
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.reported import operation_span, reported_spans
 from sandstream_actors.tracing.span import Span
-from sandstream_bus.consumer import Delivery
-from sandstream_bus.log import LogEvent
-from sandstream_bus.messages import (
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.wire.messages import (
     CallFinished,
     CancelRequested,
     ErrorInfo,
@@ -28,12 +29,11 @@ from sandstream_bus.messages import (
     RunDone,
     TokenUsage,
 )
-from sandstream_bus.sandbox_messages import SandboxReply
-from sandstream_bus.trace_context import TraceContext, run_span_id, trace_id_of
-from sandstream_bus.trace_messages import SpansReported
+from sandstream_bus.wire.sandboxes import SandboxReply
+from sandstream_bus.wire.trace_context import TraceContext, run_span_id, trace_id_of
+from sandstream_bus.wire.traces import SpansReported
 from support.scripted_log import answer, asks, begin, calls, raw, says
 from support.timed_log import TimedLog
-from traces_by_hand import opened
 
 RUN_SPAN = TraceContext(trace_id_of("r"), run_span_id("r"))
 STAMP = "Nats-Time-Stamp"

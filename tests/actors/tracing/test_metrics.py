@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from actors.tracing.traces_by_hand import facts, opened
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, messaging_attributes
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics, messaging_metrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -20,11 +21,10 @@ from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.export.settings import ExportSettings, TelemetryError
 from sandstream_actors.tracing.metrics.gauges import Gauges, read_gauges
 from sandstream_actors.tracing.metrics.instruments import MAX_NAMES, OTHER, Metrics
-from sandstream_actors.tracing.span import Attributes, Operation, Span
-from sandstream_bus.topology import ConsumerSpec
+from sandstream_actors.tracing.span import Attributes, Operation, Span, SpanEvent
+from sandstream_bus.nats.topology import ConsumerSpec
 from support.nats_server import NatsServer, open_bus
 from support.otlp_receiver import OtlpReceiver, Protocol
-from traces_by_hand import facts, opened
 
 PROTOCOLS: tuple[Protocol, ...] = ("http/protobuf", "grpc")
 SECOND = 1_000_000_000
@@ -196,6 +196,27 @@ def test_runs_that_ended_by_agent_and_status(receiver: OtlpReceiver) -> None:
         (point.attributes[semconv.RUN_STATUS], point.attributes[semconv.AGENT_NAME]): point.value
         for point in metric.points
     } == {("completed", "weather"): 2, ("failed", "weather"): 1}
+
+
+def test_takeovers_what_they_cost_and_retries(receiver: OtlpReceiver) -> None:
+    def taken_over(count: int, **more: object) -> Span:
+        told: Attributes = {semconv.TAKEOVERS: count, semconv.LOST: 5.0}
+        events = [SpanEvent(name=semconv.TAKEOVER, time_ns=SECOND, attributes=told)]
+        group: Attributes = {semconv.CONSUMER_GROUP: "tools-p-0123456789abcdef"}
+        return span("process", group, events=events, **more)  # type: ignore[arg-type]
+
+    retried = chat()
+    retried.attributes[semconv.RETRIES] = 3
+    told_elsewhere = taken_over(0)
+    reported = taken_over(7, run="")
+    exported(receiver, taken_over(1), taken_over(2), told_elsewhere, reported, retried, chat())
+    (takeovers,) = receiver.metric(semconv.TAKEOVERS).points
+    assert takeovers.value == 3
+    assert takeovers.attributes == {semconv.CONSUMER_GROUP: "tools-private"}
+    (lost,) = receiver.metric(semconv.LOST).points
+    assert (lost.count, lost.sum) == (2, 10.0)
+    (retries,) = receiver.metric(semconv.RETRIES).points
+    assert (retries.value, retries.attributes[semconv.REQUEST_MODEL]) == (3, "gpt-5")
 
 
 def test_spans_that_have_not_ended_are_not_counted(receiver: OtlpReceiver) -> None:

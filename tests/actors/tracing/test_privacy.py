@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from privacy_program import LOOK, PLACES, key, word
+from actors.tracing.privacy_program import LOOK, PLACES, key, word
 from support.otlp_receiver import OtlpReceiver, Request
 
 PROGRAM = Path(__file__).with_name("privacy_program.py")
@@ -33,6 +33,9 @@ def redact(name, value, span):
 """
 KEYS = [key(place) for place in PLACES]
 WORDS = [word(place) for place in PLACES]
+FAILURES = (
+    *("failure", "modelerror", "told", "errordata", "path", "guardinfo", "guardword", "reason"),
+)
 SAID = [f"harmless-{it}" for it in ("prompt", "instructions", "arguments", "output", "answer")]
 
 
@@ -172,6 +175,11 @@ def test_what_is_planted_would_be_seen(scene: Scene) -> None:
     assert [it for it in [*SAID, "[redacted]", "[gone]"] if it not in otlp] == []
     assert "harmless-custom" in otlp
     assert word("workflow") in b"".join(scene.plain.receiver.bodies).decode(errors="replace")
+    # without content and hook the log itself shows all that fails
+    shown = "".join(scene.cli("show", it, "--all", "--json") for it in scene.runs.values())
+    assert [
+        it for it in FAILURES if it not in ("errordata", "path") and word(it) not in shown
+    ] == []
     heard = scene.told["heard"]
     assert all(it in heard for it in (word("arguments"), word("failure"), word("output")))
     assert scene.open.log.read_bytes() != scene.open.console.read_bytes() != b""
@@ -190,6 +198,26 @@ def test_without_content_nothing_that_was_said_is_anywhere(scene: Scene) -> None
     private = [word(it) for it in ("prompt", "instructions", "arguments", "output", "answer")]
     boxed = [word(it) for it in ("command", "sandbox")]
     assert scene.plain.found([*SAID, *private, *boxed]) == []
+
+
+@pytest.mark.parametrize("place", FAILURES)
+def test_without_content_failures_do_not_quote(scene: Scene, place: str) -> None:
+    assert scene.plain.found([word(place)]) == []
+
+
+def test_without_content_failures_have_their_kinds(scene: Scene) -> None:
+    connection = sqlite3.connect(scene.plain.store)
+    try:
+        runs = connection.execute("SELECT run, error_code, error_message FROM runs").fetchall()
+        spans = connection.execute("SELECT error, error_message FROM spans").fetchall()
+    finally:
+        connection.close()
+    codes = {run: (code, message) for run, code, message in runs}
+    assert codes[scene.runs["fails"]] == ("user_error", "")
+    assert codes[scene.runs["tripped"]] == ("input_guardrail", "")
+    errors = {error for error, _ in spans}
+    assert errors >= {"", "tool_error", "400", "input_guardrail", "it went wrong"}
+    assert {message for _, message in spans} == {""}
 
 
 def test_a_discreet_run_says_nothing_although_others_may(scene: Scene) -> None:

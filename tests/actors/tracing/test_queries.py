@@ -10,14 +10,15 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from actors.tracing.traces_by_hand import DAY, SECOND, chat, facts, opened, span, tool
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.span import SpanEvent
+from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.link import StoreLink
 from sandstream_actors.tracing.store.queries import TraceReader
 from sandstream_actors.tracing.store.stats_queries import CallStats, Latency, RunStats
-from sandstream_bus.messages import ErrorInfo
-from traces_by_hand import DAY, SECOND, chat, facts, opened, span, tool
+from sandstream_bus.wire.messages import ErrorInfo
 
 
 def test_lists_are_paged_and_filtered(tmp_path: Path) -> None:
@@ -102,8 +103,12 @@ def test_the_sweep_gets_each_run_under_way_in_turn(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def _with(span: Span, attributes: dict[str, Any]) -> Span:
+    return msgspec.structs.replace(span, attributes=span.attributes | attributes)
+
+
 def test_sums_by_agent_model_tool_and_day(tmp_path: Path) -> None:
-    retried = SpanEvent(name="retry", time_ns=1, attributes={semconv.RETRY_ATTEMPT: 1})
+    tries: dict[str, Any] = {semconv.RETRIES: 1, semconv.ATTEMPTS: 2, semconv.TAKEOVERS: 1}
 
     async def main() -> None:
         async with opened(tmp_path / "t.db") as store:
@@ -112,9 +117,11 @@ def test_sums_by_agent_model_tool_and_day(tmp_path: Path) -> None:
                 at = DAY * (3 if n <= 15 else 4) + DAY // 2
                 took = n * SECOND
                 await store.record(
-                    facts(run, started_ns=at, ended_ns=at + took, turns=2, agent="late"),
+                    facts(
+                        run, started_ns=at, ended_ns=at + took, turns=2, agent="late", takeovers=1
+                    ),
                     [
-                        chat(run, 1, start_ns=at, end_ns=at + took, queued_ns=n, events=[retried]),
+                        _with(chat(run, 1, start_ns=at, end_ns=at + took, queued_ns=n), tries),
                         tool(run, 2, start_ns=at, end_ns=at + n),
                     ],
                 )
@@ -142,6 +149,7 @@ def test_sums_by_agent_model_tool_and_day(tmp_path: Path) -> None:
                 runs=20,
                 completed=20,
                 turns=40,
+                takeovers=20,
                 input_tokens=2000,
                 output_tokens=200,
                 latency=Latency(p50_ns=10 * SECOND, p95_ns=19 * SECOND, max_ns=20 * SECOND),
@@ -152,6 +160,8 @@ def test_sums_by_agent_model_tool_and_day(tmp_path: Path) -> None:
                 name="gpt-5",
                 calls=20,
                 retries=20,
+                attempts=40,
+                takeovers=20,
                 input_tokens=2000,
                 output_tokens=200,
                 latency=Latency(p50_ns=10 * SECOND, p95_ns=19 * SECOND, max_ns=20 * SECOND),
@@ -161,8 +171,8 @@ def test_sums_by_agent_model_tool_and_day(tmp_path: Path) -> None:
             assert failing.latency == Latency(), (
                 "a call that failed says nothing of how long it takes"
             )
-            assert [(it.name, it.calls, it.errors) for it in stats.tools] == [
-                *(("get_weather", 20, 0), ("search", 1, 1))
+            assert [(it.name, it.calls, it.errors, it.attempts) for it in stats.tools] == [
+                *(("get_weather", 20, 0, 20), ("search", 1, 1, 1))
             ]
             assert [(it.runs, it.input_tokens) for it in stats.days] == [(20, 1600), (5, 500)]
             assert all(re.fullmatch(r"1970-01-0\d", it.name) for it in stats.days)

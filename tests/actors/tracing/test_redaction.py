@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from sandstream_actors.secrets.patterns import MASK
 from sandstream_actors.tracing.redaction import (
     InvalidRedactor,
     Redactor,
     load_redactor,
     scrub,
 )
-from sandstream_actors.tracing.secret_patterns import MASK
 from sandstream_actors.tracing.span import Span, SpanEvent, SpanLink, Value
 
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from sandstream_actors.secrets.patterns import MASK
 from sandstream_actors.tracing.redaction import scrub, scrub_value
-from sandstream_actors.tracing.secret_patterns import MASK
 
 GITHUB = "ghp_" + "a1B2" * 9
 

@@ -8,7 +8,7 @@ from msgspec import Raw
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.span import Span
-from sandstream_bus.messages import (
+from sandstream_bus.wire.messages import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
@@ -16,6 +16,7 @@ from sandstream_bus.messages import (
     CancelRequested,
     ErrorInfo,
     GuardrailRecord,
+    InputStaged,
     ModelDeferred,
     ModelRetry,
     ParentLink,
@@ -28,7 +29,7 @@ from sandstream_bus.messages import (
     TokenUsage,
     TurnRequested,
 )
-from sandstream_bus.trace_context import TraceContext, call_span_id, run_span_id, trace_id_of
+from sandstream_bus.wire.trace_context import TraceContext, call_span_id, run_span_id, trace_id_of
 from support.scripted_log import USAGE, answer, asks, begin, calls, ends, raw, says
 from support.timed_log import MS, T0_NS, TimedLog
 
@@ -125,7 +126,7 @@ def test_a_message_that_was_delivered_again_says_so() -> None:
     work = next(it for it in trace.spans() if it.operation == "process")
     assert work.attributes[semconv.DELIVERIES] == 3
     assert work.links[0].attributes == {semconv.LINK: "redelivery", semconv.DELIVERIES: 3}
-    assert trace.facts().retries >= 2
+    assert (trace.facts().retries, trace.facts().takeovers) == (0, 2)
 
 
 def test_a_callers_span_is_the_parent_and_its_trace_is_ours() -> None:
@@ -317,7 +318,7 @@ def test_a_restored_run_knows_its_agents_and_draws_only_what_happened_here() -> 
     assert "chat m" in spans and not RunTrace.of("r", log.events).facts().truncated
 
 
-def test_a_call_that_is_asked_again_after_a_move_is_another_span() -> None:
+def test_a_call_that_is_asked_again_after_a_move_is_the_same_step() -> None:
     log = TimedLog()
     log.add("start.main", begin("f"), at=0)
     log.add("call.h", named("t1-0"), at=1, cause=1)
@@ -325,9 +326,14 @@ def test_a_call_that_is_asked_again_after_a_move_is_another_span() -> None:
     log.add("call.h2", named("t1-0"), at=101, cause=3)
     log.add("result.main", took("t1-0", 1), at=110, cause=4)
     log.add("done", done(), at=111, cause=5)
-    found = [it for it in RunTrace.of("r", log.events).spans() if it.operation == "tool"]
-    assert len({it.span_id for it in found}) == 2
-    assert found[1].span_id == call_span_id("r", "t1-0", ":m1r0")
+    trace = RunTrace.of("r", log.events)
+    (found,) = (it for it in trace.spans() if it.operation == "tool")
+    assert found.span_id == call_span_id("r", "t1-0", ":m1r0")
+    assert (found.attributes[semconv.ATTEMPTS], found.attributes[semconv.TAKEOVERS]) == (2, 1)
+    assert (trace.facts().takeovers, trace.facts().tool_calls) == (1, 1)
+    told = [it for span in trace.spans() for it in span.events if it.name == semconv.TAKEOVER]
+    assert sum(it.attributes[semconv.TAKEOVERS] for it in told) == 1, "it counts once"
+    assert found.attributes[semconv.LOST] == pytest.approx(0.1)
 
 
 def test_what_has_ended_never_changes_as_the_log_goes_on() -> None:
@@ -371,6 +377,12 @@ def test_a_run_that_waits_for_a_person_works_at_nothing() -> None:
     log.add("waiting", RunWaiting(turn=1, approvals=[question]), at=12, cause=1)
     lasting = [it.name for it in RunTrace.of("r", log.events).spans() if it.is_open]
     assert lasting == ["invoke_agent a", "approval f"]
+    assert RunTrace.of("r", log.events).facts().status == "waiting"
+    for said in (InputStaged(input=raw("and more")), CancelRequested(mode="after_turn")):
+        log.add("input", said, at=20)  # what nobody has asked for answers no question
+        assert RunTrace.of("r", log.events).facts().status == "waiting"
+    log.add("approval.decided", ApprovalDecided(call="t1-0", approve=True), at=30)
+    assert RunTrace.of("r", log.events).facts().status == "running"
 
 
 def test_what_cannot_be_read_inside_of_an_event_hides_no_other() -> None:
@@ -395,7 +407,7 @@ def test_a_model_call_that_was_repeated_says_what_had_failed() -> None:
     log.add("model", msgspec.structs.replace(told, usage=usage), at=601, cause=1)
     trace = RunTrace.of("r", log.events)
     chat = next(it for it in trace.spans() if it.operation == "chat")
-    assert (chat.attributes[semconv.RETRY_ATTEMPT], trace.facts().retries) == (2, 2)
+    assert (chat.attributes[semconv.RETRIES], trace.facts().retries) == (2, 2)
     (moment,) = chat.events
     assert moment.time_ns == chat.start_ns + 3 * MS
     assert moment.attributes == {semconv.ERROR_TYPE: "429", semconv.RETRY_DELAY: 0.5}

@@ -7,7 +7,7 @@ import random
 import pytest
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from sandstream_actors.tracing.export.sampling import Sampler, SamplerName
-from sandstream_bus.trace_context import trace_id_of
+from sandstream_bus.wire.trace_context import trace_id_of
 
 CALLERS = "c" * 32
 OWN = trace_id_of("r")

@@ -8,12 +8,12 @@ import stat
 from pathlib import Path
 
 import msgspec
+from actors.tracing.traces_by_hand import DAY, SECOND, chat, facts, opened, span
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.limits import SpanLimits
 from sandstream_actors.tracing.span import Span, SpanEvent, SpanLink
 from sandstream_actors.tracing.store.trace_store import TraceStore
-from sandstream_bus.messages import ErrorInfo, TokenUsage
-from traces_by_hand import DAY, SECOND, chat, facts, opened, span
+from sandstream_bus.wire.messages import ErrorInfo, TokenUsage
 
 FULL = RunFacts(
     run="r1",
@@ -44,6 +44,7 @@ FULL = RunFacts(
     tool_calls=4,
     children=2,
     retries=1,
+    takeovers=1,
     error=ErrorInfo(code="model_failed", message="No such luck."),
     last_seq=77,
     truncated=True,

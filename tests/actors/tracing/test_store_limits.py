@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 import pytest
+from actors.tracing.traces_by_hand import span
 from sandstream_actors.tracing.limits import SpanLimits, limited, limited_value, shortened
 from sandstream_actors.tracing.span import Attributes, SpanEvent, SpanLink
-from traces_by_hand import span
 
 
 def test_the_defaults_and_the_variables() -> None:

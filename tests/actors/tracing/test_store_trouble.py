@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -13,21 +14,22 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiosqlite
+import msgspec
 import pytest
+from actors.tracing.store_program import SPANS
+from actors.tracing.traces_by_hand import facts, opened, span
 from sandstream_actors.tracing.store import schema as store_schema
+from sandstream_actors.tracing.store.database import put_aside
 from sandstream_actors.tracing.store.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
-from sandstream_actors.tracing.store.opening import put_aside
 from sandstream_actors.tracing.store.queries import TraceReader
 from sandstream_actors.tracing.store.trace_store import TraceStore
-from store_program import SPANS
-from traces_by_hand import facts, opened, span
 
 HERE = Path(__file__).parent
 
 
 def _writing(path: Path, name: str, count: int) -> subprocess.Popen[str]:
     program = [sys.executable, str(HERE / "store_program.py"), str(path), name, str(count)]
-    env = os.environ | {"PYTHONPATH": str(HERE)}
+    env = os.environ | {"PYTHONPATH": str(HERE.parents[1])}
     return subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=env)
 
 
@@ -251,7 +253,7 @@ def test_a_store_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> 
     async def make() -> None:
         async with opened(path) as store:
             await store.record(facts(), [])
-            await store.count(store_schema.VERSION_KEY, 6)
+            await store.count(store_schema.VERSION_KEY, 7 - len(store_schema.MIGRATIONS))
 
     asyncio.run(make())
     before = path.read_bytes()
@@ -261,6 +263,35 @@ def test_a_store_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> 
         assert "has version 7" in str(failed.value)
         assert not failed.value.retryable
     assert path.read_bytes() == before
+
+
+def test_a_store_from_before_takeovers_keeps_its_runs_and_spans(tmp_path: Path) -> None:
+    """Its retries were mixed with messages that were delivered again: now they are the calls'."""
+    path = tmp_path / "t.db"
+    made = {"run": "r1", "trace_id": "a" * 32, "root": "r1", "agent": "a", "status": "completed"}
+    told = {"trace_id": "a" * 32, "span_id": "b" * 16, "run": "r1", "operation": "chat"}
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for statement in store_schema.MIGRATIONS[0]:
+            connection.execute(statement)
+        connection.execute("INSERT INTO meta VALUES (?, 1)", (store_schema.VERSION_KEY,))
+        for table, known in (("runs", made | {"retries": 5}), ("spans", told | {"retries": 2})):
+            columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+            kinds = {name: "" if kind == "TEXT" else 0 for _, name, kind, *_ in columns}
+            rest = {"rest": msgspec.msgpack.encode([{}, [], [], 0, True])}
+            row = kinds | ({} if table == "runs" else rest) | known
+            marks = ", ".join("?" * len(row))
+            names = ", ".join(row)
+            connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", [*row.values()])
+
+    async def main() -> None:
+        async with opened(path) as store:
+            (run,) = await store.runs()
+            assert (run.run, run.retries, run.takeovers) == ("r1", 2, 0)
+            assert [it.span_id for it in await store.spans("r1")] == ["b" * 16]
+            (model,) = (await store.stats()).models
+            assert (model.retries, model.attempts, model.takeovers) == (2, 1, 0)
+
+    asyncio.run(main())
 
 
 def test_an_older_store_is_brought_up_to_date(
@@ -284,16 +315,16 @@ def test_an_older_store_is_brought_up_to_date(
     step = ("ALTER TABLE runs ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'",)
     monkeypatch.setattr(store_schema, "MIGRATIONS", [*store_schema.MIGRATIONS, step])
     monkeypatch.setattr(
-        "sandstream_actors.tracing.store.opening.MIGRATIONS", store_schema.MIGRATIONS
+        "sandstream_actors.tracing.store.database.MIGRATIONS", store_schema.MIGRATIONS
     )
-    with pytest.raises(StoreUnavailable, match="has version 1"):
+    with pytest.raises(StoreUnavailable, match="has version 2"):
         asyncio.run(read())
     asyncio.run(write("r2"))
     asyncio.run(write("r3"))
     assert sorted(asyncio.run(read())) == ["r1", "r2", "r3"]
     plain = sqlite3.connect(path)
     assert plain.execute("SELECT DISTINCT colour FROM runs").fetchall() == [("blue",)]
-    assert plain.execute("SELECT value FROM meta WHERE key = 'version'").fetchone() == (2,)
+    assert plain.execute("SELECT value FROM meta WHERE key = 'version'").fetchone() == (3,)
     plain.close()
 
 

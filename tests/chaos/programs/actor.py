@@ -1,4 +1,4 @@
-"""One replica: ``python actor.py harness|worker``. Says ``ready``, works until killed."""
+"""One replica: ``python actor.py harness|worker``. Prints ``ready``, works until killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import desk
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import preload
 
-from sandstream.connect import open_bus
+from sandstream._connection import open_bus
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker

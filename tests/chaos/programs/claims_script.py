@@ -1,6 +1,6 @@
-"""A user's script with a question to a person, two runs below its own: ``python claims_script.py
-<key> <input>``. The first start saves the state of the run that waits; every later one agrees, and
-goes on where the one before was killed. Prints what came of it.
+"""A user's script with an approval two runs below its own: ``python claims_script.py <key>
+<input>``. The first start saves the state of the waiting run; every later one approves and
+continues where the previous one was killed. Prints the result.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One replica: ``python company_actor.py harness|second|worker``. Says ``ready``, works until
-killed. A worker hosts both desks, each in a pool of its own.
+"""One replica: ``python company_actor.py harness|second|worker``. Prints ``ready``, works until
+killed. A worker hosts both desks, each in its own pool.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import company
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import preload
 
-from sandstream.connect import open_bus
+from sandstream._connection import open_bus
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker

@@ -1,4 +1,4 @@
-"""The agent of the chaos tests. Every time a tool runs it leaves a line in a file outside."""
+"""The agent of the chaos tests. Every run of a tool appends a line to an external file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Receipt(BaseModel):
 
 
 def leave_effect(ctx: ToolContext[dict[str, Any]], tool: str) -> None:
-    """Append one line, whole and on disk, so that it outlives whoever wrote it."""
+    """Append one complete line and sync it to disk, so that it survives a kill."""
     line = {"key": ctx.context["key"], "tool": tool, "call": ctx.tool_call_id, "pid": os.getpid()}
     ledger = os.open(os.environ["CHAOS_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -52,6 +52,14 @@ async def slow(ctx: ToolContext[dict[str, Any]], seconds: float) -> str:
     return "at last"
 
 
+@function_tool(delivery="at_most_once")
+async def wire(ctx: ToolContext[dict[str, Any]], seconds: float) -> str:
+    """Send money, which takes a while: never twice."""
+    leave_effect(ctx, "wire")
+    await asyncio.sleep(seconds)
+    return "sent"
+
+
 @function_tool
 def big(ctx: ToolContext[dict[str, Any]], size: int) -> str:
     """Return more than a message of the log may carry."""
@@ -60,7 +68,7 @@ def big(ctx: ToolContext[dict[str, Any]], size: int) -> str:
 
 
 def instructions(ctx: RunContextWrapper[dict[str, Any]], agent: Agent[Any]) -> str:
-    """Computed each turn, so each turn begins with a call of the tool host."""
+    """Computed each turn, so that each turn begins with a call to the tool host."""
     return f"You serve {ctx.context['key']}."
 
 
@@ -68,6 +76,6 @@ clerk: Agent[dict[str, Any]] = Agent(
     name="clerk",
     model="gpt-test",
     instructions=instructions,
-    tools=[note, charge, slow, big],
+    tools=[note, charge, slow, wire, big],
     output_type=Receipt,
 )

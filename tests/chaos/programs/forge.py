@@ -1,4 +1,4 @@
-"""The sandbox agents of the chaos tests. All they do is done by commands in their sandboxes."""
+"""The sandbox agents of the chaos tests. All their work is done by commands in their sandboxes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 from sandstream import RunConfig
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
-from sandstream.sandbox.config import CheckpointWhen
+from sandstream.sandbox.capabilities import Capability, Memory, Shell
+from sandstream.sandbox.config import CheckpointWhen, MemoryGenerateConfig, MemoryReadConfig
 from sandstream.sandbox.entries import File
 from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 
@@ -16,11 +17,27 @@ def config_of(checkpoint: CheckpointWhen, **settings: Any) -> RunConfig:
     return RunConfig(sandbox=sandbox, **settings)
 
 
-def smith_of(name: str) -> SandboxAgent[Any]:
-    """An agent whose workspace holds a file from the start: filling it takes more than one step."""
+def smith_of(name: str, **more: Any) -> SandboxAgent[Any]:
+    """An agent whose workspace contains a file from the start, so that filling it takes two
+    steps.
+    """
     return SandboxAgent(
         name=name,
         model="gpt-test",
         instructions="Do as you are told.",
         default_manifest=Manifest(entries={"given/greeting.txt": File(content=b"hello\n")}),
+        **more,
     )
+
+
+def scribe_of(name: str, scope: str) -> SandboxAgent[Any]:
+    """A smith whose runs are remembered. Its memory is consolidated only on request."""
+    generate = MemoryGenerateConfig(
+        phase_one_model="gpt-small",
+        phase_two_model="gpt-big",
+        batch_size=4096,
+        quiet_seconds=3600.0,
+    )
+    memory = Memory(scope=scope, read=MemoryReadConfig(live_update=False), generate=generate)
+    capabilities: list[Capability] = [Shell(), memory]
+    return smith_of(name, capabilities=capabilities)

@@ -1,5 +1,5 @@
 """One memory actor, whose harness and sandboxes are elsewhere: ``python lone_memory_actor.py``. It
-is less patient than usual. Says ``ready``, works until killed.
+uses shorter waits than usual. Prints ``ready``, works until killed.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import asyncio
 from sandstream_actors.memory.actor import MemoryActor
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream.connect import open_bus
-from sandstream.memory_host import anywhere
+from sandstream._connection import open_bus
+from sandstream._run.memory_host import anywhere
 from sandstream.settings import Settings
 
 

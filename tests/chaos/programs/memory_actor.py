@@ -1,6 +1,6 @@
-"""One replica of the memory actor with its harness, as `sandstream actor memory` starts them, but
-much less patient: a phase is looked after twice a second, a failed one is tried again at once.
-``python memory_actor.py harness``: the harness alone. Says ``ready``, works until killed.
+"""One replica of the memory actor with its harness, like `sandstream actor memory`, but with much
+shorter waits: a phase is checked twice a second, a failed one is retried at once.
+``python memory_actor.py harness``: the harness alone. Prints ``ready``, works until killed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from sandstream_actors.harness.actor import Harness
 from sandstream_actors.memory.actor import MemoryActor
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream.connect import open_bus
-from sandstream.memory_host import POOL, anywhere
+from sandstream._connection import open_bus
+from sandstream._run.memory_host import POOL, anywhere
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 

@@ -1,5 +1,5 @@
-"""A person's change of a memory: ``python memory_change.py run|rollout|scope|undo SCOPE [ID]``. It
-says ``done``.
+"""A person's change of a memory: ``python memory_change.py run|rollout|scope|undo SCOPE [ID]``.
+Prints ``done``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 from sandstream_actors.memory import changes
 
-from sandstream.connect import open_bus
+from sandstream._connection import open_bus
 from sandstream.settings import Settings
 
 

@@ -1,6 +1,6 @@
-"""One replica of the sandbox actor: ``python sandbox_actor.py <node> <grace>``. A node has a home
-of its own. It looks after other nodes and after boxes that nobody needs much more often than usual,
-and removes the latter after so many seconds. Says ``ready``, works until killed.
+"""One replica of the sandbox actor: ``python sandbox_actor.py <node> <grace>``. Each node has its
+own home. The actor checks other nodes and unneeded boxes much more often than usual, and removes
+such boxes after ``grace`` seconds. Prints ``ready``, works until killed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 
 from sandstream_actors.sandbox.actor import SandboxActor
 
-from sandstream.connect import open_bus
-from sandstream.sandbox_host import make_provider, node_name
+from sandstream._connection import open_bus
+from sandstream._run.sandbox_host import make_provider, node_name
 from sandstream.settings import Settings
 
 

@@ -1,5 +1,5 @@
-"""A user's script: ``python script.py <key> <input>``. Prints the result; a second start of it goes
-on where the first was killed.
+"""A user's script: ``python script.py <key> <input>``. Prints the result; a second start continues
+where the first was killed.
 """
 
 from __future__ import annotations

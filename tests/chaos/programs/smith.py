@@ -1,5 +1,5 @@
 """One worker: ``python smith.py end|turn``. Its agent's sandbox is saved at the end of a run, or
-after each turn. Says ``ready``, works until killed.
+after each turn. Prints ``ready``, works until killed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import cast
 
 import forge
 
-from sandstream.connect import open_bus
+from sandstream._connection import open_bus
 from sandstream.sandbox.config import CheckpointWhen
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker

@@ -1,5 +1,5 @@
 """A user's script with a sandbox agent: ``python smith_script.py <key> <input>``. Prints the final
-output; a second start of it goes on where the first was killed.
+output; a second start continues where the first was killed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A caller with a trace of its own: ``python traced_caller.py <agent> <key> <input>``. Says the
-trace's id and that of the span that the run belongs to.
+"""A caller with its own trace: ``python traced_caller.py <agent> <key> <input>``. Prints the id of
+the trace and that of the span that the run belongs to.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 from sandstream import custom_span, trace
 from sandstream.client import Client
-from sandstream.trace_parent import trace_parent
+from sandstream.tracing.trace_parent import trace_parent
 
 
 async def main(agent: str, key: str, text: str) -> None:

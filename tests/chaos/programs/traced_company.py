@@ -1,5 +1,5 @@
-"""A worker whose one run has everything: ``python traced_company.py``. The chief asks twenty agents
-at once and hands over to a smith, who works in a sandbox and needs a person's agreement. Says
+"""A worker whose one run uses everything: ``python traced_company.py``. The chief calls twenty
+agents at once and hands off to a smith, which works in a sandbox and needs an approval. Prints
 ``ready``, works until killed.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import forge
 
 from sandstream import Agent, custom_span, function_tool
-from sandstream.connect import open_bus
+from sandstream._connection import open_bus
 from sandstream.sandbox import SandboxAgent
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker

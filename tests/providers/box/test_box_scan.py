@@ -7,6 +7,7 @@ import hashlib
 import os
 import random
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -173,14 +174,13 @@ def change_something(root: Path, rng: random.Random) -> None:
             name.rmdir()
         return
     name.parent.mkdir(parents=True, exist_ok=True)
-    rng.choice(
-        [
-            lambda: name.mkdir(),
-            lambda: name.symlink_to(rng.choice(["a", "/b", "../c"])),
-            lambda: name.write_bytes(rng.randbytes(rng.randrange(2000))),
-            lambda: name.write_bytes(b"same"),
-        ]
-    )()
+    changes: list[Callable[[], object]] = [
+        lambda: name.mkdir(),
+        lambda: name.symlink_to(rng.choice(["a", "/b", "../c"])),
+        lambda: name.write_bytes(rng.randbytes(rng.randrange(2000))),
+        lambda: name.write_bytes(b"same"),
+    ]
+    rng.choice(changes)()
 
 
 def test_primed_files_are_not_read(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import fcntl
 import glob
 import json
 import os
+import resource
 import signal
 import socket
 import stat
@@ -27,6 +28,7 @@ facts: dict[str, Any] = {}
 MS_REMOUNT_BIND = 32 | 4096
 CLONE_NEWUSER, CLONE_NEWNS = 0x10000000, 0x00020000
 PTRACE_ATTACH, PTRACE_DETACH = 16, 17
+MARK_LIMIT = 10
 
 
 class Refused(Exception):
@@ -146,6 +148,35 @@ def kill_the_agent() -> str:
         if number not in (signal.SIGCHLD, signal.SIGCONT):
             os.kill(1, number)
     raise Refused("sent; whether it had an effect shows in the next command")
+
+
+def helpers_of_the_agent() -> list[str]:
+    """Directories of processes that are the agent's own, but for the first."""
+    found = []
+    for folder in glob.glob("/proc/[0-9]*"):
+        with open(folder + "/cmdline", "rb") as file:
+            if b"\0/.sandstream/" in file.read() and folder != "/proc/1":
+                found.append(folder)
+    return found
+
+
+def look_into_a_helper_of_the_agent() -> str:
+    for folder in helpers_of_the_agent():
+        for name in ("fd", "cwd", "root"):
+            try:
+                return " ".join(os.listdir(f"{folder}/{name}/"))
+            except PermissionError:
+                continue
+        with open(folder + "/mem", "rb") as file:
+            return str(file)
+    raise Refused("there is none")
+
+
+def trace_a_helper_of_the_agent() -> str:
+    for folder in helpers_of_the_agent():
+        called("ptrace", PTRACE_ATTACH, int(folder.rpartition("/")[2]), None, None)
+        return "attached"
+    raise Refused("there is none")
 
 
 # --- the network ----------------------------------------------------------------------------------
@@ -303,6 +334,15 @@ def signal_processes_of_the_host() -> str:
     return "there"
 
 
+def get_rid_of_the_mark_of_the_command() -> str:
+    """A process that is marked with a number must not get a higher one, or none, again."""
+    soft, hard = resource.getrlimit(MARK_LIMIT)
+    if hard == resource.RLIM_INFINITY:
+        return "not marked"
+    resource.setrlimit(MARK_LIMIT, (soft, resource.RLIM_INFINITY))
+    return "unmarked"
+
+
 # --- limits ---------------------------------------------------------------------------------------
 
 
@@ -342,13 +382,13 @@ def main() -> None:
         for name, value in globals().items()
         if callable(value)
         and getattr(value, "__module__", "") == "__main__"
-        and value not in (called, read, write, must_be_new, main, Refused)
+        and value not in (called, read, write, must_be_new, helpers_of_the_agent, main, Refused)
     }
     results = {}
     for name in facts["only"] or [name for name in attempts if name != "take_much_memory"]:
         try:
             results[name] = {"got": attempts[name]()}
-        except (OSError, Refused, subprocess.SubprocessError) as error:
+        except (OSError, ValueError, Refused, subprocess.SubprocessError) as error:
             results[name] = {"refused": repr(error)}
     print(json.dumps(results))
 

@@ -76,9 +76,9 @@ def inner_pid(home: Path, key: str) -> int:
 async def without_groups(provider: LocalProvider) -> None:
     """As on a machine where no control group is writable."""
     await provider.check()
-    host = provider._host
-    assert host is not None
-    provider._host = msgspec.structs.replace(host, groups=Hierarchies())
+    machine = provider.host.machine
+    assert machine is not None
+    provider.host.machine = msgspec.structs.replace(machine, groups=Hierarchies())
 
 
 def pids_with(marker: str) -> list[int]:
@@ -93,15 +93,21 @@ def pids_with(marker: str) -> list[int]:
 
 
 def pids_in(groups: list[str]) -> set[int]:
-    """The processes that are in all of these control groups."""
-    found = [set((Path(group) / "cgroup.procs").read_text().split()) for group in groups]
+    """The processes that are in all of these control groups, or below them."""
+    found = [
+        {pid for file in Path(group).rglob("cgroup.procs") for pid in file.read_text().split()}
+        for group in groups
+    ]
     return {int(pid) for pid in set.intersection(*found)}
 
 
 def values_in(groups: list[str]) -> dict[str, str]:
-    """The limits that are set in control groups, by the name of their file."""
+    """The limits that are set in control groups, by the name of their file; for memory, those of
+    the commands alone.
+    """
     names = ("cpu.cfs_quota_us", "cpu.max", "pids.max", "memory.max", "memory.limit_in_bytes")
-    files = [Path(group) / name for group in groups for name in names]
+    folders = [folder for group in groups for folder in (Path(group), Path(group) / "commands")]
+    files = [folder / name for folder in folders for name in names]
     return {file.name: file.read_text().strip() for file in files if file.exists()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,8 +22,8 @@ from providers.local.local_boxes import (
     said,
 )
 from sandstream_providers.interface import ExecSpec
-from sandstream_providers.local.processes import is_alive, until
 from sandstream_providers.local.records import Layout
+from sandstream_providers.processes import is_alive, until
 
 MAKER = Path(__file__).parent / "maker.py"
 
@@ -56,11 +57,14 @@ class Maker:
 
 def agents_of(key: str) -> list[int]:
     """The first processes of boxes of this key: there must never be two."""
-    return [pid for pid in pids_with(f"/.sandstream/{key}") if b"python" in _program(pid)]
+    return [pid for pid in pids_with(f"/.sandstream/{key}") if _is_first(pid)]
 
 
-def _program(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+def _is_first(pid: int) -> bool:
+    """In its own process table. The one that starts commands is a copy of it, and is not."""
+    program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+    numbers = re.findall(r"NSpid:(.*)", Path(f"/proc/{pid}/status").read_text())[0].split()
+    return b"python" in program and numbers[-1] == "1"
 
 
 @pytest.mark.parametrize("isolation", ["required", "none"])

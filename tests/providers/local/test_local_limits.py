@@ -18,7 +18,12 @@ from providers.local.local_boxes import (
     without_groups,
 )
 from sandstream_providers.interface import FileWrite, Limits, NoSpace, ProviderError, ResolveRule
-from sandstream_providers.local.cgroups import Hierarchies, find_hierarchies, make
+from sandstream_providers.local.cgroups import (
+    Hierarchies,
+    find_hierarchies,
+    make,
+    plan,
+)
 
 GREEDY = """
 import time
@@ -128,7 +133,8 @@ def test_limits_are_in_the_control_groups(tmp_path: Path) -> None:
     async def main() -> None:
         async with local_provider(tmp_path) as provider:
             spec = new_spec(limits=Limits(cpus=0.5, processes=77, memory_mb=200, disk_mb=50))
-            await provider.create(spec)
+            box = await provider.create(spec)
+            await said(box, "true")
             groups = record_of(tmp_path, spec.key).cgroups
             values = values_in(groups)
             cpu = values.get("cpu.cfs_quota_us") or values["cpu.max"].split()[0]
@@ -136,7 +142,9 @@ def test_limits_are_in_the_control_groups(tmp_path: Path) -> None:
             assert values["pids.max"] == "87"
             memory = values.get("memory.limit_in_bytes", values.get("memory.max"))
             assert memory == str(250 << 20)
-            assert len(pids_in(groups)) == 2, "bubblewrap and the agent have joined all"
+            assert len(pids_in(groups)) == 3, "bubblewrap, the agent, and who starts commands"
+            limited = plan(hierarchies, Path(groups[0]).name, spec.limits).commands
+            assert len(pids_in([str(limited)])) == 1, "only who starts commands"
 
     asyncio.run(main())
 
@@ -145,7 +153,9 @@ def test_both_versions_of_control_groups_get_their_settings(tmp_path: Path) -> N
     limits = Limits(cpus=1.5, memory_mb=100, processes=10)
     new, old = tmp_path / "v2", tmp_path / "old"
     for folder, files in {
-        new / "box": ["memory.max", "memory.swap.max", "pids.max", "cgroup.freeze"],
+        new / "box": ["memory.max", "memory.swap.max", "pids.max", "cgroup.subtree_control"],
+        new / "box" / "commands": ["memory.max", "memory.swap.max", "memory.oom.group"],
+        new / "box" / "agent": ["memory.max"],
         old / "box": ["cpu.cfs_quota_us", "cpu.cfs_period_us"],
     }.items():
         folder.mkdir(parents=True)
@@ -154,8 +164,17 @@ def test_both_versions_of_control_groups_get_their_settings(tmp_path: Path) -> N
     hybrid = Hierarchies(
         v2=new, v2_controllers=frozenset({"memory", "pids"}), v1={"cpu": old, "memory": old}
     )
-    assert make(hybrid, "box", limits) == [str(new / "box"), str(old / "box")]
-    assert (new / "box" / "memory.max").read_text() == str(100 << 20)
-    assert (new / "box" / "memory.swap.max").read_text() == "0"
+    groups = plan(hybrid, "box", limits)
+    make(hybrid, groups, limits)
+    assert groups.paths == [new / "box", old / "box"]
+    commands, agent = new / "box" / "commands", new / "box" / "agent"
+    assert (new / "box" / "cgroup.subtree_control").read_text() == "+memory"
+    assert (commands / "memory.max").read_text() == str(100 << 20)
+    assert (commands / "memory.swap.max").read_text() == "0"
+    assert (commands / "memory.oom.group").read_text() == "0"
+    assert (agent / "memory.max").read_text() == ""
+    assert int((new / "box" / "memory.max").read_text()) > 100 << 20, "the agent needs some too"
+    assert groups.to_join == [str(agent), str(old / "box")]
+    assert groups.to_remove == [str(it) for it in (agent, commands, new / "box", old / "box")]
     assert (new / "box" / "pids.max").read_text() == "20"
     assert (old / "box" / "cpu.cfs_quota_us").read_text() == "150000"

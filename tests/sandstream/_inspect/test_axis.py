@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.made_spans import MS, MadeRun, at, timeline_of
 
-from sandstream.looking.axis import axis_of, tick_label, time_axis
+from sandstream._inspect.axis import axis_of, tick_label, time_axis
 
 SECOND = 1_000_000_000
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from support.made_spans import MS, MadeRun, timeline_of
 
-from sandstream.looking.selection import GROUPED_FROM, Gap, Group, entries
-from sandstream.looking.timeline import Row
+from sandstream._inspect.selection import GROUPED_FROM, Gap, Group, entries
+from sandstream._inspect.timeline import Row
 
 
 def parallel(count: int, failing: Collection[int] = ()) -> list[Row]:

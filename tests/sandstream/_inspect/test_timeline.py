@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.span import Operation, SpanLink
-from support.made_spans import MS, MadeRun, at, timeline_of
+from sandstream_actors.tracing.span import Operation, SpanEvent, SpanLink
+from support.made_spans import MS, TRACE, MadeRun, at, timeline_of
 
-from sandstream.looking.timeline import Row, Timeline
+from sandstream._inspect.timeline import Row, Timeline
 
 
 def by_label(timeline: Timeline) -> dict[str, Row]:
@@ -28,15 +28,15 @@ def test_messages_are_folded_into_the_work_that_they_led_to() -> None:
     run = MadeRun("r", "writer", 0, 1000)
     run.add("send", "send call", 100, 100)
     process = run.add(
-        "process", "process call", 150, 400, queued=50, attributes={semconv.DELIVERIES: 3}
+        "process", "process call", 150, 400, queued=50, attributes={semconv.WORKER: "h:1:a"}
     )
-    run.add("tool", "search", 160, 400, parent=process)
+    run.add("tool", "search", 160, 400, parent=process, attributes={semconv.WORKER: "h:2:b"})
     run.add("tool", "later", 300, 400, parent=process)
     run.add("process", "process result", 400, 410, queued=7)
     rows = timeline_of(run).rows
     assert [(row.label, row.depth) for row in rows] == [("writer", 0), ("search", 1), ("later", 1)]
     assert parts_of(rows[1]) == [("queued", 100, 160), ("work", 160, 400)]
-    assert (rows[1].deliveries, rows[2].deliveries) == (3, 1)
+    assert (rows[1].worker, rows[2].worker) == ("h:2:b", "")
     assert parts_of(rows[2]) == [("work", 300, 400)]
 
 
@@ -89,6 +89,23 @@ def test_an_agent_after_a_handoff_is_no_run_of_its_own() -> None:
     assert [(row.label, row.is_run) for row in rows][:2] == [("first", True), ("second", False)]
 
 
+def test_the_part_before_a_retry_has_its_own_end_and_cost() -> None:
+    run = MadeRun("r", "writer", 0, 100, tokens=300)
+    run.spans[0].error = "model_refused"
+    ended = {semconv.RUN_STATUS: "failed", semconv.RUN_TURNS: 1, semconv.INPUT_TOKENS: 40}
+    run.spans[0].attributes |= ended
+    link = SpanLink(trace_id=TRACE, span_id=run.top, attributes={semconv.LINK: "reopened"})
+    run.add("agent", "writer", 500, 900, parent="", links=[link])
+    run.facts.turns = 2
+    before, after = timeline_of(run).rows
+    assert (before.is_run, before.status, before.turns, before.input_tokens) == (
+        (True, "failed", 1, 40)
+    )
+    assert (after.is_run, after.status, after.turns, after.input_tokens) == (
+        (True, "completed", 2, 300)
+    )
+
+
 def test_what_lasts_ends_now_and_what_a_run_left_open_ends_with_it() -> None:
     going = MadeRun("r", "writer", 0)
     going.add("tool", "search", 100)
@@ -119,20 +136,37 @@ def test_waits_show_in_what_they_are_part_of_where_nothing_else_goes_on() -> Non
     ]
 
 
-def test_tries_are_counted_over_waits_for_a_rate_limit() -> None:
+def takeover(at_ms: float, lost_s: float, worker: str = "") -> SpanEvent:
+    about: dict[str, Any] = {semconv.TAKEOVERS: 1, semconv.LOST: lost_s}
+    if worker:
+        about[semconv.TAKEN_FROM] = worker
+    return SpanEvent(name=semconv.TAKEOVER, time_ns=at(at_ms), attributes=about)
+
+
+def test_what_a_lost_process_had_is_lost_and_not_in_a_queue() -> None:
+    run = MadeRun("r", "writer", 0, 1000, takeovers=1)
+    events = [takeover(700, 0.5, "h:1:a")]
+    process = run.add("process", "process call", 200, 900, queued=100, events=events)
+    tried = {semconv.ATTEMPTS: 2, semconv.TAKEOVERS: 1, semconv.WORKER: "h:2:b"}
+    run.add("tool", "search", 700, 900, parent=process, queued=100, attributes=tried)
+    writer, search = timeline_of(run).rows
+    assert parts_of(search) == [("queued", 100, 200), ("lost", 200, 700), ("work", 700, 900)]
+    assert (search.attempts, search.takeovers, search.lost_ns) == (2, 1, 500 * MS)
+    assert (search.worker, search.lost_worker) == ("h:2:b", "h:1:a")
+    assert (search.queued_ns, search.took_ns) == (100 * MS, 200 * MS)
+    assert (writer.takeovers, writer.attempts) == (1, 1)
+    assert ("lost", 200, 700) in parts_of(writer)
+
+
+def test_what_was_lost_after_a_step_is_seen_in_the_run() -> None:
+    """The process died between the model's answer and the calls that follow from it."""
     run = MadeRun("r", "writer", 0, 1000)
-    tried = {semconv.RETRY_ATTEMPT: 1}
-    run.add("chat", "gpt-5", 0, 10, error="429", attributes=tried)
-    run.add("wait", "wait", 10, 400, attributes=tried)
-    run.add("chat", "gpt-5", 400, 500)
-    run.add("chat", "gpt-5", 500, 600)
-    rows = timeline_of(run).rows
-    assert [(row.operation, row.attempt) for row in rows[1:]] == [
-        ("chat", 1),
-        ("wait", 1),
-        ("chat", 2),
-        ("chat", 1),
-    ]
+    process = run.add("process", "process start", 0, 900, events=[takeover(900, 0.7)])
+    run.add("chat", "gpt-5", 0, 200, parent=process)
+    writer, chat = timeline_of(run).rows
+    assert parts_of(chat) == [("work", 0, 200)]
+    assert chat.lost_ns == 0
+    assert parts_of(writer) == [("work", 0, 200), ("lost", 200, 900), ("work", 900, 1000)]
 
 
 def test_a_run_whose_beginning_is_lost_still_has_rows() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hosted_programs import MODEL, deployed, play
-from mcp_programs import odd_server
-from sandstream_bus.messages import CallFinished, RunWaiting
+from sandstream_bus.wire.messages import CallFinished, RunWaiting
+from support.hosted_programs import MODEL, deployed, play
+from support.mcp_programs import odd_server
 
 from sandstream import (
     Agent,
@@ -22,8 +22,8 @@ from sandstream import (
     function_tool,
     tool_output_guardrail,
 )
-from sandstream.hosting.hosted_run import HostedRun
-from sandstream.hosting.mcp_tools import listed_tool
+from sandstream._hosting.hosted_run import HostedRun
+from sandstream._hosting.mcp_tools import listed_tool
 from sandstream.items import ModelResponse
 from sandstream.mcp import MCPServer, MCPServerStdio
 from sandstream.models.interface import Model

@@ -17,8 +17,8 @@ from sandstream.mcp import (
 )
 from sandstream.mcp.approval import approval_policy, needs_approval
 from sandstream.mcp.limits import backoff_s
-from sandstream.mcp.naming import ServerTool, prefixed_tool_names, safe_server_name
 from sandstream.mcp.schemas import tool_schema
+from sandstream.mcp.tool_names import ServerTool, prefixed_tool_names, safe_server_name
 
 
 class _Tool(NamedTuple):

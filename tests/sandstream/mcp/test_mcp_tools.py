@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from mcp_programs import (
+from support.mcp_programs import (
     AGENT,
     RUN,
     context,

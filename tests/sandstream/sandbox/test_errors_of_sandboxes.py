@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sandstream_bus.sandbox_messages import SandboxFailure
+from sandstream_bus.wire.sandboxes import SandboxFailure
 
 from sandstream.sandbox import errors
 from sandstream.sandbox.types import ExecResult

@@ -28,11 +28,13 @@ from support.memory_model import (
 from support.nats_server import NatsServer
 from support.warm_server import Order
 
-from sandstream import Client, ModelResponse, RunConfig, Runner, Usage, memory_host
-from sandstream.memory_host import start_memory_actor
+from sandstream import Client, ModelResponse, RunConfig, Runner, Usage
+from sandstream._run import memory_host
+from sandstream._run.memory_host import start_memory_actor
+from sandstream._run.process import Process
+from sandstream._run.sandbox_host import start_sandbox_actor
 from sandstream.models.defaults import DefaultModels
 from sandstream.models.interface import Model, ModelProvider
-from sandstream.process import Process
 from sandstream.sandbox import (
     MemoryGenerateConfig,
     MemoryGivenUpError,
@@ -42,7 +44,6 @@ from sandstream.sandbox import (
 )
 from sandstream.sandbox.capabilities import Filesystem, Memory, Shell
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
-from sandstream.sandbox_host import start_local_actor
 from sandstream.settings import Settings
 from sandstream.testing import ScriptedModel, structured, text
 from sandstream.worker import AgentWorker
@@ -86,6 +87,7 @@ def test_what_is_learned_is_known_on_another_machine_after_all_was_restarted(
     program.write_text(PROGRAM)
     server = NatsServer(tmp_path / "nats")
     server.start()
+    server.set_up()
     steps = [extraction("patches", LESSON), *consolidation()]
     says_ok = text("ok").when(lambda it: not is_phase(it)).forever()
     try:
@@ -231,7 +233,7 @@ def test_a_worker_has_the_models_of_its_agents_phases(
     async def main() -> None:
         async with await Client.connect(Settings.from_env()) as client, AsyncExitStack() as stack:
             models = DefaultModels()
-            sandboxes = await start_local_actor(client.bus, home)
+            sandboxes = await start_sandbox_actor(client.bus, home)
             harness = Harness(client.bus, models)
             remembering = agent(Memory(scope="team"))
             worker = AgentWorker(

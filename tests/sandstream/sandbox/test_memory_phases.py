@@ -6,16 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from sandstream_actors.run_state import RunState
-from sandstream_bus.memory_specs import MemoryPart
-from sandstream_bus.specs import OutputSpec, ToolSpec
+from sandstream_actors.run.state import RunState
+from sandstream_bus.wire.memory_specs import MemoryPart
+from sandstream_bus.wire.specs import OutputSpec, ToolSpec
 from support.scripted_log import RUN, begin, log, raw
 
 from sandstream import ModelSettings, OpenAIResponsesModel, RunConfig, UserError
+from sandstream._hosting.memory_phases import KeptModels, PhaseModels, hosted_phase, phase_of
+from sandstream._run.plan import RunPlan
+from sandstream._wire.compile import output_schema_of
 from sandstream.custom_tool import CustomTool
-from sandstream.graph import output_schema_of
-from sandstream.hosting.memory_phases import KeptModels, PhaseModels, hosted_phase, phase_of
-from sandstream.run_plan import RunPlan
 from sandstream.sandbox import MemoryGenerateConfig, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Memory
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 from sandstream_bus.bus import Bus
-from sandstream_bus.memory_messages import MemoryState
-from sandstream_bus.messages import RunDone
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.memories import MemoryState
+from sandstream_bus.wire.messages import RunDone
+from sandstream_bus.wire.subjects import RunId
 from support.memory_model import (
     consolidation,
     extraction,
@@ -26,9 +26,9 @@ from support.memory_model import (
 )
 
 from sandstream import Agent, BusSession, RunConfig, Runner, UserError
-from sandstream.memory_host import start_memory_actor
+from sandstream._run.memory_host import start_memory_actor
+from sandstream._run.process import Process
 from sandstream.models.defaults import DefaultModels
-from sandstream.process import Process
 from sandstream.sandbox import (
     LocalSnapshotSpec,
     Manifest,

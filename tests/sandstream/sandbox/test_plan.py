@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.wire.sandboxes import (
     EnvironmentValue,
     PlanFile,
     PlanRepo,

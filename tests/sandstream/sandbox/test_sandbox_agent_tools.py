@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandstream_actors.sandbox.record import SandboxRecord
-from sandstream_bus.messages import CallRequested
-from sandstream_bus.subjects import RunId, child_of, sandbox_of
+from sandstream_actors.run.sandbox_record import SandboxRecord
+from sandstream_bus.wire.messages import CallRequested
+from sandstream_bus.wire.subjects import RunId, child_of, sandbox_of
 
 from sandstream import Agent, Client, RunConfig, Runner, UserError, function_tool
 from sandstream.sandbox import LocalSnapshotSpec, Manifest, SandboxAgent, SandboxRunConfig

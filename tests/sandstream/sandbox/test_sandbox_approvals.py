@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from sandstream_bus.subjects import sandbox_of
+from sandstream_bus.wire.subjects import sandbox_of
 
 from sandstream import Client, RunConfig, Runner, RunState
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig

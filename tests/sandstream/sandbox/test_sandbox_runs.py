@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandstream_bus.messages import CallFinished, CallRequested, RunDone
+from sandstream_bus.wire.messages import CallFinished, CallRequested, RunDone
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream import Client, RunConfig, Runner, UserError, function_tool
-from sandstream.process import Process
+from sandstream._run.process import Process
 from sandstream.sandbox import LocalSnapshotSpec, Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Capability, Filesystem, Shell
 from sandstream.sandbox.entries import File

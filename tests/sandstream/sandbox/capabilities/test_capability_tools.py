@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from box_session import BoxSession, in_session
+from support.box_session import BoxSession, in_session
 
 from sandstream.custom_tool import CustomTool
 from sandstream.editor import ApplyPatchEditor, ApplyPatchOperation

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from box_session import BoxSession, in_session
 from pydantic import ValidationError
-from sandstream_bus.memory_specs import MemoryUse
+from sandstream_bus.wire.memory_specs import MemoryUse
+from support.box_session import BoxSession, in_session
 
 from sandstream import ModelSettings, RunConfig, UserError
+from sandstream._run.plan import RunPlan
 from sandstream.models.interface import Model, ModelProvider
-from sandstream.run_plan import RunPlan
 from sandstream.sandbox import (
     Manifest,
     MemoryGenerateConfig,

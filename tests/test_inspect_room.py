@@ -1,0 +1,71 @@
+"""The room that reads runs for people knows no view of them, and no view reads runs by itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent / "sandstream"
+VIEWS = ("sandstream.cli", "sandstream._page")
+FOLDS = (
+    "sandstream_actors.run.state",
+    "sandstream_actors.run.places",
+    "sandstream_actors.run.takeovers",
+    "sandstream_actors.tracing.fold.run_trace",
+)
+"""What turns events into the state, the counts or the trace of a run."""
+
+
+def imports(text: str) -> Iterator[str]:
+    """All modules that a source names: also inside functions, and for type checkers only."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (str(it.value) for it in node.args if isinstance(it, ast.Constant))
+
+
+def found_in(room: str, forbidden: tuple[str, ...]) -> list[str]:
+    files = sorted((ROOT / room).rglob("*.py"))
+    assert files, f"sandstream/{room} is empty: has the room moved?"
+    return [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in files
+        for name in imports(file.read_text())
+        if any(f"{name}.".startswith(f"{it}.") for it in forbidden)
+    ]
+
+
+def test_the_reader_of_runs_knows_no_view() -> None:
+    assert found_in("_inspect", VIEWS) == []
+
+
+def test_the_page_knows_no_terminal() -> None:
+    assert found_in("_page", ("sandstream.cli",)) == []
+
+
+@pytest.mark.parametrize("room", ["cli", "_page"])
+def test_views_read_runs_only_through_the_reader(room: str) -> None:
+    assert found_in(room, FOLDS) == []
+
+
+@pytest.mark.parametrize("fold", FOLDS)
+def test_the_folds_are_where_this_test_looks_for_them(fold: str) -> None:
+    package, *names = fold.split(".")
+    path = ROOT.parent / "actors" / package / Path(*names)
+    assert path.with_suffix(".py").is_file(), f"{fold} has moved: change FOLDS"
+
+
+def test_every_kind_of_import_is_seen() -> None:
+    text = (
+        "import a.b\n"
+        "from c import d\n"
+        "if TYPE_CHECKING:\n    from e import f\n"
+        "def g():\n    import h\n    importlib.import_module('i.j')\n"
+    )
+    assert set(imports(text)) == {"a.b", "c.d", "e.f", "h", "i.j"}

@@ -1,0 +1,108 @@
+"""Only the registry knows which providers there are; a name is written down nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER, SandboxSpec
+from sandstream_providers import registry
+from sandstream_providers.local.host import LocalHost
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("sandstream", "bus", "actors", "workspaces", "memory_pipeline", "providers")
+OWN_FOLDER = ROOT / "providers" / "sandstream_providers" / "local"
+ALLOWED = {
+    "DEFAULT_PROVIDER = 'local'": "the default, part of the wire",
+    "LOCAL = ProviderEntry(name='local'": "the registry's entry",
+    "type: Literal['local'] = 'local'": "a kind of snapshot, as the Agents SDK calls it",
+}
+"""Statements with the name, each with its reason."""
+NAMED = re.compile(r"local|.*-local-.*")
+
+
+def _names(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each statement with the provider's name, or an import of its package."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.stmt):
+            continue
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            if "sandstream_providers.local" in (text := ast.unparse(node)):
+                yield node.lineno, text
+            continue
+        own = [
+            part
+            for field in ast.iter_child_nodes(node)
+            if not isinstance(field, ast.stmt)
+            for part in ast.walk(field)
+        ]
+        if any(
+            isinstance(part, ast.Constant)
+            and isinstance(part.value, str)
+            and NAMED.fullmatch(part.value)
+            for part in own
+        ):
+            yield node.lineno, ast.unparse(node)
+
+
+def test_no_module_names_the_local_provider() -> None:
+    wrong = []
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            if file.is_relative_to(OWN_FOLDER):
+                continue
+            for line, text in _names(file.read_text()):
+                if not any(text.startswith(allowed) for allowed in ALLOWED):
+                    wrong.append(f"{file.relative_to(ROOT)}:{line}: {text.splitlines()[0]}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'x = "local"',
+        'PROVIDERS = ("local",)',
+        'def f(provider: str = "local") -> None: ...',
+        'is_served(f"sandbox-local-{node}")',
+        'if name == "local":\n    pass',
+        "def f():\n    from sandstream_providers.local.provider import LocalProvider",
+        "import sandstream_providers.local",
+    ],
+)
+def test_the_check_finds_what_it_is_for(source: str) -> None:
+    assert [*_names(source)]
+
+
+@pytest.mark.parametrize("source", ['x = ".local"', 'x = "local_dir"', '"""The local one."""'])
+def test_the_check_finds_nothing_else(source: str) -> None:
+    assert not [*_names(source)]
+
+
+def test_every_exception_is_needed() -> None:
+    texts = [
+        text
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*.py")
+        for _, text in _names(file.read_text())
+    ]
+    for allowed in ALLOWED:
+        assert any(text.startswith(allowed) for text in texts), f"not needed: {allowed}"
+
+
+def test_the_default_is_in_the_registry() -> None:
+    assert SandboxSpec().provider == DEFAULT_PROVIDER
+    assert registry.find(DEFAULT_PROVIDER) is registry.LOCAL
+    assert registry.LOCAL.name == LocalHost.name
+
+
+def test_every_path_of_the_registry_leads_somewhere() -> None:
+    for path in (
+        registry.LOCAL.factory,
+        registry.LOCAL.client,
+        registry.LOCAL.client_options,
+        registry.LOCAL.doctor,
+    ):
+        assert callable(registry.load(path))

@@ -1,0 +1,98 @@
+"""The rooms of the code: each imports only what comes before it, and the page shows it."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATOR = ROOT / "docs" / "generate_rooms.py"
+MOST_MODULES = 26
+"""In one folder."""
+LARGE_FOR_A_REASON = {
+    "sandstream": "the modules of the SDK's names",
+    "providers/sandstream_providers/box/agent": "one program of its own, which runs alone in a box",
+}
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_rooms", GENERATOR)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ROOMS = generator()
+
+
+def test_no_room_imports_one_that_comes_after_it() -> None:
+    assert ROOMS.wrong_arrows() == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    assert ROOMS.unused_exceptions() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "target"),
+    [
+        ("sandstream.tool", "from sandstream._run import call", "sandstream._run.call"),
+        ("sandstream.tool", "def f():\n    import sandstream._run.call", "sandstream._run.call"),
+        (
+            "sandstream_actors.harness.steps",
+            "if TYPE_CHECKING:\n    from sandstream_actors.sandbox.actor import SandboxActor",
+            "sandstream_actors.sandbox.actor",
+        ),
+        (
+            "sandstream_bus.wire.messages",
+            "importlib.import_module('sandstream_bus.bus')",
+            "sandstream_bus.bus",
+        ),
+    ],
+)
+def test_an_import_against_the_arrows_is_found_wherever_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, text: str, target: str
+) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(text)
+    known = {**ROOMS.modules(), source: file}
+    monkeypatch.setattr(ROOMS, "modules", lambda: known)
+    assert [line.split(": ")[0].split(" ")[-1] for line in ROOMS.wrong_arrows()] == [target]
+
+
+def test_every_module_is_in_a_room() -> None:
+    names = {room.name for room in ROOMS.ROOMS}
+    assert {ROOMS.room_of(it) for it in ROOMS.modules() if it not in ROOMS.FOLDERS} <= names
+
+
+def test_rooms_name_modules_that_exist() -> None:
+    known = ROOMS.modules()
+    for room in ROOMS.ROOMS:
+        package = room.name.partition(":")[0]
+        assert package in known
+        assert [it for it in room.modules if f"{package}.{it}" not in known] == []
+
+
+def test_the_page_shows_the_rooms() -> None:
+    done = subprocess.run(
+        [sys.executable, str(GENERATOR), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_folder_becomes_a_hall() -> None:
+    counts: dict[Path, int] = {}
+    for file in ROOMS.modules().values():
+        counts[file.parent] = counts.get(file.parent, 0) + (file.name != "__init__.py")
+    halls = {
+        folder.relative_to(ROOT).as_posix()
+        for folder, count in counts.items()
+        if count > MOST_MODULES
+    }
+    assert halls == LARGE_FOR_A_REASON.keys()
