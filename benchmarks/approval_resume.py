@@ -1,5 +1,6 @@
-"""A run that waits for a person, as a text and back: run, `to_state`, `to_string`, `from_string`,
-`approve`, run to the end. Model latency 0; the whole, and the part from the text on.
+"""A run that waits for an approval, saved as text and resumed: run, `to_state`, `to_string`,
+`from_string`, `approve`, run to the end. Model latency 0; measures the whole, and the part from the
+text on.
 """
 
 from __future__ import annotations

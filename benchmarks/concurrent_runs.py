@@ -1,6 +1,6 @@
-"""(b) 200 runs of 5 turns at once, the model takes 50 ms: runs/s, CPU and memory of all processes.
+"""(b) 200 runs of 5 turns at once, model latency 50 ms: runs/s, CPU and memory of all processes.
 
-Two layouts of ours: everything in the caller's process, and a harness process beside it.
+Two layouts of ours: everything in the caller's process, and a separate harness process.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
 
 
 def _start(lab: Lab, base_url: str, loop: str) -> list[_Side]:
-    """Each layout has a server of its own, so that its CPU and memory are its own."""
+    """Each layout has its own server, so that CPU and memory can be attributed."""
     alone_home, beside_home = lab.home(), lab.home()
     common: dict[str, Any] = {"loop": loop, "base_url": base_url}
     alone = lab.start("agent_runs", "sandstream", home=alone_home, **common)

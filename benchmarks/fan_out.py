@@ -1,7 +1,7 @@
-"""An orchestrator calls 20 (and 100) sub-agents as tools in one answer, the model takes 50 ms.
+"""An orchestrator calls 20 (and 100) sub-agents as tools in one answer, model latency 50 ms.
 
-Three model calls follow one another, so 150 ms are the least that is possible. Two layouts of ours:
-everything in the caller's process, and a harness process beside it.
+Three model calls follow one another, so 150 ms is the minimum. Two layouts of ours: everything in
+the caller's process, and a separate harness process.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
 
 
 def _script() -> Script:
-    """The experts know; each orchestrator asks all of its experts, and then it is done."""
+    """Each orchestrator asks all of its experts, then finishes; the experts answer."""
     orchestrators: list[Conversation] = []
     for size in SIZES:
         calls = [(f"ask_{number}", {"input": f"Question {number}"}) for number in range(size)]
@@ -73,7 +73,7 @@ def _script() -> Script:
 
 
 def _start(lab: Lab, base_url: str, loop: str) -> list[_Side]:
-    """Each layout has a server of its own, so that its CPU is its own."""
+    """Each layout has its own server, so that CPU can be attributed."""
     alone_home, beside_home = lab.home(), lab.home()
     common: dict[str, Any] = {"loop": loop, "base_url": base_url}
     alone = lab.start("compositions", "sandstream", home=alone_home, **common)

@@ -1,4 +1,4 @@
-"""Figures: repeated measurements, what is wanted of them, and the table."""
+"""Figures: repeated measurements, their targets, and the table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """(c) Time to the first token of a streamed answer, warm: bare client, ours, baseline.
 
-Twice: with words 10 ms apart, as a model writes, and with the whole answer at once, where the first
-token has to compete with the work for all that follow it.
+Measured twice: with words 10 ms apart, as a model writes, and with the whole answer at once, where
+the first token competes with the processing of all that follow.
 """
 
 from __future__ import annotations

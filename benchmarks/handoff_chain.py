@@ -1,4 +1,4 @@
-"""A chain of five handoffs, model latency 0: what a handoff costs, its model call included."""
+"""A chain of five handoffs, model latency 0: the cost of a handoff, including its model call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lab: a temporary state directory, scripted model servers, side programs. All ends with it."""
+"""The lab: a temporary state directory, scripted model servers, programs. Cleans up at its end."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _PROGRAMS = Path(__file__).parent / "programs"
 ANSWER_TIMEOUT_S = 300.0
 _MEMORY = Path("/dev/shm")
 _NO_TRACING = "OPENAI_AGENTS_DISABLE_TRACING"
-"""The baseline would send traces to its vendor. Ours keep theirs on: they are read from the log."""
+"""Disables the baseline's export to its vendor. Ours stays on: traces are read from the log."""
 
 
 async def _remove_boxes(home: Path) -> None:
-    """Sandboxes live on when whoever made them ends."""
+    """Remove all sandboxes: they outlive their creators."""
     provider = LocalProvider(home)
     for key in Layout(home).all_keys():
         await provider.delete(key)
@@ -41,7 +41,7 @@ async def _remove_boxes(home: Path) -> None:
 
 
 def repetitions(count: int, within_s: float) -> Iterator[int]:
-    """Repeat, but begin no repetition after the time is over; at least one is made."""
+    """Repeat at least once, but start no repetition after the deadline."""
     deadline = time.monotonic() + within_s
     for number in range(count):
         if number and time.monotonic() > deadline:
@@ -54,7 +54,7 @@ class ProgramFailed(RuntimeError):
 
 
 class Program:
-    """A process that does what each line on its stdin asks and answers with a line of JSON."""
+    """A process that reads requests from stdin and answers each with a line of JSON."""
 
     def __init__(self, command: list[str], env: Mapping[str, str]) -> None:
         self._name = " ".join(Path(part).name for part in command[1:])
@@ -65,7 +65,7 @@ class Program:
         self._is_ready = False
 
     def wait_ready(self) -> None:
-        """Programs start side by side; whoever needs one to be up waits here."""
+        """Wait until the program is ready; programs start in parallel."""
         if not self._is_ready:
             self._read()
             self._is_ready = True
@@ -87,7 +87,7 @@ class Program:
         return answer
 
     def close(self) -> None:
-        """End of input is the program's signal to end; one that does not hear it is killed."""
+        """End of input tells the program to end; if it does not, it is killed."""
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -100,7 +100,7 @@ class Program:
 
 
 class Lab:
-    """Everything a benchmark starts, and the end of it."""
+    """Everything that a benchmark starts, and its cleanup."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="sandstream-bench-"))
@@ -130,7 +130,7 @@ class Lab:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def model(self, script: Script) -> str:
-        """Start a scripted model server; its base URL."""
+        """Start a scripted model server and return its base URL."""
         file = self._folder / f"script-{len(self._models)}.json"
         file.write_bytes(script.to_json())
         process = subprocess.Popen(
@@ -149,26 +149,26 @@ class Lab:
         return [model.pid for model in self._models]
 
     def home(self) -> Path:
-        """A fresh state directory. Its server is started by the first program that needs it."""
+        """A fresh state directory. The first program that needs its server starts it."""
         home = self._folder / f"home-{len(self._homes)}"
         self._homes.append(home)
         return home
 
     def fast_home(self) -> Path:
-        """A fresh state directory in memory, if the machine has such: for work with many files,
-        whose time on a disk hangs on what was deleted there before.
+        """A fresh state directory in memory, if possible: for work with many files, whose time on
+        disk depends on earlier deletions there.
         """
         if not _MEMORY.is_dir():
             return self.home()
         if self._fast_folder is None:
             self._fast_folder = Path(tempfile.mkdtemp(prefix="sandstream-bench-", dir=_MEMORY))
-            self._fast_folder.chmod(0o755)  # sandboxes of other users lie below it
+            self._fast_folder.chmod(0o755)  # sandboxes of other users are below it
         home = self._fast_folder / f"home-{len(self._homes)}"
         self._homes.append(home)
         return home
 
     def environment(self, base_url: str, home: Path, side: str = "sandstream") -> dict[str, str]:
-        """The same for every side. Nothing of the caller's settings leaks in."""
+        """The same for every side, without the caller's settings."""
         env = {
             name: value
             for name, value in os.environ.items()
@@ -180,7 +180,7 @@ class Lab:
             "OPENAI_BASE_URL": base_url,
             "SANDSTREAM_HOME": str(home),
             **({_NO_TRACING: "1"} if side == "agents" else {}),
-            "TMPDIR": str(home.parent),  # the baseline's sandboxes lie where ours do
+            "TMPDIR": str(home.parent),  # puts the baseline's sandboxes next to ours
         }
 
     def command(self, program: str, side: str, loop: str = "asyncio") -> list[str]:
@@ -217,7 +217,7 @@ class Lab:
         return [pid for pid in (record["server_pid"], record["keeper_pid"]) if pid]
 
     def stop_server(self, home: Path) -> None:
-        """End the private server of a state directory that no program uses any more."""
+        """Stop the private server of a state directory that is no longer used."""
         pids = [pid for pid in self.server_pids(home) if processes.is_alive(pid)]
         if not pids:
             return

@@ -1,8 +1,8 @@
-"""What memories cost: from the ends of 200 runs to a consolidated memory, and what a running agent
-notices of it (wanted: nothing).
+"""The cost of memories: from the ends of 200 runs to a consolidated memory, and the effect on a
+running agent (target: none).
 
-The memory actor has a process of its own with a lower priority. The reference makes memories in
-the process of the caller when a sandbox closes, so the run that opened it waits for both phases.
+The memory actor has its own process with a lower priority. The reference makes memories in the
+caller's process when a sandbox closes, so the run that opened it waits for both phases.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _opening(memory: Program, loop: str, scope: str, *, times: int, of: int) -> 
     )
 
 
-# --- what a running agent notices -----------------------------------------------------------------
+# --- the effect on a running agent ----------------------------------------------------------------
 
 
 def _cost_to_agents(lab: Lab, base_url: str, loop: str, *, quick: bool) -> list[Figure]:
@@ -121,7 +121,7 @@ def _cost_to_agents(lab: Lab, base_url: str, loop: str, *, quick: bool) -> list[
             if KINDS[name]:
                 total += SESSIONS * runs
                 memory.ask(do="settle", scopes=[name], runs=1)
-            if number:  # the first time is for warming up
+            if number:  # the first round is a warm-up
                 rates[name].append(SESSIONS * runs / wall_s)
     agents.ask(do="close")
     lab.close_programs()
@@ -140,7 +140,7 @@ def _cost_to_agents(lab: Lab, base_url: str, loop: str, *, quick: bool) -> list[
     ]
 
 
-# --- what the end of a run waits for --------------------------------------------------------------
+# --- the delay at the end of a run ----------------------------------------------------------------
 
 
 def _close(lab: Lab, base_url: str, loop: str, *, count: int) -> list[Figure]:
@@ -188,7 +188,7 @@ def _pair(
 
 
 def _start(lab: Lab, base_url: str, loop: str) -> tuple[Program, dict[str, Any]]:
-    """A memory actor and a sandbox actor, each in a process of its own."""
+    """A memory actor and a sandbox actor, each in its own process."""
     common: dict[str, Any] = {"loop": loop, "base_url": base_url, "home": lab.fast_home()}
     sandboxes = lab.start("sandbox_actor", "sandstream", **common)
     sandboxes.wait_ready()  # it starts the server

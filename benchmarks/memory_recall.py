@@ -1,10 +1,9 @@
-"""What a memory still knows: planted facts after the first merge and after twenty, with the size
-bound in force.
+"""Recall of planted facts after the first merge and after twenty, with the size limit in force.
 
-Each rollout has a fact in a lot of chatter. The scripted extractor finds a fact only if its
-sentence is in what it is given; the scripted consolidator is a program that really merges the files
-in its sandbox, and now and then loses a part of the handbook. Some facts are later contradicted.
-A fact is recalled if its newest value is in the handbook; stale ones must not count.
+Each rollout has one fact in a lot of chatter. The scripted extractor finds a fact only if its
+sentence is in its input. The scripted consolidator is a program that really merges the files in its
+sandbox, and sometimes loses a part of the handbook. Some facts are later contradicted. A fact is
+recalled if its newest value is in the handbook; stale values must not count.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from sandstream.testing import Script, script_for, structured
 BOUND = 256 * 1024
 WAVES = 20
 CHANGED_EVERY = 5
-"""Each fifth fact is contradicted by a later rollout."""
+"""A later rollout contradicts every fifth fact."""
 CHATTER = "We talked about the weather, the news and where to have lunch, at some length. "
 CHATTER_TIMES = 60
 _MERGE = r"""
@@ -52,7 +51,7 @@ _SUPERSEDED = "# Superseded"
 class _Fact:
     key: str
     values: list[str]
-    """The newest last."""
+    """Oldest first."""
 
     def sentence(self, value: str) -> str:
         return f"note that fact {self.key} is {value} from now on."
@@ -84,7 +83,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
 
 
 def _rollouts(planted: list[_Fact]) -> list[tuple[_Fact, str]]:
-    """In the order of their ends: facts, and half a corpus later what contradicts them."""
+    """In the order of their ends: facts, and half a corpus later their contradictions."""
     order = [(fact, fact.values[0]) for fact in planted]
     for number, fact in enumerate(planted[: len(planted) // 2 : CHANGED_EVERY]):
         fact.values.append(fact.values[0].replace("a", "b"))
@@ -140,13 +139,13 @@ def _newest(told: list[tuple[_Fact, str]]) -> dict[str, tuple[_Fact, str]]:
 
 
 def _recall(told: list[tuple[_Fact, str]], handbook: str) -> float:
-    """Of the facts that were told so far, as they were told last, in percent."""
+    """The percentage of facts told so far whose latest value is in the handbook."""
     newest = _newest(told).values()
     return 100 * sum(fact.line(value) in handbook for fact, value in newest) / len(newest)
 
 
 def _stale(told: list[tuple[_Fact, str]], handbook: str) -> float:
-    """How many outdated values there are among what counts."""
+    """How many outdated values are in the handbook outside the superseded part."""
     newest = _newest(told)
     counts = handbook.partition(_SUPERSEDED)[0]
     return sum(fact.line(value) in counts for fact, value in told if newest[fact.key][1] != value)

@@ -1,4 +1,4 @@
-"""What a scripted model says in the two phases of a memory, of ours and of the baseline's."""
+"""Scripted model answers for the two memory phases, ours and the baseline's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sandstream.testing import Conversation, script_for, structured, text, tool_
 
 OURS = ("The rollout is the JSON lines", "Consolidate the memory in memories/")
 BASELINES = ("Analyze this memory rollout", "Memory Writing Agent: Phase 2")
-"""How the requests of the phases can be told from others, and from each other."""
+"""Texts by which the requests of the two phases are recognised."""
 
 HANDBOOK = r"""
 cd memories

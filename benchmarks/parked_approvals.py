@@ -1,8 +1,8 @@
-"""(e) Runs that wait for a person cost log entries, not memory; all go on when they are approved.
+"""(e) Runs that wait for an approval cost log entries, not memory; approving them resumes all.
 
-Each run asks for a tool that needs approval and stays there. Harness and server are read before,
-after the first half and after the second: what a bounded cache takes shows in the first, a leak in
-both. Then all are approved at once.
+Each run requests a tool that needs approval and stays there. The memory of harness and server is
+read before, after the first half and after the second: a bounded cache shows in the first half, a
+leak in both. Then all are approved at once.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def _memory(process: str, half: int, readings: list[float]) -> Iterator[Figure]:
 async def _park(
     settings: Settings, half: int, pids: list[int]
 ) -> tuple[list[tuple[float, ...]], float]:
-    """The readings, and how long it took from the first approval to the last end."""
+    """The readings, and the time from the first approval to the last end."""
     async with _desk(settings) as client:
 
         def read() -> tuple[float, ...]:
             return tuple(map(processes.rss_mb, pids))
 
         ended = [f"finish-{number}" for number in range(half)]
-        await _submit(client, ended)  # as many runs that end: what work alone takes
+        await _submit(client, ended)  # the same number of runs that end, as a reference
         await _wait_for(client, ended)
         readings = [read()]
         parked: list[str] = []
@@ -119,7 +119,7 @@ async def _park(
 
 @asynccontextmanager
 async def _desk(settings: Settings) -> AsyncIterator[Client]:
-    """A client, and in the same process the worker that offers the agent."""
+    """A client, and the worker that serves the agent in the same process."""
     async with await Client.connect(settings) as client:
         agent = Agent(name="Payer", model="gpt-4.1", tools=[pay])
         worker = AgentWorker(client.bus, {agent.name: agent}, pool="bench")
@@ -145,7 +145,7 @@ async def _wait_for(client: Client, keys: list[str]) -> None:
 
 
 async def _until_parked(client: Client, count: int) -> None:
-    """Wait until so many runs wait for a person, and the harness has let go of all of them."""
+    """Wait until this many runs wait for an approval, and the harness has no messages left."""
     bus = client.bus
     async with asyncio.timeout(120):
         while len(await client.approvals(limit=2 * count)) < count:

@@ -1,8 +1,8 @@
-"""(d) Runs that wait cost log entries, not memory: harness and server before and after parking.
+"""(d) Waiting runs cost log entries, not memory: harness and server before and after parking.
 
 The model answers 429 with a Retry-After of an hour, so each run ends in a durable timer. Memory is
-read before, after the first half and after the second: what a bounded cache takes shows in the
-first, a leak shows in both.
+read before, after the first half and after the second: a bounded cache shows in the first half, a
+leak in both.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import processes
 from figures import Figure, Series
 from lab import Lab
 from sandstream_bus.bus import Bus
-from sandstream_bus.messages import AgentRegistered, Task
+from sandstream_bus.wire.messages import AgentRegistered, Task
 
 from sandstream import Agent, RunConfig
-from sandstream.connect import open_bus
-from sandstream.graph import compile_graph
+from sandstream._connection import open_bus
+from sandstream._wire.compile import compile_graph
 from sandstream.settings import Settings
 from sandstream.testing import Script, error, script_for, text
 
@@ -72,7 +72,7 @@ async def _park(
     async with await open_bus(settings, name="bench-parked") as bus:
         graph = compile_graph(Agent(name="Waiter", model="gpt-4.1"), RunConfig(), host="nobody")
         await bus.agents.register(AgentRegistered(graph=graph), instance="bench")
-        await _submit(bus, "finish", half)  # as many runs that end: what work alone takes
+        await _submit(bus, "finish", half)  # the same number of runs that end, as a reference
         readings = [(processes.rss_mb(harness), processes.rss_mb(server))]
         for part in ("park a", "park b"):
             await _submit(bus, part, half)
@@ -81,7 +81,7 @@ async def _park(
 
 
 async def _submit(bus: Bus, what: str, count: int) -> None:
-    """Publish tasks and wait until the harness has let go of all of them."""
+    """Publish tasks and wait until the harness has processed all of them."""
     subject = bus.subjects.task("Waiter")
     for start in range(0, count, 50):
         await asyncio.gather(

@@ -1,4 +1,4 @@
-"""The baseline's own environment: the OpenAI Agents SDK, made with pip when it is first needed."""
+"""The baseline's own environment: the OpenAI Agents SDK, installed with pip on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOME = Path(__file__).parent / ".env-peer"
 
 
 def python() -> str:
-    """The interpreter that has the baseline installed."""
+    """The interpreter of the environment with the baseline."""
     stamp = HOME / f"openai-agents-{VERSION}"
     found = HOME / "bin" / "python"
     if not stamp.exists():

@@ -1,7 +1,8 @@
-"""What the kernel says about a process: CPU time and memory. Linux only (/proc)."""
+"""CPU time and memory of a process, from the kernel. Linux only (/proc)."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,13 +11,36 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """User and system time so far of all threads of these processes, together."""
+    """The total user and system time so far of all threads of these processes."""
     return sum(_cpu_s(pid) for pid in pids)
 
 
+def threads_cpu_s(pid: int) -> float:
+    """CPU time of a process's current threads, in nanosecond resolution, for short measurements."""
+    spent_ns = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended
+            spent_ns += int((task / "schedstat").read_text().split()[0])
+    return spent_ns / 1e9
+
+
+def machine_busy_s() -> float:
+    """The total CPU time of all processes of the machine, on all cores."""
+    user, nice, system, _idle, _wait, *interrupts = map(
+        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8]
+    )
+    return (user + nice + system + sum(interrupts)) / _TICKS_PER_S
+
+
 def peak_mb(pids: Iterable[int]) -> float:
-    """The sum of the processes' own high-water marks of resident memory."""
+    """The sum of the processes' peak resident memory."""
     return sum(_status_kb(pid, "VmHWM") for pid in pids) / 1024
+
+
+def reset_peak(pids: Iterable[int]) -> None:
+    """Reset the peak memory of these processes."""
+    for pid in pids:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def rss_mb(pid: int) -> float:
@@ -24,7 +48,7 @@ def rss_mb(pid: int) -> float:
 
 
 def proportional_mb(pids: Iterable[int]) -> float:
-    """Resident memory; what processes share is divided among them."""
+    """Resident memory; shared memory is divided among the processes that share it."""
     return sum(_kb(Path(f"/proc/{pid}/smaps_rollup"), "Pss") for pid in pids) / 1024
 
 

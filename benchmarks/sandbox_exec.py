@@ -1,4 +1,4 @@
-"""(g) A trivial command in a sandbox: through the bus, beside the baseline's own spawn."""
+"""(g) A trivial command in a sandbox: through the bus, against the baseline's own spawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""(i) A sandbox from a manifest of 200 files: making it and removing it."""
+"""(i) A sandbox from a manifest of 200 files: create it and remove it."""
 
 from __future__ import annotations
 

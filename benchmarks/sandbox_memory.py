@@ -1,6 +1,6 @@
-"""(k) What idle sandboxes cost: memory and processes; and twenty at once.
+"""(k) The cost of idle sandboxes: memory and processes; and twenty at once.
 
-Memory is proportional (what processes share is counted once), since the agents share their code.
+Memory is proportional (shared memory is counted once), because the agents in the boxes share code.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
 
 
 class _Readings:
-    """One side, with one sandbox and with many."""
+    """The readings of one side, with one sandbox and with many."""
 
     def __init__(self, program: Program, count: int) -> None:
         program.ask(do="open", count=1)

@@ -1,7 +1,7 @@
 """(j) Snapshots of 100 MB in 10,000 files: first, after a change of one file, resume, fork.
 
-The baseline archives everything each time it stops; ours stores what changed. One event loop: the
-time goes to files, not to the loop.
+The baseline archives everything each time it stops; ours stores what changed. Only one event loop
+is measured: the time goes to files, not to the loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
     took: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
     for round_number in repetitions(1 if quick else 4, within_s=150):
         for side, program in sides.items():
-            # other contents each time, or the store has them already
+            # different contents each time; otherwise they are already in the store
             answer = program.ask(do="snapshots", files=files, size=FILE_BYTES + round_number)
             for name, seconds in answer.items():
                 took[side].setdefault(name, []).append(seconds * 1000)

@@ -1,4 +1,4 @@
-"""(h) Ten turns of a sandbox agent, a command in each, model latency 0."""
+"""(h) Ten turns of a sandbox agent with one command each, model latency 0."""
 
 from __future__ import annotations
 

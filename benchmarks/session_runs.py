@@ -1,4 +1,4 @@
-"""A conversation of two runs that an `SQLiteSession` in memory keeps, model latency 0."""
+"""A conversation of two runs in an in-memory `SQLiteSession`, model latency 0."""
 
 from __future__ import annotations
 

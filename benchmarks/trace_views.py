@@ -1,7 +1,7 @@
-"""Ten thousand runs in the store: catching up with them, and looking at one.
+"""Ten thousand runs in the store: catching up with them, and viewing one.
 
-The baseline of a look is the same look at a store with a hundredth of the runs: what is asked often
-must not grow with what is kept.
+The baseline is the same view of a store with a hundredth of the runs: frequent queries must not get
+slower as the store grows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
 
 
 class _Side:
-    """An installation with so many runs in its log and in its store."""
+    """An installation with this many runs in its log and in its store."""
 
     def __init__(self, lab: Lab, base_url: str, loop: str, runs: int) -> None:
         self.name = f"{runs:,} runs"

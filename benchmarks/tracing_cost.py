@@ -1,8 +1,8 @@
-"""What tracing costs: runs of a deployed agent with and without a tracing actor beside them.
+"""The cost of tracing: runs of a deployed agent with and without a tracing actor.
 
-Three layouts: nobody traces; an actor keeps traces in its store; an actor that also exports them by
-OTLP. The actor has a process of its own with a lower priority: it may be late, it must not slow
-runs down. How late it is, is shown.
+Three layouts: no tracing; an actor that stores traces; an actor that also exports them by OTLP. The
+actor has its own process with a lower priority: it may lag behind, but must not slow runs down. Its
+lag is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Layout:
     caller: Program
     tracer: Program | None
     others: list[int]
-    """Everybody else: the server, the harness, the worker, the caller."""
+    """All other processes: the server, the harness, the worker, the caller."""
     runs_per_s: list[float] = field(default_factory=list)
     late_s: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
@@ -55,7 +55,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
             for layout in layouts:
                 layout.caller.ask(do="at_once", runs=20, turns=TURNS)
             for number in repetitions(count, within_s=150):
-                # each is first, second and third as often as the others
+                # rotate, so that each layout is first, second and third equally often
                 for index in range(len(layouts)):
                     layouts[(index + number) % len(layouts)].measure(runs)
             lab.close_programs()

@@ -1,4 +1,4 @@
-"""(a) What a turn costs beside the model: ten turns with a trivial tool, model latency 0."""
+"""(a) The cost of a turn besides the model: ten turns with a trivial tool, model latency 0."""
 
 from __future__ import annotations
 

@@ -56,20 +56,39 @@ class AgentSide:
             case other:
                 raise ValueError(other)
 
-    async def _in_turn(self, runs: int, turns: int) -> dict[str, Any]:
-        began = time.perf_counter()
+    async def _in_turn(self, runs: int, turns: int, ask: str = "Sum") -> dict[str, Any]:
+        each_s: list[float] = []
         for number in range(runs):
-            await self._run(number, turns, None)
-        return {"wall_s": time.perf_counter() - began}
+            began = time.perf_counter()
+            await self._run(f"{ask} {number}, please.", turns, None)
+            each_s.append(time.perf_counter() - began)
+        return {"wall_s": sum(each_s), "each_s": each_s}
 
-    async def _at_once(self, runs: int, turns: int, pool: str | None = None) -> dict[str, Any]:
+    async def _at_once(
+        self, runs: int, turns: int, pool: str | None = None, within_s: float | None = None
+    ) -> dict[str, Any]:
+        """All runs; with ``within_s`` those that end in this time are counted."""
         config = RunConfig(harness_pool=pool) if pool else None
         began = time.perf_counter()
-        await asyncio.gather(*(self._run(number, turns, config) for number in range(runs)))
-        return {"wall_s": time.perf_counter() - began}
+        ends: list[float] = []
 
-    async def _run(self, number: int, turns: int, config: Any) -> None:
-        result = await Runner.run(self._agent, f"Sum {number}, please.", run_config=config)
+        async def one(number: int) -> None:
+            await self._run(f"Sum {number}, please.", turns, config)
+            ends.append(time.perf_counter() - began)
+
+        tasks = [asyncio.create_task(one(number)) for number in range(runs)]
+        done, late = await asyncio.wait(tasks, timeout=within_s)
+        wall_s = time.perf_counter() - began
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        for task in done:
+            task.result()
+        half_s = ends[len(done) // 2] if done else wall_s
+        return {"wall_s": wall_s, "ended": len(done), "half_s": half_s}
+
+    async def _run(self, input: str, turns: int, config: Any) -> None:
+        result = await Runner.run(self._agent, input, run_config=config, max_turns=max(10, turns))
         if result.final_output != "done" or len(result.raw_responses) != turns:
             raise RuntimeError(f"wrong result: {result}")
 

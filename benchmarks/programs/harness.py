@@ -13,8 +13,9 @@ from typing import Any
 
 import desk
 from sandstream_actors.harness.actor import Harness
+from sandstream_bus.nats.collector import tune_collector
 
-from sandstream.connect import open_bus
+from sandstream._connection import open_bus
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 
@@ -22,6 +23,7 @@ _kept: list[Any] = []
 
 
 async def opened() -> desk.Handler:
+    tune_collector()
     bus = await open_bus(Settings.from_env(), name="bench-harness")
     harness = Harness(bus.bus, DefaultModels(), pool="main")
     await harness.start()

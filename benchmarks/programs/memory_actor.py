@@ -16,13 +16,14 @@ from typing import Any
 import desk
 import msgspec
 from msgspec import Raw
-from sandstream_actors.memory.files import load
-from sandstream_actors.memory.waiting import is_settled
+from sandstream_actors.memory.freshness import is_settled
+from sandstream_actors.memory.scope.files import load
 from sandstream_bus.bus import Bus
-from sandstream_bus.memory_messages import MergeRequested
-from sandstream_bus.memory_specs import MemoryPart, MemoryUse
-from sandstream_bus.messages import ModelAnswered, RunDone, RunStarted, TokenUsage
-from sandstream_bus.sandbox_messages import (
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.wire.memories import MergeRequested
+from sandstream_bus.wire.memory_specs import MemoryPart, MemoryUse
+from sandstream_bus.wire.messages import ModelAnswered, RunDone, RunStarted, TokenUsage
+from sandstream_bus.wire.sandboxes import (
     Close,
     MemoryMount,
     Open,
@@ -30,12 +31,11 @@ from sandstream_bus.sandbox_messages import (
     SandboxSpec,
     SandboxUse,
 )
-from sandstream_bus.sandboxes import new_op
-from sandstream_bus.specs import AgentSpec, GraphSpec
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.specs import AgentSpec, GraphSpec
+from sandstream_bus.wire.subjects import RunId
 
-from sandstream.connect import open_bus
-from sandstream.memory_host import start_memory_actor
+from sandstream._connection import open_bus
+from sandstream._run.memory_host import start_memory_actor
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 

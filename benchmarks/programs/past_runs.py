@@ -11,12 +11,12 @@ import time
 from typing import Any
 
 import desk
-from sandstream_bus.headers import CAUSE
-from sandstream_bus.log import LogEvent
-from sandstream_bus.subjects import RunId
+from sandstream_bus.logs.runs import LogEvent
+from sandstream_bus.wire.headers import CAUSE
+from sandstream_bus.wire.subjects import RunId
 
 from sandstream import Agent, Runner, function_tool
-from sandstream.process import Process
+from sandstream._run.process import Process
 
 _AT_ONCE = 256
 

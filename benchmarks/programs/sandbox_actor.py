@@ -18,12 +18,12 @@ from sandstream_actors.sandbox.actor import SandboxActor
 from sandstream_actors.sandbox.operations import Tools
 from sandstream_actors.sandbox.requests import Requests
 from sandstream_bus.bus import Bus
-from sandstream_bus.sandbox_messages import Exec, SandboxReply, SandboxRequest, SandboxSpec
-from sandstream_bus.sandboxes import new_op
+from sandstream_bus.logs.sandboxes import new_op
+from sandstream_bus.wire.sandboxes import Exec, SandboxReply, SandboxRequest, SandboxSpec
 from sandstream_providers.interface import ExecSpec
 
-from sandstream.connect import open_bus
-from sandstream.sandbox_host import start_local_actor
+from sandstream._connection import open_bus
+from sandstream._run.sandbox_host import start_sandbox_actor
 from sandstream.settings import Settings
 
 ARGV = ["sh", "-c", "true"]
@@ -72,7 +72,7 @@ class Parts:
 async def opened() -> desk.Handler:
     settings = Settings.from_env()
     bus = await open_bus(settings, name="bench-sandbox")
-    return Parts(bus.bus, await start_local_actor(bus.bus, settings.home))
+    return Parts(bus.bus, await start_sandbox_actor(bus.bus, settings.home))
 
 
 desk.serve(opened, sys.argv[2])

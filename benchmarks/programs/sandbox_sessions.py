@@ -200,7 +200,7 @@ def _tar(root: Path) -> float:
 
 async def elsewhere(session: Any) -> None:
     """Its sandbox is that of whichever actor serves this machine, not of this process's own."""
-    from sandstream.process import Process
+    from sandstream._run.process import Process
     from sandstream.sandbox.session.link import BusLink
 
     session.remote.link = BusLink((await Process.of_this_loop()).bus, "local")

@@ -1,6 +1,6 @@
 """A tracing actor in a process of its own, as `sandstream actor tracing` starts it.
 
-Exports if OTEL_EXPORTER_OTLP_ENDPOINT is set.
+Exports if OTEL_EXPORTER_OTLP_ENDPOINT is set. BENCH_ONLY_NEW=1: passes over what the log holds.
 
 python tracing.py sandstream asyncio|uvloop
 """
@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import desk
-from sandstream_actors.run_state import RunState
+from sandstream_actors.run.state import RunState
 from sandstream_actors.tracing.actor import TracingActor, consumer_name
 from sandstream_actors.tracing.export.exporter import span_exporters
 from sandstream_actors.tracing.export.loop import ExportLoop
@@ -23,9 +23,9 @@ from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.store.path import installation_of, store_path
 from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
-from sandstream_bus.subjects import RunId
+from sandstream_bus.wire.subjects import RunId
 
-from sandstream.connect import open_bus
+from sandstream._connection import open_bus
 from sandstream.settings import Settings
 
 _kept: list[Any] = []
@@ -41,7 +41,8 @@ async def opened() -> desk.Handler:
     export = ExportLoop(store, exporters) if exporters else None
     if export is not None:
         export.start()
-    actor = TracingActor(bus, store, export=export)
+    only_new = os.environ.get("BENCH_ONLY_NEW") == "1"
+    actor = TracingActor(bus, store, export=export, only_new=only_new)
     await actor.start()
     _kept.extend((connection, actor, export))
 

@@ -13,7 +13,7 @@ from typing import Any
 import desk
 
 from sandstream import Agent, function_tool
-from sandstream.connect import open_bus
+from sandstream._connection import open_bus
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker
 
