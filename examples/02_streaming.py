@@ -1,4 +1,4 @@
-"""The answer as it comes: tokens go over the bus live, finished items come from the log.
+"""The answer as it arrives: tokens go over the bus live, finished items come from the log.
 
 python examples/02_streaming.py
 """

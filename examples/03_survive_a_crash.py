@@ -1,10 +1,10 @@
-"""Start it twice. First it kills itself with SIGKILL, half-way; the second time it goes on.
+"""Start it twice. The first start kills itself with SIGKILL half-way; the second one continues.
 
     python examples/03_survive_a_crash.py      dies after the payment
     python examples/03_survive_a_crash.py      completes; the payment is not made again
 
-A `run_key` makes a run outlive its program: whoever calls with the same key continues the run from
-its log. What has a result is not done again.
+A `run_key` makes a run outlive its program: a later call with the same key continues the run from
+its log. Calls that have a result are not repeated.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ async def main() -> None:
     )
     print(LEDGER.read_text(), end="")
     charged = LEDGER.read_text().count("charged")
-    print(f"{result.final_output}\nThe card was charged {charged} time(s).")
+    times = "once" if charged == 1 else f"{charged} times"
+    print(f"{result.final_output}\nThe card was charged {times}.")
 
 
 if __name__ == "__main__":

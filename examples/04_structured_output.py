@@ -1,4 +1,4 @@
-"""An answer of a type of your own: checked against its schema, returned as your object.
+"""An answer of your own type: checked against its schema, returned as your object.
 
 python examples/04_structured_output.py
 """

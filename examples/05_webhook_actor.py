@@ -1,8 +1,8 @@
-"""An actor of your own: reads the log beside all others, posts each finished run to a webhook.
+"""An actor of your own: it reads the log and posts each finished run to a webhook.
 
     python examples/05_webhook_actor.py
 
-Start it in several processes and they share the work; stop it and it goes on where it was.
+Start several processes, and they share the work. After a restart, it continues where it stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ webhook = Actor("webhook")
 
 def post(url: str, done: RunDone, received: Received) -> None:
     body = {"run": received.run, "status": done.status, "output": json.loads(bytes(done.output))}
-    key = f"{received.run}-{received.sequence}"  # an event may come twice: let the receiver know
+    key = (
+        f"{received.run}-{received.sequence}"  # an event may be delivered twice: tell the receiver
+    )
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     urllib.request.urlopen(request, timeout=10).close()
@@ -32,7 +34,7 @@ def post(url: str, done: RunDone, received: Received) -> None:
 async def main(url: str) -> None:
     @webhook.on(RunDone)
     async def tell(done: RunDone, received: Received) -> None:
-        # An exception here means: the event comes again, later and later, and is parked at last.
+        # After an exception here, the event is delivered again with growing pauses, then parked.
         await asyncio.to_thread(post, url, done, received)
 
     async with await Client.connect() as client:

@@ -1,9 +1,9 @@
-"""Deployed agents: this file is served by workers, its agents are called by anybody on the bus.
+"""Deployed agents: workers serve this file, and every user of the bus can call its agents.
 
     sandstream up examples/06_worker_app.py                     a bus, a harness and this worker
     sandstream submit support "Where is order 17?" --wait
 
-Or piece by piece, on as many machines as you like (compose.yaml does just this):
+Or piece by piece, on as many machines as you like (compose.yaml does the same):
 
     sandstream actor harness                                    takes model turns; start several
     sandstream worker examples/06_worker_app.py                 runs the tools below; start several

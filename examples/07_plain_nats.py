@@ -1,8 +1,8 @@
-"""None of our code: any NATS client in any language can use deployed agents. This one is nats-py.
+"""Any NATS client in any language can use deployed agents. This one is nats-py alone.
 
     NATS_URL=nats://127.0.0.1:4222 python examples/07_plain_nats.py "Where is order 17?"
 
-It needs the agents of 06_worker_app.py on that server, for instance from `docker compose up`.
+It needs the agents of 06_worker_app.py on that server, for example from `docker compose up`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ URL = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
 
 async def main(question: str) -> None:
     client = await nats.connect(URL)
-    # The message id names the run. Publish again with the same id, and it is the same run.
+    # The message id names the run. Publishing again with the same id means the same run.
     run = f"plain-{uuid.uuid4().hex[:12]}"
     live = await client.subscribe(f"sandstream.live.{run}.>")
 
@@ -36,7 +36,7 @@ async def main(question: str) -> None:
 
 
 async def wait_for_done(live: Any, run: str) -> Any:
-    """Every event of the run passes by here while it happens; the last one is `done`."""
+    """Print every event of the run as it is stored; the last one is `done`."""
     async with asyncio.timeout(60):
         async for message in live.messages:
             kind = message.subject.removeprefix(f"sandstream.live.{run}.")

@@ -1,14 +1,14 @@
-"""An agent with a sandbox: it computes from a CSV with commands, and leaves a report file.
+"""An agent with a sandbox: it computes from a CSV with commands and writes a report file.
 
     python examples/08_data_analyst.py
 
-Or from the command line, on a copy of a directory of yours that has data/sales.csv:
+Or from the command line, on a copy of your own directory that has data/sales.csv:
 
     sandstream run examples/08_data_analyst.py "What sold best?" --workspace DIR --key best-1
     sandstream artifacts get best-1 report.md -o -
 
-Its commands run in a box of their own: no network, no view of your home, your environment or your
-processes. What it made comes out by name.
+Its commands run in a separate box: no network, no view of your home, your environment or your
+processes. You get the files that it made by their names.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import asyncio
 
 from offline import model_or_script
 
-from sandstream import RunConfig, Runner
-from sandstream.items import ToolCallOutputItem
+from sandstream import RunConfig, Runner, ToolCallOutputItem
 from sandstream.sandbox import Dir, File, Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
 from sandstream.testing import text, tool_call

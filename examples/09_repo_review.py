@@ -2,8 +2,8 @@
 
     python examples/09_repo_review.py
 
-The run makes the sandbox, saves its workspace at the end and lets it go. Later the workspace is
-opened again from what was saved: by this process, another one, or on another machine.
+The run creates the sandbox, saves its workspace at the end and closes it. Later the saved workspace
+is opened again: by this process, by another one, or on another machine.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 
 from offline import model_or_script
 
-from sandstream import RunConfig, Runner
-from sandstream.items import ToolCallOutputItem
+from sandstream import RunConfig, Runner, ToolCallOutputItem
 from sandstream.sandbox import GitRepo, Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
 from sandstream.testing import custom_tool_call, text, tool_call
@@ -112,7 +111,7 @@ async def main() -> None:
 if __name__ == "__main__":
     with (
         tempfile.TemporaryDirectory() as directory,
-        contextlib.chdir(directory),  # files of this machine are taken from below here only
+        contextlib.chdir(directory),  # only files below this directory may be copied
         model_or_script(*SCRIPT),
     ):
         asyncio.run(main())

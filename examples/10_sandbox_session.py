@@ -2,8 +2,8 @@
 
     python examples/10_sandbox_session.py
 
-The session is an object of yours; the sandbox behind it is a box that an actor keeps. Kill this
-program, and whoever has the session's state goes on in the same workspace.
+The session is an object of this program; an actor keeps the sandbox behind it. If this program is
+killed, another program with the session's state can continue in the same workspace.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def main() -> None:
         await terminal(session)
         await port(session)
 
-    # leaving the session has saved its workspace; the state says how to come back
+    # leaving the session saved its workspace; the state is enough to resume it
     saved = json.dumps(client.serialize_session_state(session.state))
     fork = await client.create(snapshot=session.state.snapshot)
     async with fork:
@@ -56,7 +56,7 @@ async def commands(session: SandboxSession) -> None:
 
 async def terminal(session: SandboxSession) -> None:
     asked = await session.pty_exec_start(ASK, tty=True, yield_time_s=0.5)
-    assert asked.process_id is not None  # it waits for us
+    assert asked.process_id is not None  # it waits for input
     said = await session.pty_write_stdin(
         session_id=asked.process_id, chars="Ada\n", yield_time_s=10
     )

@@ -1,4 +1,4 @@
-"""Give an agent a shell: declare a workspace, watch what it does there as it happens.
+"""Give an agent a shell: declare a workspace and watch its commands as they run.
 
 python examples/11_shell.py
 """
@@ -10,8 +10,7 @@ import asyncio
 from offline import model_or_script
 from openai.types.responses import ResponseTextDeltaEvent
 
-from sandstream import Runner
-from sandstream.run import RunConfig
+from sandstream import RunConfig, Runner
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Shell
 from sandstream.sandbox.entries import File

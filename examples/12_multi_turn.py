@@ -1,7 +1,7 @@
 """A conversation with an agent that keeps its workspace: each question builds on the last one.
 
-python examples/12_multi_turn.py          three questions of its own
-python examples/12_multi_turn.py --ask    yours, until an empty line
+python examples/12_multi_turn.py          asks its own three questions
+python examples/12_multi_turn.py --ask    asks yours, until an empty line
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 from offline import model_or_script
 
-from sandstream import Runner
-from sandstream.run import RunConfig
+from sandstream import RunConfig, Runner
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Shell
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient

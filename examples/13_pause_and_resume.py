@@ -1,8 +1,8 @@
-"""A workspace that outlives the program: the second start goes on where the first one stopped.
+"""A workspace that outlives the program: the second start continues where the first one stopped.
 
     python examples/13_pause_and_resume.py [STATE_FILE]      start it twice
 
-What has to be kept is a small file: it names the workspace, and where its last checkpoint is.
+Only a small file has to be kept: it names the workspace and its last checkpoint.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pathlib import Path
 
 from offline import model_or_script
 
-from sandstream import Runner
-from sandstream.run import RunConfig
+from sandstream import RunConfig, Runner
 from sandstream.sandbox import LocalSnapshotSpec, Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Shell
 from sandstream.sandbox.entries import File

@@ -11,8 +11,7 @@ import asyncio
 
 from offline import model_or_script
 
-from sandstream import Agent, Runner, handoff
-from sandstream.run import RunConfig
+from sandstream import Agent, RunConfig, Runner, handoff
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Shell
 from sandstream.sandbox.entries import File

@@ -1,9 +1,9 @@
-"""Agents as tools: two reviewers, each in a workspace of its own, work at the same time.
+"""Agents as tools: two reviewers, each in its own workspace, work at the same time.
 
     python examples/15_agents_as_tools.py
 
-Each call of an agent tool is a run of its own, below the caller's: `sandstream show RUN` draws the
-tree. The caller sees what the reviewers return, never their files.
+Each call of an agent tool is a child run: `sandstream show RUN` draws the tree. The caller sees
+what the reviewers return, never their files.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 from offline import model_or_script
 from pydantic import BaseModel
 
-from sandstream import Agent, Runner
-from sandstream.run import RunConfig
+from sandstream import Agent, RunConfig, Runner
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Shell
 from sandstream.sandbox.entries import File
@@ -30,7 +29,7 @@ class Review(BaseModel):
 
 
 async def as_json(result: Any) -> str:
-    """What the caller's model reads of a review."""
+    """The text of a review for the caller's model."""
     return json.dumps(result.final_output.model_dump(), sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""A capability of one's own: a tool that is bound to the agent's live sandbox.
+"""Your own capability: a tool that is bound to the agent's live sandbox.
 
 python examples/16_custom_capability.py
 """
@@ -10,21 +10,19 @@ import urllib.request
 
 from offline import model_or_script
 
-from sandstream import Runner
-from sandstream.run import RunConfig
+from sandstream import RunConfig, Runner, Tool, function_tool
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Shell
 from sandstream.sandbox.capabilities.capability import Capability
 from sandstream.sandbox.entries import File
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient, UnixLocalSandboxClientOptions
 from sandstream.testing import text, tool_call
-from sandstream.tool import Tool, function_tool
 
 PORT = 8080
 
 
 class Preview(Capability):
-    """Lets the agent say where people can look at what it serves."""
+    """Lets the agent see what it serves, as visitors do."""
 
     type: str = "preview"
 

@@ -1,10 +1,10 @@
-"""Human in the loop: the program ends while a payment waits, and goes on when somebody agreed.
+"""Human in the loop: the program ends while a payment waits; the run continues after an approval.
 
     python examples/17_approvals.py [STATE_FILE]      asks, saves the state, and ends
-    python examples/17_approvals.py [STATE_FILE]      approves, and the same run goes on
+    python examples/17_approvals.py [STATE_FILE]      approves, and the same run continues
 
-Nothing runs in between. With a deployed agent nobody needs a file: `sandstream approvals` lists
-what waits, `sandstream approve RUN` answers, from anywhere and at any time.
+Nothing runs in between. A deployed agent needs no state file: `sandstream approvals` lists the
+calls that wait, and `sandstream approve RUN` approves one, from anywhere and at any time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Tracing: one trace around two runs, a span of one's own in a tool, and a processor that is told.
+"""Tracing: one trace around two runs, a custom span in a tool, and a trace processor.
 
     python examples/18_tracing.py
 
-A processor sees what happens in this process. What the runs did is in their logs, on whatever
-machines they ran: `sandstream runs` lists them, and `sandstream show RUN` draws one.
+A processor sees what happens in this process. The logs contain what the runs did on all machines:
+`sandstream runs` lists the runs, and `sandstream show RUN` draws one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCRIPTS = [
 
 
 class Outline(TracingProcessor):
-    """Keeps the names of spans, each below its parent."""
+    """Prints the names of spans, each below its parent."""
 
     def __init__(self) -> None:
         self.spans: list[Span[Any]] = []

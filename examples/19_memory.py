@@ -1,9 +1,9 @@
-"""Memory: the first run hears what the user likes, the second one knows it.
+"""Memory: the user tells the first run a preference, and the second run knows it.
 
     python examples/19_memory.py
 
-Both work in one workspace, which is closed in between. What the first run taught is made in the
-background, by two more runs: one extracts, one consolidates. `sandstream runs` lists them.
+Both work in one workspace, which is closed in between. Two more runs make the memory in the
+background: one extracts, one consolidates. `sandstream runs` lists them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import asyncio
 
 from offline import model_or_script
 
-from sandstream import Runner
-from sandstream.run import RunConfig
+from sandstream import RunConfig, Runner
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig, wait_for_memory
 from sandstream.sandbox.capabilities import Filesystem, Memory, Shell
 from sandstream.sandbox.entries import File
@@ -43,7 +42,7 @@ SCRIPTS = [
         [
             tool_call("exec_command", {"cmd": "sed -i '1i # percent off' prices.py"}),
             text("One line, as you like it.").when(lambda it: "- minimal patches" in it.text),
-            text("I rewrote the file."),  # what it would say without the memory
+            text("I rewrote the file."),  # the answer without the memory
         ],
     ),
     script_for(  # phase one
@@ -76,7 +75,7 @@ async def main() -> None:
         )
     print(first.final_output)
 
-    await wait_for_memory(first)  # nothing else waits; without it the next run may be too early
+    await wait_for_memory(first)  # without this, the next run may start too early
 
     resumed = await client.resume(session.state)
     async with resumed:

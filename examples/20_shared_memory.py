@@ -1,10 +1,10 @@
-"""A memory with a name: shared by workspaces, kept when they are gone, corrected by an agent.
+"""A named memory: workspaces share it, it outlives them, and an agent corrects it.
 
     python examples/20_shared_memory.py [SCOPE]
 
-Two runs teach it something at the same time, each in a sandbox of its own. A third one, in yet
-another sandbox, is told that one of the facts has changed, and repairs the memory in place. The
-change is kept: `sandstream memory undo SCOPE` would take it back.
+Two runs add to it at the same time, each in its own sandbox. A third run, in another sandbox, is
+told that one of the facts has changed, and corrects the memory in place. The change is recorded:
+`sandstream memory undo SCOPE` would take it back.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import sys
 
 from offline import model_or_script
 
-from sandstream import Runner
-from sandstream.run import RunConfig
+from sandstream import RunConfig, Runner
 from sandstream.sandbox import SandboxAgent, SandboxRunConfig, wait_for_memory
 from sandstream.sandbox.capabilities import Filesystem, Memory, Shell
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
@@ -39,7 +38,7 @@ NOTHING = {"rollout_slug": "", "rollout_summary": "", "raw_memory": ""}
 
 
 def phase_one(said: str, slug: str, fact: str) -> Conversation:
-    """What the model finds in a transcript where a user said this."""
+    """What the model extracts from a transcript in which a user said this."""
     found = {"rollout_slug": slug, "rollout_summary": fact, "raw_memory": f"- {fact}"}
     return script_for(f'"content":"{said}', [structured(found if slug else NOTHING)])
 

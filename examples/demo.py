@@ -1,7 +1,7 @@
 """What Sandstream does, in 20 seconds and without a key: `make demo`.
 
 Starts a private NATS server, two harness processes and a worker, gives them work, shows every
-message that goes over the bus, and kills processes while they work.
+message on the bus, and kills processes while they work.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,12 +17,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from demo_screen import Screen
-from sandstream_bus.messages import CallFinished
-from sandstream_bus.subjects import RunId
 
 from sandstream import Client
+from sandstream.events import CallFinished
 from sandstream.testing import ScriptedModel, script_for, text, tool_call, tool_calls
 
 HERE = Path(__file__).resolve().parent
@@ -29,7 +30,7 @@ THINKING_S = 1.2
 SURVEY = """\
 echo begun | tee -a work.log; sleep 3
 awk -F, '{up += $2} END {print up " m up"}' track.csv
-echo "begun $(grep -c begun work.log) time(s)"
+echo "times begun: $(grep -c begun work.log)"
 """
 SCRIPTS = [
     script_for(
@@ -58,14 +59,14 @@ SCRIPTS = [
 
 
 class Cast:
-    """The processes of the demo. Each is ended by its own handle."""
+    """The processes of the demo."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._processes: dict[str, asyncio.subprocess.Process] = {}
 
     async def start(self, name: str, *arguments: str) -> None:
-        command = [sys.executable, "-m", "sandstream.cli", *arguments, "--json"]
+        command = [*_with_us(), sys.executable, "-m", "sandstream.cli", *arguments, "--json"]
         process = await asyncio.create_subprocess_exec(
             *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
@@ -92,14 +93,27 @@ class Cast:
             await process.communicate()
 
 
+def _with_us() -> list[str]:
+    """On Linux, end the processes of the demo if the demo itself is killed."""
+    return ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
+
+
 @asynccontextmanager
 async def shown(client: Client, screen: Screen) -> AsyncIterator[None]:
-    """Show every task, every event and every delta, as anybody on the bus could see them."""
+    """Show every task, every event of the log and every delta, as any user of the bus sees them.
+
+    The server sends a copy of each stored event below `sandstream.live`. A message that was sent
+    twice is stored once.
+    """
+
+    def show(message: Any) -> None:
+        stored = (message.headers or {}).get("Nats-Subject")
+        if stored or not message.subject.endswith(".output"):
+            screen.message(stored or message.subject, message.data)
+
     subscriptions = [
-        await client.bus.connection.subscribe(
-            subject, lambda message: screen.message(message.subject, message.data)
-        )
-        for subject in ("sandstream.task.*", "sandstream.run.>", "sandstream.live.*.delta")
+        await client.bus.connection.subscribe(subject, show)
+        for subject in ("sandstream.task.*", "sandstream.live.>")
     ]
     yield
     for subscription in subscriptions:
@@ -140,7 +154,7 @@ async def main() -> None:
 
 
 def _use(home: str, ledger: Path, model_url: str) -> None:
-    """The environment of the demo and of its processes: nothing of the user's own."""
+    """The environment of the demo and of its processes, without the user's own variables."""
     for name in list(os.environ):
         if name.startswith(("OPENAI_", "NATS_", "SANDSTREAM_")):
             del os.environ[name]
@@ -148,6 +162,7 @@ def _use(home: str, ledger: Path, model_url: str) -> None:
         "SANDSTREAM_HOME": f"{home}/state",
         "OPENAI_BASE_URL": model_url,
         "DEMO_LEDGER": str(ledger),
+        "SANDSTREAM_SANDBOX_GRACE_S": "10",  # how long a box lives without its actor
     }
 
 
@@ -166,7 +181,7 @@ async def walk(client: Client, screen: Screen) -> None:
 
 
 async def start_sandboxes(screen: Screen, cast: Cast) -> bool:
-    """Can this machine have sandboxes? The demo works without them, too."""
+    """Whether this machine can run sandboxes. The demo also works without them."""
     try:
         await cast.start("sandbox actor", "actor", "sandbox")
     except RuntimeError as error:
@@ -216,18 +231,20 @@ async def crash(
     while not waiting.done() and len(model.journal) < asked + 3:
         left = max(0.0, 5.0 - (time.monotonic() - died))
         note = f"the leases are over in {left:.1f} s" if left else "the new ones take over"
-        screen.overwrite(screen.paint("dim", note))
+        screen.passing(note)
         await asyncio.sleep(0.1)
-    screen.overwrite("")
+    screen.passing("")
     await waiting
     await asyncio.sleep(0.1)  # let the last line be shown
-    screen.good(f"the run is complete, and the hut was booked {bookings(ledger)} time(s)")
+    booked = bookings(ledger)
+    times = "once" if booked == 1 else f"{booked} times"
+    screen.good(f"the run is complete, and the hut was booked {times}")
     if has_sandboxes:
         screen.good(f"the command has its one result: {await said_by_command(client, runs[0])}")
 
 
-async def survey(client: Client) -> RunId:
-    """A run whose command has begun."""
+async def survey(client: Client) -> str:
+    """Start a run and wait until its command has begun."""
     begun = asyncio.Event()
     listening = await client.bus.connection.subscribe(
         "sandstream.live.climb.output", lambda _: begun.set()
@@ -238,8 +255,8 @@ async def survey(client: Client) -> RunId:
     return run
 
 
-async def said_by_command(client: Client, run: RunId) -> str:
-    """The last line of its output, as the log has it."""
+async def said_by_command(client: Client, run: str) -> str:
+    """The last line of the command's output, from the log."""
     results = [
         json.loads(bytes(event.event.output))
         for event in await client.events(run)
@@ -249,7 +266,7 @@ async def said_by_command(client: Client, run: RunId) -> str:
 
 
 def bookings(ledger: Path) -> int:
-    """What really happened, as the tool wrote it down."""
+    """The number of real bookings, as the tool recorded them."""
     return ledger.read_text().count("booked Bergset")
 
 

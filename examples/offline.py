@@ -1,6 +1,6 @@
-"""A model for those without a key. Your own programs do not need this file.
+"""A scripted model, for use without a key. Your own programs do not need this file.
 
-With OPENAI_API_KEY or OPENAI_BASE_URL set, it does nothing and the example talks to that model.
+With OPENAI_API_KEY or OPENAI_BASE_URL set, it does nothing and the example uses that model.
 Otherwise a scripted server on loopback, over real HTTP, answers with the given steps.
 """
 
@@ -16,8 +16,8 @@ from sandstream.testing.steps import Step
 
 @contextmanager
 def model_or_script(*steps: Step, conversations: Sequence[Conversation] = ()) -> Iterator[None]:
-    """Answer a conversation with these steps, unless there is a real model. Where several agents
-    talk, each conversation has its own script, found by words of its first message.
+    """Answer a conversation with these steps, unless there is a real model. With several agents,
+    each conversation has its own script, found by words of its first message.
     """
     if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
         yield

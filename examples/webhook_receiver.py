@@ -1,4 +1,4 @@
-"""Somebody's HTTP endpoint, for example 05: keeps what is posted to it."""
+"""An HTTP endpoint for example 05: it keeps the bodies that are posted to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Receiver:
-    """Listens on loopback while it is entered."""
+    """Listens on loopback while its context is active."""
 
     def __init__(self) -> None:
         posted: queue.Queue[Any] = queue.Queue()
@@ -30,7 +30,7 @@ class Receiver:
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
 
     def next(self) -> Any:
-        """The next body that is posted."""
+        """The next posted body."""
         return self._posted.get(timeout=15)
 
     def __enter__(self) -> Receiver:
