@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help isolation browser setup demo test check format bench chaos soak docs compose-test clean
+.PHONY: help isolation browser setup demo test quick check format bench scaling chaos soak fuzz-soak cluster-soak docs compose-test clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,11 @@ test: $(STAMP) isolation browser ## Run all tests, side by side; ARGS="-k name" 
 	@if [ -n "$(ARGS)" ]; then $(BIN)/python -m pytest -q $(ARGS); \
 	else $(BIN)/python tests/lanes.py $(if $(JUNIT),--junit $(JUNIT)); fi
 
+# Three processes for two cores, as some tests wait for time limits. Python keeps the compiled tests,
+# whatever the environment says: compiling them takes longer than to run them.
+quick: $(STAMP) ## Run the tests that need no server and no process, within 30 s; ARGS="-k name"
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -m quick -n 3 --dist loadgroup $(ARGS)
+
 check: $(STAMP) isolation browser ## Format, lint, types (mypy strict, pyright), tests
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
@@ -69,11 +74,20 @@ format: $(STAMP) ## Format the code and apply the safe fixes of the linter
 bench: $(STAMP) isolation ## Measure, against the in-process SDK; ARGS="--quick" for a first look
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
+scaling: $(STAMP) isolation ## Measure how cost grows with size; ARGS="--quick" for a first look
+	@$(BIN)/python benchmarks/scaling.py $(ARGS)
+
 chaos: $(STAMP) isolation ## kill -9 of actors and servers while runs are going
 	@$(BIN)/python -m pytest -q tests/chaos $(ARGS)
 
 soak: $(STAMP) isolation ## Storm after storm of kills, for SOAK_MINUTES (10)
 	@PYTHONPATH=tests $(BIN)/python -m chaos.soak --minutes $(SOAK_MINUTES) $(ARGS)
+
+fuzz-soak: $(STAMP) isolation ## 100,000 hostile messages while honest runs go on; ARGS="--seed N"
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.soak $(ARGS)
+
+cluster-soak: $(STAMP) isolation ## Random faults of a three-node cluster, for SOAK_MINUTES (10)
+	@PYTHONPATH=tests $(BIN)/python -m cluster.soak --minutes $(SOAK_MINUTES) $(ARGS)
 
 docs: $(STAMP) ## Generate the pages in docs/ that are made from the code
 	@for generator in docs/generate*.py; do $(BIN)/python "$$generator" || exit 1; done
