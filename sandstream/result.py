@@ -107,7 +107,7 @@ class RunResultBase:
         self._omit_reasoning_ids = omit_reasoning_ids
         self._make_state: Callable[[], RunState[Any, Any]] | None = None
 
-    def take(self, view: RunSoFar) -> None:
+    def _take(self, view: RunSoFar) -> None:
         """Fill the result from a view."""
         self.new_items = view.items
         self._model_items = view.model_items
@@ -154,7 +154,7 @@ class RunResultBase:
             )
         return self._make_state()
 
-    def set_state_maker(self, make: Callable[[], RunState[Any, Any]]) -> None:
+    def _set_state_maker(self, make: Callable[[], RunState[Any, Any]]) -> None:
         """Called by the follower of the run."""
         self._make_state = make
 
@@ -250,17 +250,17 @@ class RunResultStreaming(RunResultBase):
     def current_agent(self) -> Agent[Any]:
         return self.last_agent
 
-    def take(self, view: RunSoFar) -> None:
-        super().take(view)
+    def _take(self, view: RunSoFar) -> None:
+        super()._take(view)
         over_limit = view.done is not None and view.done.status == "max_turns"
         self.current_turn = max(self.current_turn, view.turn + over_limit, 1)
 
-    def put(self, event: StreamEvent) -> None:
+    def _put(self, event: StreamEvent) -> None:
         """Called by the follower of the run."""
         if not self._silenced:
             self._events.put_nowait(event)
 
-    def finish(self, error: BaseException | None) -> None:
+    def _finish(self, error: BaseException | None) -> None:
         """Called by the follower of the run, as its last call."""
         self.run_loop_exception = error
         self.is_complete = True

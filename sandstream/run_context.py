@@ -51,7 +51,7 @@ class RunContextWrapper(Generic[TContext]):
             self._approvals = Approvals()
         return self._approvals
 
-    def set_approvals(self, approvals: Approvals) -> None:
+    def _set_approvals(self, approvals: Approvals) -> None:
         """Replace the decisions on calls that wait for approval."""
         self._approvals = approvals
 
@@ -60,7 +60,7 @@ class RunContextWrapper(Generic[TContext]):
         made = RunContextWrapper(self.context, tool_input=self.tool_input)
         made.usage = copy.deepcopy(self.usage)
         made.turn_input = list(self.turn_input)
-        made.set_approvals(self.approvals.copy())
+        made._set_approvals(self.approvals.copy())
         return made
 
     def approve_tool(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:

@@ -221,7 +221,7 @@ class RunState(Generic[TContext, TAgent]):
 
     # --- for the runner ------------------------------------------------------------------------
 
-    def check_agents(self, agent: Agent[Any]) -> None:
+    def _check_agents(self, agent: Agent[Any]) -> None:
         """Check that the run's agents can be reached from ``agent``."""
         found = reach(agent, RunConfig()).own.agents
         missing = sorted(self.record.agents() - set(found))
@@ -278,7 +278,7 @@ def _restored(
         deserializer=deserializer,
         strict=strict,
     )
-    context.set_approvals(Approvals.of(saved.decisions))
+    context._set_approvals(Approvals.of(saved.decisions))
     context.usage = usage_of(record.state.usage)
     state = RunState[Any, "Agent[Any]"](
         agent,
@@ -287,5 +287,5 @@ def _restored(
         pending_input=saved.pending_input,
         trace=SavedTrace(saved.traceparent, saved.trace),
     )
-    state.check_agents(agent)
+    state._check_agents(agent)
     return state

@@ -173,7 +173,7 @@ async def _result(hosted: HostedRun, call: CallRequested, states: States) -> Run
         run_id=run,
         omit_reasoning_ids=started.options.reasoning_ids == "omit",
     )
-    result.take(view)
+    result._take(view)
     result.final_output = final_output(child, view, done)
     child.context.usage = usage_of(call.usage)  # the caller's usage, which includes the child's
     return result

@@ -152,7 +152,7 @@ class RunCall:
         conversation: dict[str, Any],
     ) -> None:
         """Continue an existing run: it keeps the settings that it began with."""
-        state.check_agents(self._agent)
+        state._check_agents(self._agent)
         check_arguments(state, session, conversation)
         self.run_id = state.record.run_id
         self._plan = RunPlan(self._agent, self._config, self.run_id, hooks=hooks)
@@ -199,7 +199,7 @@ class RunCall:
         except BaseException as raised:  # noqa: BLE001  raised by stream_events()
             error = raised
         finally:
-            result.finish(error)
+            result._finish(error)
 
     async def _stream(self, result: RunResultStreaming) -> None:
         process = await self._open()
@@ -224,11 +224,11 @@ class RunCall:
             view = self._view()
             for past in self._begin.past:
                 view.feed(past.event, past.subject, past.sequence)
-            result.take(view)
-            result.set_state_maker(self._begin.state)
+            result._take(view)
+            result._set_state_maker(self._begin.state)
         else:
-            result.set_state_maker(_nothing_to_resume)
-        result.put(AgentUpdatedStreamEvent(result.last_agent))
+            result._set_state_maker(_nothing_to_resume)
+        result._put(AgentUpdatedStreamEvent(result.last_agent))
 
     async def _until_rest(self, result: RunResult, process: Process) -> RunView:
         """Wait until the run ends, or until only a person's decision can continue it."""
@@ -254,16 +254,16 @@ class RunCall:
             async for event in following:
                 if isinstance(event, LiveEvent):
                     result.current_turn = max(result.current_turn, event.turn)
-                    result.put(RawResponsesStreamEvent(bytes(event.event)))
+                    result._put(RawResponsesStreamEvent(bytes(event.event)))
                     continue
                 events.append(event)
                 new_events = view.feed(event.event, event.subject, event.sequence)
-                result.take(view)
+                result._take(view)
                 if event.sequence > self._begin.known:
                     for new_event in new_events:
-                        result.put(new_event)
+                        result._put(new_event)
                 elif event.sequence == self._begin.known and view.agent is not None:
-                    result.put(AgentUpdatedStreamEvent(view.agent))
+                    result._put(AgentUpdatedStreamEvent(view.agent))
                 if view.state.waiting is not None and event.sequence >= self._begun:
                     break
         await self._keep(result, view, process, events)
@@ -280,7 +280,7 @@ class RunCall:
             tell_id(self._hosted.session, view.state.options.session)
         record = await RunRecord.read(process.bus, view.state, events)
         interruptions = view.interruptions
-        result.set_state_maker(
+        result._set_state_maker(
             lambda: RunState(
                 self._agent,
                 record,
@@ -362,7 +362,7 @@ class RunCall:
 
     def _conclude(self, result: RunResultBase, view: RunView) -> None:
         """Fill the result; raise if the run did not complete."""
-        result.take(view)
+        result._take(view)
         if view.done is None:  # it waits for people
             return
         error = exception_of(view.done, self.run_id)

@@ -102,7 +102,7 @@ def shown(view: RunView, context: RunContextWrapper[Any] | None = None) -> RunRe
         max_turns=10,
         run_id=RUN,
     )
-    result.take(view)
+    result._take(view)
     return result
 
 
@@ -380,7 +380,7 @@ def test_a_released_agent_is_found_while_somebody_has_it() -> None:
         max_turns=1,
         run_id=RUN,
     )
-    result.take(view)
+    result._take(view)
     result.release_agents()
     assert result.last_agent is lonely and result.new_items[0].agent is lonely
     del host, view, told, lonely
