@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 LOCAL_ISOLATION = "SANDSTREAM_LOCAL_ISOLATION"
-"""How this machine's sandboxes are isolated, unless a client or a flag says it."""
+"""How this machine's sandboxes are isolated, unless a client or a flag sets it."""
 
 
 def environment(given: Mapping[str, str] | None = None) -> Mapping[str, str]:
@@ -30,12 +30,12 @@ def set_variable(name: str, value: str) -> None:
 
 
 def local_isolation() -> str:
-    """``required`` or ``none``; what else was written there is for the caller to refuse."""
+    """``required`` or ``none``; the caller refuses any other value."""
     return variable(LOCAL_ISOLATION) or "required"
 
 
 def shows_model_data() -> bool:
-    """May errors and logs quote what models say?"""
+    """May errors and logs quote the texts of models?"""
     return _is_switched_off("OPENAI_AGENTS_DONT_LOG_MODEL_DATA")
 
 

@@ -1,7 +1,7 @@
 """The keeper: a small process that owns one nats-server and ends it when it is unused.
 
 Owns the server process: starts it, restarts it on the same port when it dies, writes its address to
-`server.json`, and stops it a grace period after the last user is gone, for whatever reason. Does
+`server.json`, and stops it a grace period after the last user has ended for any reason. Does
 not know the rest of Sandstream: it runs alone (`python -I -S`, standard library only, started by
 `keeper_launch.py`). Slow imports happen after the fork, so that nats-server is up soon.
 
@@ -99,7 +99,7 @@ class Keeper:
         try:
             os.write(self.report_fd, failure.encode() or b"\0")
         except OSError:
-            self.say("whoever asked for the server is gone")
+            self.say("the process that requested the server has ended")
         os.close(self.report_fd)
         self.report_fd = -1
 

@@ -68,7 +68,7 @@ async def _entry(codec: Codec, entry: OpenRun | None, stored: Stored) -> OpenRun
 
 
 async def _reopened(connection: Connection, topology: Topology, runs: Iterable[str]) -> set[str]:
-    """Those of the ended runs that went on after their end."""
+    """The ended runs that continued after their end."""
     subjects = topology.subjects
     wanted = [it for run in sorted(runs) for it in (subjects.turn(run, ANY), subjects.done(run))]
     last: dict[str, Stored] = {}

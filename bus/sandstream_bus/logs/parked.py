@@ -136,7 +136,7 @@ class ParkingLot:
         )
 
     def _entry(self, stored: Stored) -> ParkedEntry | None:
-        """None for what no worker has parked."""
+        """None for a message that no worker parked."""
         _, consumer, sequence = self._subjects.split(stored.subject)
         try:
             parked = decode_parked(stored.data)

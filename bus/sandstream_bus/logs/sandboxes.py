@@ -187,8 +187,8 @@ class Sandboxes:
                 )
             if await absence.lasts_s() > self.patience_s and not answered.done():
                 raise NoSandboxActor(
-                    f"nobody serves {absence.whom} for {self.patience_s:.0f} s; what was asked for "
-                    "stays in the log and is done when somebody does"
+                    f"no actor has served {absence.whom} for {self.patience_s:.0f} s. The request "
+                    "stays in the log and runs when an actor starts"
                 )
             if breaks == self._connection.breaks:
                 continue

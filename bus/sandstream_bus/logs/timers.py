@@ -68,7 +68,7 @@ class Timers:
             raise UndecodableMessage("no timer has sent this")
         target = self._subjects.target_of_due(delivery.subject)
         is_memory = self._subjects.split(target).family == "memory"
-        # what cannot be read must not become a message of an actor's
+        # an unreadable message must not be published again under the name of an actor
         await (self._codec.memory_event if is_memory else self._codec.run_event)(delivery.data)
         headers = {
             name: value

@@ -206,7 +206,7 @@ class Connection:
             message = await expected.all()
         if not message.data and message.headers and message.headers.get(h.STATUS) == "503":
             self._raise_if_lost(subject)
-            raise NoResponders(f"nobody answers on {subject}: is JetStream enabled?")
+            raise NoResponders(f"no responder on {subject}: is JetStream enabled?")
         return message
 
     async def request_many(

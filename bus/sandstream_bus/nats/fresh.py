@@ -114,8 +114,8 @@ async def _walk_leader(
             break  # it existed, and has expired or was removed
         elif time.monotonic() > deadline:
             raise LogBehind(
-                f"the stream {stream} does not have the message {upto} of {subject} yet, "
-                "which somebody was told is stored"
+                f"the stream {stream} does not return the message {upto} of {subject}, "
+                "although its publisher got an acknowledgement"
             )
         else:
             await asyncio.sleep(0.1)

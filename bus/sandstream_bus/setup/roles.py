@@ -178,7 +178,9 @@ def _reading(topology: Topology, *names: str) -> Grant:
 
 
 def _serving(topology: Topology, stream: str, consumer: str) -> Grant:
-    """Make a consumer, pull from it, park what cannot be handled, say that somebody is there."""
+    """Create a consumer, pull from it, park messages that cannot be handled, answer that it is
+    served.
+    """
     calls = [
         f"$JS.API.{call}.{stream}.{consumer}"
         for call in ("CONSUMER.INFO", "CONSUMER.CREATE", "CONSUMER.MSG.NEXT")

@@ -139,7 +139,7 @@ def _inside(
         *(f'{{ stream: "{it}", {to} }}' for it in passes.live),
     ]
     return (
-        "  # The streams, and whoever is trusted with them: actors, workers, administrators.\n"
+        "  # The streams and the trusted users: actors, workers, administrators.\n"
         f"  {name} {{\n{store}"
         f"    users: [\n{_users(topology, [it for it in users if not it.is_outside])}    ]\n"
         "    # What people outside may ask for, and hear.\n"

@@ -127,7 +127,7 @@ async def carry_out(
             now = await make_plan(connection, topology, choice, defaults)
             if now.upgrade is not None or any(it not in plan.losses for it in now.losses):
                 raise TopologyError(
-                    "somebody has changed the installation meanwhile. Run `sandstream setup` again"
+                    "the installation has changed meanwhile. Run `sandstream setup` again"
                 )
             if not now.changes:
                 return

@@ -358,9 +358,9 @@ def _check_same(topology: Topology, log: dict[str, Any], copy: dict[str, Any] | 
         return
     if note_of(copy).created != log["created"] or not is_mirror(copy["config"]):
         raise TopologyError(
-            f"{topology.log} was made while an upgrade had put all messages into "
-            f"{topology.log_copy}. If nobody needs the "
-            f"{numbered(log['state']['messages'], 'message')} of the new one, "
+            f"{topology.log} was created during an upgrade, when all messages were in "
+            f"{topology.log_copy}. If the "
+            f"{numbered(log['state']['messages'], 'message')} of the new one can be lost, "
             f"delete it (`nats stream rm {topology.log}`) and run `sandstream setup` again"
         )
 

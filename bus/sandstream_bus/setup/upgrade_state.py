@@ -54,7 +54,7 @@ class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fence_of(topology: Topology) -> str:
-    """The only subject of a log that nobody is to write."""
+    """The only subject of a fenced log; no process publishes to it."""
     [fence] = topology.subjects.matching("upgrade.log")
     return fence
 

@@ -1,15 +1,14 @@
-"""Attempts, takeovers, retries: what each word means, and how a message tells them.
+"""Attempts, takeovers and retries: definitions, and the headers that carry them.
 
 - A *step* is the work on one message: a turn, a tool call, a sandbox command.
 - An *attempt* is one try at a step by one process. A step without trouble has one attempt.
 - A *takeover* is an attempt by another process, because the one before died, stopped or lost its
-  lease. A process that gives a message back and gets it again begins a new attempt, and takes
-  nothing over.
+  lease. If a process returns a message and gets it again, that is a new attempt but no takeover.
 - A *retry* is a request that the model client repeats within its attempt, or after a rate limit.
-  It is no attempt and no takeover: the process that works is the same, or none has died.
+  It is neither an attempt nor a takeover, because no process was lost.
 
 A message that follows from a delivery carries these as headers (``attempt_headers``), so the log
-itself tells who worked. Logs of older versions name no worker; the rest is read the same way.
+names the process that did the work. Logs of older versions lack only the worker.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from typing import Final, NamedTuple
 from sandstream_bus.wire.headers import CAUSE, DELIVERIES, GIVEN_BACK, TRACEPARENT, WORKER
 
 _MOST: Final = 1_000_000
-"""Headers come from anybody: no sum over them may grow without a limit."""
+"""A limit for numbers in headers: any user can write headers, and sums over them must stay small.
+"""
 WORKER_LENGTH: Final = 100
 """Longer names of workers are cut."""
 _HOST_LENGTH: Final = 40
@@ -46,10 +46,9 @@ class Attempt(NamedTuple):
 
 
 def process_name() -> str:
-    """This process in every message that it writes: ``host:pid:instance``.
+    """The name of this process in every message that it writes: ``host:pid:instance``.
 
-    The instance tells processes apart that have the same host and pid, as containers do that were
-    started again.
+    The instance distinguishes processes with the same host and pid, such as restarted containers.
     """
     pid = os.getpid()  # a fork is another process
     name = _names.get(pid)
@@ -65,7 +64,7 @@ def short_name(worker: str) -> str:
 
 
 def attempt_headers(deliveries: int = 1, given_back: int = 0) -> dict[str, str]:
-    """Who writes a message, and in which try. The usual first try costs one header."""
+    """The writer of a message and its attempt. The usual first attempt costs one header."""
     headers = {WORKER: process_name()}
     if deliveries > 1:
         headers[DELIVERIES] = str(deliveries)
@@ -85,7 +84,9 @@ def caused_by(
 
 
 def attempt_of(headers: Mapping[str, str]) -> Attempt:
-    """What a stored message says. Anybody can write headers, so odd values count as absent."""
+    """The attempt that a stored message states. Any user can write headers, so invalid values count
+    as absent.
+    """
     number = max(1, min(_number(headers.get(DELIVERIES)), _MOST))
     given_back = _number(headers.get(GIVEN_BACK))
     takeovers = max(0, number - 1 - given_back)
@@ -94,7 +95,7 @@ def attempt_of(headers: Mapping[str, str]) -> Attempt:
 
 
 class Takeovers:
-    """Counts the takeovers of one run: each once, though many messages may tell of it."""
+    """Counts the takeovers of one run. Several messages may report a takeover; it counts once."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
@@ -102,7 +103,7 @@ class Takeovers:
         self.count = 0
 
     def note(self, attempt: Attempt) -> int:
-        """How many takeovers this attempt is the first to tell of."""
+        """The number of takeovers that this attempt is the first to report."""
         cause, worker = attempt.cause, attempt.worker
         before = self._workers.get(cause, "")
         self._workers[cause] = worker
@@ -110,13 +111,13 @@ class Takeovers:
         if new <= 0:
             return 0
         self._known[cause] = attempt.takeovers
-        # after its acknowledgement was lost, a process gets back what it had done itself
+        # after a lost acknowledgement, a process gets back a message that it had already handled
         new -= bool(worker) and worker == before
         self.count += new
         return new
 
     def move(self) -> int:
-        """Another program goes on with the whole run."""
+        """Another program continues the whole run."""
         self.count += 1
         return 1
 

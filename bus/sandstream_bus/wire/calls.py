@@ -1,9 +1,9 @@
-"""Every kind of call that a harness asks for: who does it, what the request says, what comes back.
+"""Every kind of call that a harness sends: its owner, its request and its result.
 
-The ``kind`` of :class:`CallRequested` and :class:`CallFinished` is a tag, and :data:`CALLS` is the
-one table that says what each tag means. Other code asks a call for its traits, or matches all kinds
-and ends in ``assert_never``; it never compares kinds (``tests/test_typed_calls.py``). A new kind is
-one more tag, one more row, and one more case wherever the type checkers ask for it.
+The ``kind`` of :class:`CallRequested` and :class:`CallFinished` is a tag, and the table
+:data:`CALLS` defines each tag. Other code reads the traits of a call, or matches all kinds and ends
+in ``assert_never``; it never compares kinds (``tests/test_typed_calls.py``). A new kind needs one
+tag, one row, and one case wherever the type checkers report it missing.
 """
 
 from __future__ import annotations
@@ -51,38 +51,39 @@ CallOwner = Literal["tool_host", "sandbox", "harness"]
 
 
 class CallTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What is true of all calls of one kind."""
+    """The traits that all calls of one kind share."""
 
     about: str
-    """What is asked for."""
+    """The purpose of the call, for people."""
     owner: CallOwner = "tool_host"
-    """The actor that does it. A tool whose request names a sandbox is done by the sandbox actor."""
+    """The actor that handles it. The sandbox actor handles a tool whose request names a sandbox."""
     request: tuple[str, ...] = ()
-    """The fields of the request, besides those that every request has."""
+    """The fields of the request, besides the common ones."""
     result: type[msgspec.Struct] | None = None
-    """The struct in the result's ``output``. None: it has no output, or a tool's own."""
+    """The struct in the result's ``output``. None: there is no output, or it is a tool's output."""
     is_tool: bool = False
-    """The model asked for it and reads its result."""
+    """The model made this call and reads its result."""
     is_child_run: bool = False
-    """It is a child run, started by the harness."""
+    """The call is a child run, started by the harness."""
     is_model: bool = False
-    """Its result is a ``model.answered``. A ``call.finished`` says that it failed."""
+    """A success is reported as ``model.answered``; a ``call.finished`` reports a failure."""
     is_handoff: bool = False
     is_refusal: bool = False
-    """Its result is what the model reads of a call that a person refused."""
+    """The result is the text that the model reads for a call that a person refused."""
     checks_input: bool = False
     """Guardrails look at the run's input. They may outlive the turn beside which they run."""
     checks_answer: bool = False
-    """It checks the model's answer: its failure is the answer's failure."""
+    """It checks the model's answer; its failure makes the answer fail."""
     checks_output: bool = False
     """Guardrails, or a hook, look at the run's final output."""
     uses_session: bool = False
-    """It reads or writes the user's session, which is where the run began."""
+    """It reads or writes the user's session, which exists only in the process that started the run.
+    """
     writes_session: bool = False
     is_during_child: bool = False
     """It lasts as long as a child run."""
     closes_sandbox: bool = False
-    """It is done even if its run has ended or was cancelled. Done twice, it does nothing."""
+    """It runs even if its run has ended or was cancelled. A repetition has no effect."""
     may_fail: bool = False
     """Its failure does not end the run."""
 

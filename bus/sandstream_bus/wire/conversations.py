@@ -1,8 +1,8 @@
-"""What crosses the bus about conversations: the events of one, and its snapshot.
+"""The messages about conversations: their events and snapshots.
 
-A conversation has a log of its own, ``<p>.session.<session>.log``. A run joins it, waits for its
-turn, and leaves with all of its items in one event, so that two runs never interleave. Items are
-input items of the Responses API, kept as the JSON they came as.
+Each conversation has its own log, ``<p>.session.<session>.log``. A run joins it, waits for its
+turn, and leaves with all of its items in one event, so that items of two runs never interleave.
+Items are input items of the Responses API, stored as the JSON in which they arrived.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Raw
 from sandstream_bus.wire.spec_base import Spec
 
 JoinPolicy = Literal["queue", "refuse"]
-"""What a run does that finds the conversation busy."""
+"""What a run does if another run holds the conversation."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -23,10 +23,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_
 
 
 class ConversationJoined(Message, frozen=True, kw_only=True, tag="conversation.joined"):
-    """A run wants the conversation; it has it as soon as all who came before have left.
+    """A run joins the conversation; it gets its turn when all earlier runs have left.
 
-    Once more for a run that waits: it has moved to another pool and keeps its place. Once more for
-    a run that has left: it failed and is retried, and queues anew.
+    A waiting run that joins again has moved to another pool and keeps its place. A run that joins
+    again after it left was retried, and queues again.
     """
 
     run: str
@@ -37,7 +37,7 @@ class ConversationJoined(Message, frozen=True, kw_only=True, tag="conversation.j
 
 
 class ConversationLeft(Message, frozen=True, kw_only=True, tag="conversation.left"):
-    """A run lets go; its items join the history."""
+    """A run leaves; its items join the history."""
 
     run: str
     status: str = ""
@@ -55,13 +55,13 @@ class ConversationAdded(Message, frozen=True, kw_only=True, tag="conversation.ad
 
 
 class ConversationPopped(Message, frozen=True, kw_only=True, tag="conversation.popped"):
-    """The last item is taken back."""
+    """The last item is removed."""
 
     by: str = ""
 
 
 class ConversationCleared(Message, frozen=True, kw_only=True, tag="conversation.cleared"):
-    """The history begins anew."""
+    """The history is cleared."""
 
     by: str = ""
 
@@ -85,7 +85,7 @@ class ConversationCompacted(Message, frozen=True, kw_only=True, tag="conversatio
     left: list[str] = []
     """The last runs that left, so that a repeated call of one is known as such."""
     left_items: dict[str, int] = {}
-    """How many items each of them has added, if any; also those that have come back."""
+    """How many items each run has added, if any, including runs that joined again."""
     attempts: dict[str, int] = {}
     """How often they were retried when they last joined, if ever."""
 

@@ -1,7 +1,7 @@
-"""The text of an exception, whatever it is: others' exceptions are code, and code may fail.
+"""The text of any exception. Exceptions of users and libraries are code, which may itself fail.
 
-Used wherever an exception of the user's, or of a library, becomes part of a message or of another
-error. It never raises, and what it returns can be sent: it is valid Unicode, and not too long.
+Used wherever such an exception becomes part of a message or of another error. It never raises, and
+its result can be sent: it is valid Unicode of limited length.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ LIMIT = 50_000
 
 
 def error_text(error: BaseException) -> str:
-    """What ``str`` says of an exception; its class if that says nothing or fails."""
+    """The ``str`` of an exception; its class if the text is empty or ``str`` fails."""
     kind = type(error).__name__
     try:
         text = str(error)

@@ -1,4 +1,4 @@
-"""What the tool host answers, by the kind of call: the structs inside of a ``call.finished``."""
+"""The tool host's results by kind of call: the structs inside a ``call.finished``."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
     target: str = ""
     in_input: bool = False
-    """The rewritten input has it word for word: it must not be sent twice."""
+    """The rewritten input contains this item verbatim: it must not be sent twice."""
 
 
 class Rewrite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The conversation as a handoff's filter left it."""
+    """The conversation after the filter of a handoff."""
 
     input: list[Raw]
     items: list[ItemRecord]
-    """What the run has produced, for its result."""
+    """The items that the run has produced, for its result."""
     earlier: int | None = None
-    """How many of ``items`` are not of this turn; a session gets the others in place of what the
-    turn has said. None: it gets all that was said.
+    """How many of ``items`` are from earlier turns. A session gets the other items instead of the
+    turn's own. None: the session gets the turn's own items.
     """
     model_items: list[Raw]
-    """What the next agent's model sees after ``input``."""
+    """The items that the next agent's model sees after ``input``."""
     is_text: bool = False
     """``input`` is one plain text."""
 
 
 class GuardrailRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one guardrail said."""
+    """The verdict of one guardrail."""
 
     kind: Literal["input", "output", "tool_input", "tool_output"]
     name: str
@@ -49,7 +49,7 @@ class GuardrailRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     behavior: str = ""
     """Of a tool's: ``allow``, ``reject_content``, ``raise_exception``."""
     message: str = ""
-    """What ``reject_content`` tells the model."""
+    """The text of ``reject_content`` for the model."""
     info: Raw = NO_JSON
     agent: str = ""
 
@@ -80,9 +80,11 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The outcome of a ``review`` call."""
 
     needs_approval: list[str] = []
-    """Calls (``t1-0``) for which a person must be asked."""
+    """Calls (``t1-0``) that need a person's approval."""
     outputs: dict[str, Raw] = {}
-    """Calls that a guardrail refused before anybody was asked: what the model reads."""
+    """Calls that a guardrail refused before the approval was requested, with the text for the
+    model.
+    """
 
 
 class HandedOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,12 +92,12 @@ class HandedOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     agent: str
     agents: dict[str, AgentSpec] = {}
-    """Agents that the run did not know before."""
+    """Agents that the run did not contain before."""
     rewrite: Rewrite | None = None
 
 
 class ChildInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The outcome of a ``child_input`` call. With an ``error`` beside it there can be no run."""
+    """The outcome of a ``child_input`` call. If ``error`` is set, the child run cannot start."""
 
     input: list[Raw]
     is_text: bool = False
@@ -103,13 +105,14 @@ class ChildInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The outcome of a ``history`` call: what was said before, and the run's input as the session
-    will keep it.
+    """The outcome of a ``history`` call: the session's history, and the run's input as the session
+    will store it.
     """
 
     history: list[Raw] = []
     input: list[Raw] | None = None
     kept: list[Raw] | None = None
-    """Set where what is new does not simply follow the history: ``history`` is then all of it."""
+    """Set if the new items do not simply follow the history: ``history`` then contains all items.
+    """
     session: str = ""
-    """The session's id, where it had none when the run started."""
+    """The session's id, if it had none when the run started."""

@@ -1,8 +1,8 @@
-"""What crosses the bus about memories: the state of a scope, what is to be done, what was done.
+"""The messages about memories: the state of a scope, requests, and events.
 
-A scope's state is one message, ``<p>.memory.<scope>.state``, replaced under compare-and-set; it
-names the scope's files, which lie in an object bucket of their own. What is asked for and what
-happened are messages in the log.
+A scope's state is one message, ``<p>.memory.<scope>.state``, replaced with compare-and-set. It
+names the scope's files, which are in their own object bucket. Requests and events are messages in
+the log.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class FileRef(Spec, frozen=True, kw_only=True):
 
 
 Tree = dict[str, FileRef]
-"""The files of a memory by canonical path: ``memories/…`` and ``sessions/…``, whatever the layout
-calls those directories in a workspace.
+"""The files of a memory by canonical path: ``memories/…`` and ``sessions/…``, even if the layout of
+a workspace names these directories differently.
 """
 
 
 class Rollout(Spec, frozen=True, kw_only=True):
-    """One conversation (or session, group, run) and what became of it."""
+    """One conversation (or session, group, run) and its progress through both phases."""
 
     id: str
     name: str
     """The id as a file name."""
     runs: list[str] = []
-    """In the order of their ends; one line of its file each."""
+    """In the order in which the runs ended; each is one line of the rollout's file."""
     updated_at: str = ""
     terminal_state: str = ""
     extracted: int = 0
@@ -54,16 +54,16 @@ class Rollout(Spec, frozen=True, kw_only=True):
     problem: str = ""
     """Why the last extraction failed."""
     is_slow: bool = False
-    """The extraction under way takes long: nobody else waits for it."""
+    """The current extraction takes long: consolidations do not wait for it."""
     empty: bool = False
     """The last extraction found nothing worth keeping."""
     slug: str = ""
     summary_file: str = ""
     """Relative to the memory directory."""
     is_merged: bool = False
-    """Its raw memory, as it is now, was part of a consolidation."""
+    """Its current raw memory was part of a consolidation."""
     first_merged: int = 0
-    """The revision that it became part of the handbook with; 0: none, or not known."""
+    """The revision in which it became part of the handbook; 0: none, or unknown."""
 
 
 class Merge(Spec, frozen=True, kw_only=True):
@@ -73,11 +73,11 @@ class Merge(Spec, frozen=True, kw_only=True):
     run: str
     sandbox: str
     base: str
-    """The digest of the tree that it started from."""
+    """The digest of the tree from which it started."""
     selected: list[str]
     """Rollouts, newest first."""
     removed: list[str] = []
-    """Rollouts that fell out of the selection and are to be forgotten."""
+    """Rollouts that are no longer selected and have to be forgotten."""
     attempt: int = 1
     reason: str = ""
 
@@ -89,24 +89,25 @@ class Revision(Spec, frozen=True, kw_only=True):
     """A change of the memory that can be looked at and undone."""
 
     number: int
-    """The state's revision after it."""
+    """The state's revision after the change."""
     kind: RevisionKind
     at: str
     before: str
     """The digest of the tree before and after, objects of the memory bucket."""
     after: str
     runs: list[str] = []
-    """The runs that it was made of."""
+    """The runs from which the change was made."""
     by: str = ""
-    """The run that made it, a sandbox, or a person."""
+    """The writer: a run, a sandbox, or a person."""
     note: str = ""
     remarks: list[str] = []
-    """What of a consolidation's result was kept, completed, left out or deleted, in words."""
+    """Which parts of a consolidation's result were kept, completed, left out or deleted, as text.
+    """
 
 
 class Unfinished(Spec, frozen=True, kw_only=True):
-    """A change by a person of which not all that follows from it was done: whoever comes next does
-    the rest.
+    """A change by a person whose consequences are not complete. The next actor or command completes
+    them.
     """
 
     kind: Literal["undo", "remove", "delete"]
@@ -114,21 +115,21 @@ class Unfinished(Spec, frozen=True, kw_only=True):
     revision: int
     at: str
     runs: list[str] = []
-    """Those of the change that was undone."""
+    """The runs of the change that was undone."""
     rollouts: list[str] = []
-    """Those that were removed as a whole."""
+    """The rollouts that were removed completely."""
     stopped: list[str] = []
-    """Runs of phases that work on what was removed."""
+    """Runs of phases that process removed rollouts."""
 
 
 class MemoryParent(Spec, frozen=True, kw_only=True):
-    """The memory of the workspace that this one's workspace was forked from."""
+    """The memory of the workspace from which this memory's workspace was forked."""
 
     scope: str
     tree: str
-    """The digest (an object of this scope) of what was taken over from it."""
+    """The digest (an object of this scope) of the state that was copied from it."""
     is_settled: bool = False
-    """Nothing more is to be expected from it."""
+    """The other memory will not change any more."""
 
 
 class MemoryState(Message, frozen=True, kw_only=True, tag="memory.state"):
@@ -139,7 +140,7 @@ class MemoryState(Message, frozen=True, kw_only=True, tag="memory.state"):
     """Counts changes of the tree."""
     tree: Tree = {}
     use: MemoryUse = MemoryUse()
-    """As the last run that was remembered had it."""
+    """The settings of the last remembered run."""
     rollouts: dict[str, Rollout] = {}
     """By id, oldest first."""
     selected: list[str] = []
@@ -150,23 +151,23 @@ class MemoryState(Message, frozen=True, kw_only=True, tag="memory.state"):
     """How often the next consolidation has failed."""
     merge_problem: str = ""
     wanted: str = ""
-    """Why there must be another consolidation as soon as all extractions are done; empty: none."""
+    """Why another consolidation is needed once all extractions are done; empty: it is not."""
     history: list[Revision] = []
-    """The last ones, oldest first."""
+    """The newest ones, oldest first."""
     forgotten: list[str] = []
-    """Runs that somebody removed: they do not come back."""
+    """Runs that a person removed: they are never added again."""
     edits: list[int] = []
-    """The last edits that were taken over, by the places of their messages in the log."""
+    """The newest edits that were merged, by the sequences of their messages in the log."""
     sandboxes: list[str] = []
-    """Workspaces that have it, the last used last."""
+    """Workspaces with a copy of this memory, most recently used last."""
     parent: MemoryParent | None = None
     outdated: dict[str, int] = {}
-    """Objects that nothing names any more and that may still be there, with the places of their
-    records in the bucket. They are removed before the state is replaced again.
+    """Unreferenced objects that may still exist, with the sequences of their records in the bucket.
+    They are removed before the state is replaced again.
     """
     unfinished: Unfinished | None = None
     written: str = ""
-    """No two big states have the same: whoever removes his own must not take another's along."""
+    """Unique for each big state, so that a cleanup removes only its own object."""
 
 
 class MemoryStateObject(Message, frozen=True, kw_only=True, tag="memory.state_object"):
@@ -176,22 +177,22 @@ class MemoryStateObject(Message, frozen=True, kw_only=True, tag="memory.state_ob
     size_bytes: int
 
 
-# --- what is to be done ---------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 class ExtractRequested(Message, frozen=True, kw_only=True, tag="memory.extract"):
-    """Extract what is worth remembering from a rollout, unless that was done."""
+    """Extract the raw memory of a rollout, unless that is done."""
 
     rollout: str
     runs: int
-    """How many runs of it there must be in the extraction."""
+    """How many runs of the rollout the extraction must include."""
     attempt: int = 1
     watches: str = ""
     """Only look whether this extraction run is alive."""
 
 
 class MergeRequested(Message, frozen=True, kw_only=True, tag="memory.merge"):
-    """Consolidate what was extracted, unless that was done."""
+    """Consolidate the raw memories, unless that is done."""
 
     reason: str
     """``batch``, ``closed``, ``quiet``, ``asked``, ``removed``, ``retry``, ``eager``, or ``again``:
@@ -206,23 +207,23 @@ class FileEdit(Spec, frozen=True, kw_only=True):
     path: str
     """Canonical, as in :data:`Tree`."""
     data: bytes | None = None
-    """None: it was deleted."""
+    """None: the file was deleted."""
 
 
 class EditRequested(Message, frozen=True, kw_only=True, tag="memory.edit"):
-    """Somebody changed the files in a workspace: the agent, or a person by hand."""
+    """The agent, or a person, changed files of the memory in a workspace."""
 
     sandbox: str
     base: int
     """The revision that the workspace had."""
     edits: list[FileEdit]
     run: str = ""
-    """Whose workspace it is; empty: that of a session."""
+    """The run that owns the workspace; empty: it belongs to a session."""
     runs: list[str] = []
-    """Those that worked there since the last time that something was told."""
+    """Runs that used the workspace since the last report."""
 
 
-# --- what was done --------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 
 class MemoryChanged(Message, frozen=True, kw_only=True, tag="memory.changed"):

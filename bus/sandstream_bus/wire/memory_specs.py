@@ -1,4 +1,4 @@
-"""How an agent remembers: what a run carries, so that whoever works on its memory needs no other
+"""An agent's memory settings. Each run carries them, so that the memory actor needs no other
 configuration.
 """
 
@@ -9,11 +9,11 @@ from typing import Any, Literal
 from sandstream_bus.wire.spec_base import Spec
 
 MAX_MEMORY_BYTES = 16 * 1024 * 1024
-"""What all files of a scope may take together, unless its user wants another bound."""
+"""The default limit for all files of a scope together."""
 
 
 class PhaseModel(Spec, frozen=True, kw_only=True):
-    """Who does a phase."""
+    """The model of a phase."""
 
     model: str
     settings: dict[str, Any] = {}
@@ -33,16 +33,16 @@ class MemoryUse(Spec, frozen=True, kw_only=True):
     sessions_dir: str = "sessions"
     reads: bool = True
     live_update: bool = True
-    """What the agent itself changes in its memory is kept."""
+    """Changes that the agent itself makes to its memory are kept."""
     generates: bool = True
     max_raw_memories: int = 256
-    """So many of the newest are consolidated; older ones are forgotten."""
+    """How many of the newest raw memories are consolidated; older ones are forgotten."""
     batch_size: int | None = None
-    """Consolidate as soon as there are so many new ones; None: see ``eager``."""
+    """Consolidate as soon as there are this many new raw memories; None: see ``eager``."""
     eager: bool = False
-    """Consolidate after each run: its workspace closes with it."""
+    """Consolidate after each run, because its workspace closes with it."""
     quiet_s: float = 60.0
-    """Consolidate when nothing new came for so long."""
+    """Consolidate when no new raw memory came for this time."""
     max_bytes: int = MAX_MEMORY_BYTES
     extra_prompt: str = ""
     phase_one: PhaseModel = PhaseModel(model="gpt-5.4-mini")
@@ -51,15 +51,15 @@ class MemoryUse(Spec, frozen=True, kw_only=True):
 
 
 class MemoryPart(Spec, frozen=True, kw_only=True):
-    """What a run has to do with a memory: it is to be remembered, or it is a phase itself."""
+    """A run's relation to a memory: the run is to be remembered, or it is a phase itself."""
 
     scope: str
     step: Literal["rollout", "extract", "merge"] = "rollout"
     id: str = ""
-    """The rollout; for a merge its number."""
+    """The rollout; for a consolidation its number."""
     attempt: int = 1
     origin: str = ""
-    """Of a phase: a run whose settings it was started with."""
+    """Of a phase: the run whose settings the phase uses."""
 
 
 def workspace_scope(sandbox: str, use: MemoryUse) -> str:

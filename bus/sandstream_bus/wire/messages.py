@@ -1,7 +1,7 @@
 """Every message, one tagged struct each, one union per family. JSON on the wire.
 
 The tag (``type``) is written out and never changes; fields are added with defaults; unknown fields
-are ignored. The subject says who is woken, the ``type`` says what happened (see subjects.py).
+are ignored. The subject selects the receiver, the ``type`` says what happened (see subjects.py).
 Headers carry the metadata (headers.py); the time of an event is the server's and is not repeated in
 the body.
 """
@@ -44,7 +44,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A failure as data: what, on what, and what the caller should raise."""
+    """A failure as data: what failed, on what, and which exception the caller should raise."""
 
     code: str
     message: str
@@ -59,9 +59,11 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Task(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """What anybody may publish to ``<p>.task.<agent>``. Only ``input`` is needed; no tag.
+    """A task, published to ``<p>.task.<agent>`` by any permitted user. Only ``input`` is required;
+    there is no tag.
 
-    An unknown field is refused: people write tasks by hand, and a misspelt limit would be none.
+    Unknown fields are refused: people write tasks by hand, and a misspelled limit would have no
+    effect.
     """
 
     input: str | list[Raw]
@@ -73,7 +75,7 @@ class Task(
     group_id: str | None = None
     metadata: dict[str, Any] = {}
     session: str | None = None
-    """The conversation that it continues."""
+    """The conversation that the run continues."""
     session_busy: Literal["queue", "refuse"] = "queue"
     budget: Budget | None = None
     approval_expires_s: Span | None = None
@@ -85,7 +87,7 @@ class AgentRegistered(Message, frozen=True, kw_only=True, tag="agent.registered"
     graph: GraphSpec
     options: RunOptions = RunOptions()
     pool: str = "main"
-    """The harness pool that takes its turns."""
+    """The harness pool that takes the run's turns."""
 
 
 # --- the events of a run --------------------------------------------------------------------------
@@ -104,7 +106,7 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started"):
 
 
 class RunRestored(Message, frozen=True, kw_only=True, tag="run.restored"):
-    """A run goes on from a saved state in a log that did not have it: its events so far."""
+    """A run continues from a saved state in a log that did not contain it: its events so far."""
 
     events: list[PastEvent]
     pool: str
@@ -112,54 +114,54 @@ class RunRestored(Message, frozen=True, kw_only=True, tag="run.restored"):
 
 
 class TurnRequested(Message, frozen=True, kw_only=True, tag="turn.requested"):
-    """Take the turn ``turn``: after a wait, because the run goes on with another agent, or because
-    its conversation is free.
+    """Take the turn ``turn``: after a wait, because another agent continues the run, or because the
+    run's turn in its conversation has come.
     """
 
     turn: int
     agent: str
     reason: Literal["waited", "handoff", "session"] = "waited"
     agents: dict[str, AgentSpec] = {}
-    """Agents that the run did not know before."""
+    """Agents that the run did not contain before."""
     rewrite: Rewrite | None = None
 
 
 class ConversationOpened(Message, frozen=True, kw_only=True, tag="conversation.opened"):
-    """The run has its conversation for itself; this is what was said before."""
+    """The run holds its conversation; this is the history."""
 
     history: list[Raw]
 
 
 class InputStaged(Message, frozen=True, kw_only=True, tag="input.staged"):
-    """More input for a run under way; its next model call sees it."""
+    """More input for an open run; its next model call includes it."""
 
     input: str | list[Raw]
     by: str = ""
 
 
 class RunReopened(Message, frozen=True, kw_only=True, tag="run.reopened"):
-    """A run that has ended goes on: one that a parked message ended, one that is resumed from a
-    saved state, or, with ``retry``, one whose failed step is asked for again.
+    """An ended run continues: it was ended by a parked message, it is resumed from a saved state,
+    or, with ``retry``, its failed step is repeated.
     """
 
     reason: str
     retry: bool = False
     by: str = ""
     forgets: list[str] = []
-    """Calls whose outcomes do not count any more."""
+    """Calls whose outcomes no longer count."""
     drops_answer: bool = False
     """The model's last answer does not count either: the model is asked again."""
     max_turns: int | msgspec.UnsetType | None = msgspec.UNSET
-    """The limit of turns from here on; None: no limit."""
+    """The limit of turns from now on; None: no limit."""
     budget: Budget | None = None
     """The budget from here on; left out: as before."""
     attempt: int = 0
-    """Of a child run: which attempt of its parent's call it answers from here on."""
+    """Of a child run: the attempt of its parent's call that it answers from now on."""
 
 
 class RetryRequested(Message, frozen=True, kw_only=True, tag="retry.requested"):
-    """Somebody wants a run that failed to go on from the step that failed. Only a request; what
-    comes of it in the log is ``run.reopened``.
+    """A request to continue a failed run from the step that failed. The decision in the log is
+    ``run.reopened``.
     """
 
     reason: str = ""
@@ -168,17 +170,17 @@ class RetryRequested(Message, frozen=True, kw_only=True, tag="retry.requested"):
 
 
 class RunMoved(Message, frozen=True, kw_only=True, tag="run.moved"):
-    """The run's process is gone; another one takes its turns and hosts its callables from here.
+    """The run's process is gone; another one takes its turns and hosts its callables from now on.
 
-    What was asked of the old one and has no result is asked again.
+    Calls of the old process without a result are requested again.
     """
 
     pool: str
     host: str
     parent_pool: str = ""
-    """For a child run: the pool that waits for its outcome from here."""
+    """For a child run: the pool that now waits for its outcome."""
     stream: bool | None = None
-    """Whether its caller wants to see the model's stream events from here; None: as before."""
+    """Whether the caller now wants the model's stream events; None: unchanged."""
 
 
 class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
@@ -198,11 +200,11 @@ class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
     """The last event that the model's request could include; 0: all before this one."""
     duration_ms: int = 0
     retries: list[ModelRetry] = []
-    """What had failed before, within this turn."""
+    """Failed requests earlier in this turn."""
 
 
 class ModelDeferred(Message, frozen=True, kw_only=True, tag="model.deferred"):
-    """The model cannot answer now (rate limit): nobody waits in memory, a timer asks again."""
+    """The model cannot answer now (rate limit). No process waits; a timer requests the next try."""
 
     turn: int
     attempt: int
@@ -213,9 +215,9 @@ class ModelDeferred(Message, frozen=True, kw_only=True, tag="model.deferred"):
 
 
 class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
-    """Ask for one thing: of the tool host what only the user's code can do, of the sandbox actor
-    what happens in a sandbox. The subject says whom, ``kind`` says what (see calls.py). All but
-    ``tool`` read the run's log for the rest.
+    """A request to another actor: to the tool host for the user's code, to the sandbox actor for
+    work in a sandbox. The subject selects the receiver; ``kind`` says what to do (see calls.py).
+    For all kinds except ``tool`` the receiver reads the rest from the run's log.
     """
 
     call: str
@@ -230,18 +232,18 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     reply_pool: str
     """The harness pool that waits for the result."""
     usage: TokenUsage = TokenUsage()
-    """What the run has used so far, for the tool's context."""
+    """The run's usage so far, for the tool's context."""
     error: ErrorInfo | None = None
     sandbox: str = ""
-    """The sandbox that it is for."""
+    """The sandbox in which the call runs."""
     cwd: str = ""
     """Where relative paths start, below the sandbox's root."""
     child: str = ""
-    """The child run that it is about."""
+    """The child run that the call refers to."""
     value: Raw = NO_JSON
-    """The final output that is to be checked."""
+    """The final output to check."""
     attempt: int = 0
-    """How often its outcome was forgotten because the run was retried."""
+    """How often the outcome of this call was forgotten because the run was retried."""
 
     @property
     def traits(self) -> CallTraits:
@@ -254,8 +256,8 @@ class CallStarted(Message, frozen=True, kw_only=True, tag="call.started"):
 
 
 class CallFinished(Message, frozen=True, kw_only=True, tag="call.finished"):
-    """The one outcome of a call. ``error`` with ``output``: told to the model; without: ends the
-    run.
+    """The only outcome of a call. The model reads an ``error`` that has an ``output``; an ``error``
+    without one ends the run.
     """
 
     call: str
@@ -266,8 +268,8 @@ class CallFinished(Message, frozen=True, kw_only=True, tag="call.finished"):
     struct.
     """
     value: Raw = NO_JSON
-    """The tool's return value as JSON, where it may become the final output. Of guardrails that
-    refused a tool's output: the text that is kept instead of it.
+    """The tool's return value as JSON, if it may become the final output. For guardrails that
+    refused a tool's output: the text that replaces it.
     """
     custom_data: Raw = NO_JSON
     error: ErrorInfo | None = None
@@ -276,12 +278,12 @@ class CallFinished(Message, frozen=True, kw_only=True, tag="call.finished"):
     """The digest of the object that holds the whole output, where ``output`` is shortened."""
     full_output_bytes: int = 0
     usage: TokenUsage = TokenUsage()
-    """Of a child run: what it and its own children have used."""
+    """Of a child run: the usage of it and its own children."""
     turns: int = 0
     tool_calls: int = 0
     child: str = ""
     attempt: int = 0
-    """Of a child run: which attempt of the call it ends."""
+    """Of a child run: the attempt of the call that it ends."""
     guardrails: list[GuardrailRecord] = []
 
     @property
@@ -311,7 +313,7 @@ class ApprovalRequested(Message, frozen=True, kw_only=True, tag="approval.reques
     custom: bool = False
     """A freeform tool: ``arguments`` is plain text."""
     run: str = ""
-    """The child run that waits, where the request is shown above it."""
+    """The child run that waits, if the request is shown in a run above it."""
     expires_s: float | None = None
 
 
@@ -319,25 +321,25 @@ class ApprovalDecided(Message, frozen=True, kw_only=True, tag="approval.decided"
     """A person's answer. The first one for a call counts."""
 
     call: str
-    """The id of the call in the log (``t1-0``), or the one that the model gave it."""
+    """The id of the call in the log (``t1-0``), or the model's id of the call."""
     approve: bool
     message: str | None = None
-    """What the model reads instead of the default, if it is a refusal."""
+    """For a refusal: the text for the model instead of the default."""
     always: bool = False
     """Also for later calls of this tool by this agent."""
     by: str = ""
     run: str = ""
-    """The child run whose call it is; empty: this run's own."""
+    """The child run whose call it is; empty: this run."""
     expired: bool = False
-    """Nobody answered in time."""
+    """The approval expired without an answer."""
 
 
 class RunWaiting(Message, frozen=True, kw_only=True, tag="run.waiting"):
-    """Nothing happens any more until a person answers: no process and no sandbox works for it."""
+    """The run waits for a person: no process and no sandbox works for it until then."""
 
     turn: int
     approvals: list[ApprovalRequested]
-    """All that are open, those of child runs included."""
+    """All open approvals, including those of child runs."""
 
 
 class ChildWaiting(Message, frozen=True, kw_only=True, tag="child.waiting"):
@@ -361,9 +363,11 @@ class RunDone(Message, frozen=True, kw_only=True, tag="run.done"):
     output_from: Literal["model", "tool", "handler"] = "model"
     error: ErrorInfo | None = None
     memory: MemoryPart | None = None
-    """The run is to be remembered, or was itself a phase of that."""
+    """The memory for which this run is to be remembered, or of which it is a phase."""
     task: int = 0
-    """Where the task is among the requests, if it was refused before its run began."""
+    """The sequence of the task in the stream of requests, if the task was refused before its run
+    began.
+    """
 
 
 RunEvent = (
@@ -393,7 +397,7 @@ RunEvent = (
 
 
 class Claim(Message, frozen=True, kw_only=True, tag="claim"):
-    """Stands for a message that is too big for the log: its bytes are in the object store."""
+    """Replaces a message that is too big for the log: its bytes are in the object store."""
 
     of: str
     digest: str
@@ -401,7 +405,9 @@ class Claim(Message, frozen=True, kw_only=True, tag="claim"):
 
 
 class Parked(Message, frozen=True, kw_only=True, tag="parked"):
-    """A message that no worker could handle, with the reason, kept until somebody re-drives it."""
+    """A message that no worker could handle, with the reason. It is kept until an operator
+    re-drives it.
+    """
 
     subject: str
     sequence: int
@@ -409,9 +415,9 @@ class Parked(Message, frozen=True, kw_only=True, tag="parked"):
     reason: str
     deliveries: int
     body: str
-    """The original bytes: text as it is, anything else as ``base64:``."""
+    """The original bytes: UTF-8 text unchanged, other bytes as ``base64:``."""
     body_digest: str = ""
-    """Instead of ``body``, for a big message: the object that holds its bytes."""
+    """Instead of ``body``, for a big message: the object with its bytes."""
     headers: dict[str, str] = {}
 
 

@@ -1,4 +1,4 @@
-"""What is noted about model calls: what they have cost, and what had to be tried again."""
+"""Records about model calls: their usage and their retries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What model calls have cost, summed."""
+    """The usage of model calls, summed."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -17,7 +17,7 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasoning_tokens: int = 0
 
     def minus(self, other: TokenUsage) -> TokenUsage:
-        """What came after ``other``, which was a part of it."""
+        """The usage since ``other``, an earlier part of it."""
         return TokenUsage(
             **{it: getattr(self, it) - getattr(other, it) for it in self.__struct_fields__}
         )
@@ -40,6 +40,6 @@ class ModelRetry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     """The HTTP status, or the kind of failure."""
     after_ms: int
-    """When it had failed, counted from the beginning of the turn."""
+    """When the request failed, in seconds since the start of the turn."""
     delay_s: float
     """How long was waited then."""

@@ -1,4 +1,4 @@
-"""Names of runs, sandboxes and conversations: whose they are, and what they follow from."""
+"""Names of runs, sandboxes and conversations: their owners, and how names are derived."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _USER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _RESERVED = re.compile(r"_t\d+-|^child-|^task-\d+$|^memory-[a-z]+-[0-9a-f]{32}$")
 _HASHED = re.compile(r"=sha256-[0-9a-f]{64}")  # no escaped text has a "=" before an "s"
 SHARED = "shared"
-"""The user of runs that belong to nobody in particular."""
+"""The user of all runs without an owner."""
 
 
 def run_id_of_key(key: str) -> RunId:
-    """The run id that belongs to an idempotency key: the key itself where it is a valid token.
+    """The run id for an idempotency key: the key itself if it is a valid token.
 
     A key that looks like the id of a child run, of a phase of a memory, or of a task without a key,
-    is hashed: with that id, a task could take the place of a run of somebody else's.
+    is hashed. Otherwise a task could take the id of another user's run.
     """
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", key) and not _RESERVED.search(key):
         return RunId(key)
@@ -29,7 +29,7 @@ def run_id_of_key(key: str) -> RunId:
 
 
 def child_of(run: str, call: str) -> RunId:
-    """The run that answers a call of another run: always the same one. It has the same owner."""
+    """The run that answers a call of another run: always the same id, with the same owner."""
     name = f"{run}_{call}"
     if len(name) > 64:
         name = "child-" + hashlib.sha256(name.encode()).hexdigest()[:32]
@@ -50,7 +50,7 @@ def check_user(user: str) -> str:
 
 
 def user_of(run: str) -> str:
-    """Whom a run belongs to, by its id."""
+    """The owner of a run, by its id."""
     user, equals, _ = run.partition("=")
     return user if equals and _USER.fullmatch(user) else SHARED
 
@@ -62,8 +62,8 @@ def run_of_user(user: str, key: str) -> RunId:
 
 
 def conversation_of_user(user: str, session: str) -> str:
-    """The id of the conversation that a user calls ``session``. Each user has names of their own:
-    nobody else's task can name it.
+    """The id of the conversation that a user calls ``session``. Each user has a separate set of
+    names, so the task of one user cannot name the conversation of another.
     """
     if user != SHARED:
         return f"@{user}/{session}"
@@ -81,7 +81,7 @@ def conversation_of_user(user: str, session: str) -> str:
 
 
 def is_hashed(session: str) -> bool:
-    """Does it stand for the id of a conversation that is too long for a subject?"""
+    """Does the token stand for a conversation id that is too long for a subject?"""
     return _HASHED.fullmatch(session) is not None
 
 
@@ -99,12 +99,12 @@ _ESCAPED = re.compile(rb"=([0-9A-F]{2})")
 
 
 def is_token(value: str) -> bool:
-    """May it stand between two dots of a subject?"""
+    """Can the text be one token of a subject?"""
     return _TOKEN.fullmatch(value) is not None
 
 
 def check_token(value: str, what: str) -> str:
-    """Return ``value`` if it may stand between two dots of a subject, else raise."""
+    """Return ``value`` if it can be one token of a subject, else raise."""
     if not is_token(value):
         shown = value if len(value) <= 80 else f"{value[:80]}…"
         raise InvalidSubject(
@@ -120,7 +120,7 @@ def token_of(text: str) -> str:
     def escape(match: re.Match[str]) -> str:
         try:
             return "".join(f"={byte:02X}" for byte in match.group().encode())
-        except UnicodeEncodeError:  # a lone surrogate is no text: the check refuses it
+        except UnicodeEncodeError:  # a lone surrogate is not text: the check refuses it
             return match.group()
 
     return check_token(_FOREIGN.sub(escape, text), "the name")
@@ -133,9 +133,9 @@ def text_of(token: str) -> str:
 
 
 def session_token(session: str) -> str:
-    """A conversation's id as a token; what is too long for one is hashed.
+    """A conversation's id as a token; an id that is too long is hashed.
 
-    A hashed id cannot be read back from its token, but the token stands for the id itself.
+    The id cannot be read back from a hashed token, but the token can be used in place of the id.
     """
     if not session:
         raise InvalidSubject("the id of a conversation must not be empty")

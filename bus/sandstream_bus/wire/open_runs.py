@@ -12,11 +12,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     asked: ApprovalRequested
     since: str
-    """When it was asked, RFC 3339."""
+    """When the approval was requested, RFC 3339."""
 
 
 class OpenRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a list needs to choose among open runs. All of it is a hint; the log decides."""
+    """The fields by which a list selects open runs. All are hints; the log decides."""
 
     agent: str = ""
     pool: str = ""
@@ -28,8 +28,8 @@ class OpenRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waited: bool = False
     """The run has waited for a person at least once, and may do so now."""
     at: int = 0
-    """The last event of the run that says that it waits; 0: not known here."""
+    """The run's last event with which it waits; 0: unknown."""
     questions: list[Question] = []
-    """What it waits for there; empty if that is too much for an index."""
+    """The approvals for which it waits; empty if they are too big for the index."""
     ended: bool = False
     """The run has ended; this entry removes itself."""

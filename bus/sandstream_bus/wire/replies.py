@@ -1,7 +1,7 @@
-"""Replies to requests: which are awaited, and when a request has all of its own.
+"""Replies to requests: which are awaited, and when a request has all of them.
 
-The connection sends requests and hands each message of its inbox to :class:`Replies`. An *expected*
-reply is a context: what is still missing at its end is no longer waited for.
+The connection sends requests and passes each message of its inbox to :class:`Replies`. An
+*expected* reply is a context; replies that arrive after its end are dropped.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ INBOX = "_INBOX"
 SERVICE_INBOX = "_R_"
 """Where answers to requests from another account go: the server passes them on."""
 OUTSIDE_API = "_API"
-"""What the server renames ``$JS.API`` to for people outside (see roles.py). Each account has an API
-of its own, which would answer too.
+"""The name to which the server maps ``$JS.API`` for outside users (see roles.py). Each account has
+its own API, which would answer too.
 """
 
 
@@ -42,19 +42,19 @@ class Replies:
         self._expected.pop(number, None)
 
     def take(self, message: Msg) -> None:
-        """A message came in. One that nobody waits for any more is dropped."""
+        """Handle an incoming message. A message that is no longer awaited is dropped."""
         expected = self._expected.get(int(message.subject.rpartition(".")[2]))
         if expected is not None:
             expected.take(message)
 
     def fail(self, error: BusError) -> None:
-        """No reply can come any more."""
+        """Fail all awaited replies: the connection is gone."""
         for expected in tuple(self._expected.values()):
             expected.fail(error)
 
     def deny(self, subject: str) -> None:
-        """The server forbids a subject, which nats-py reports in lower case. It names a subject
-        that it has renamed by the new name.
+        """Handle a forbidden subject, which nats-py reports in lower case. The server reports a
+        mapped subject by its new name.
         """
         for expected in tuple(self._expected.values()):
             renamed = expected.subject.replace("$JS.API.", f"{OUTSIDE_API}.", 1)
@@ -64,7 +64,7 @@ class Replies:
 
 
 class Expected(Generic[T]):
-    """What one request waits for. TimeoutError if nothing comes for ``timeout_s``."""
+    """The replies to one request. Raises TimeoutError if no message arrives for ``timeout_s``."""
 
     def __init__(self, replies: Replies, subject: str, timeout_s: float) -> None:
         self.subject = subject

@@ -1,4 +1,4 @@
-"""Parts of a run's first events: whose call it answers, and what a saved state brings along."""
+"""Parts of a run's first events: the call that it answers, and the contents of a saved state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ParentLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     call_id: str = ""
     arguments: str = ""
     asked_at: int = 0
-    """The last event of the parent's log when it started this run."""
+    """The last event of the parent's log when the parent started this run."""
 
 
 class PastEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,4 +32,4 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     subject: str
     body: Raw
     sequence: int = 0
-    """Its place in that log."""
+    """The event's sequence in the original log."""

@@ -1,4 +1,4 @@
-"""What a sandbox is made of, as data that any node can make it from, any number of times."""
+"""The specification of a sandbox, as data from which any node can create it repeatedly."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class EnvironmentValue(Spec, frozen=True, kw_only=True):
     """The name of a variable in the sandbox actor's own environment."""
 
     def __repr__(self) -> str:
-        """Without the value: a log or a traceback shows what it holds to people."""
+        """Without the value, because logs and tracebacks show it to people."""
         return f"EnvironmentValue(secret={self.secret!r})" if self.secret else "EnvironmentValue(…)"
 
 
@@ -69,7 +69,7 @@ class GrantSpec(Spec, frozen=True, kw_only=True):
 
 
 class LimitSpec(Spec, frozen=True, kw_only=True):
-    """None: no limit. A field that is not given has the provider's default."""
+    """None: no limit. An omitted field has the provider's default."""
 
     cpus: float | msgspec.UnsetType | None = msgspec.UNSET
     memory_mb: int | msgspec.UnsetType | None = msgspec.UNSET
@@ -86,11 +86,11 @@ class MemoryMount(Spec, frozen=True, kw_only=True):
     memories_dir: str = "memories"
     sessions_dir: str = "sessions"
     writable: bool = True
-    """What is changed there is kept."""
+    """Changes there are kept."""
 
 
 DEFAULT_PROVIDER = "local"
-"""The provider of sandboxes that name none. Part of the wire: stored specs leave it out."""
+"""The provider of sandboxes that name none. Part of the wire: stored specs omit it."""
 
 
 class SandboxSpec(Spec, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class SandboxSpec(Spec, frozen=True, kw_only=True):
 
     provider: str = DEFAULT_PROVIDER
     node: str = ""
-    """Only this node may have it; empty: any node of the provider."""
+    """Only this node may create it; empty: any node of the provider."""
     root: str = "/workspace"
     plan: WorkspacePlan = WorkspacePlan()
     base: str = ""
@@ -110,27 +110,27 @@ class SandboxSpec(Spec, frozen=True, kw_only=True):
     grants: list[GrantSpec] = []
     options: dict[str, Any] = {}
     run: str = ""
-    """The run that it belongs to, if any: it is cleaned up with it."""
+    """The run that owns it, if any: it is cleaned up with that run."""
     agent: str = ""
     idle_s: float | None = None
-    """Pause after so long without an operation; None: never."""
+    """Pause after this time without an operation; None: never."""
     memories: list[MemoryMount] = []
-    """Memories that are laid out in it whenever it is opened."""
+    """Memories whose files are written to it whenever it is opened."""
     renew: bool = False
-    """If it was deleted, it is made anew: its run failed, and is retried."""
+    """If it was deleted, create it again: its run failed and is retried."""
 
 
 CheckpointPolicy = Literal["end", "turn", "never"]
 
 
 class SandboxUse(Spec, frozen=True, kw_only=True):
-    """How an agent of a run comes to its sandbox."""
+    """How an agent of a run gets its sandbox."""
 
     spec: SandboxSpec = SandboxSpec()
     id: str = ""
     """A sandbox that exists; empty: one of the run's own, made on the agent's first turn."""
     owned: bool = True
-    """The run makes it and closes it; else its session belongs to the caller."""
+    """The run creates and closes it; otherwise it belongs to a session of the caller."""
     checkpoint: CheckpointPolicy = "end"
     cwd: str = ""
     """Relative to the root."""

@@ -1,8 +1,9 @@
-"""What crosses the bus about sandboxes: what one is made of, its own log, and operations on it.
+"""The messages about sandboxes: specifications, the log of a sandbox, and operations.
 
-A sandbox has a log of its own, ``<p>.sandbox.<sandbox>.state``: intent, ready, checkpoints, end.
-An operation from a run is a ``call.requested`` on the run's log; one from a session object is a
-:class:`SandboxRequest`, answered by one :class:`SandboxReply`. Secrets are named, never carried.
+Each sandbox has its own log, ``<p>.sandbox.<sandbox>.state``: intent, ready, checkpoints, end. An
+operation of a run is a ``call.requested`` in the run's log. An operation of a session object is a
+:class:`SandboxRequest`, answered by one :class:`SandboxReply`. Messages contain only the names of
+secrets.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ _ESCAPED = re.compile("\0([0-9a-f]{2})")
 
 
 def wire_path(path: str) -> str:
-    """A path for a message. JSON has no lone surrogates: a byte that is not UTF-8 travels as NUL
-    and two hex digits, which no path can hold by itself.
+    """A path for a message. JSON has no lone surrogates: a byte that is not UTF-8 becomes NUL and
+    two hex digits, which cannot occur in a path.
     """
     return _SURROGATE.sub(lambda match: f"\0{ord(match.group()) & 0xFF:02x}", path)
 
@@ -68,11 +69,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_
     """Base of the tagged messages here."""
 
 
-# --- its log --------------------------------------------------------------------------------------
+# --- the log of a sandbox -------------------------------------------------------------------------
 
 
 class SandboxIntended(Message, frozen=True, kw_only=True, tag="sandbox.intended"):
-    """Written before anything is made, so that whatever is made can be found and removed."""
+    """Written before anything is created, so that all parts of a box can be found and removed."""
 
     spec: SandboxSpec
     generation: int
@@ -88,7 +89,7 @@ class SandboxReady(Message, frozen=True, kw_only=True, tag="sandbox.ready"):
     key: str
     root: str
     restored: str = ""
-    """The snapshot that it was restored from."""
+    """The snapshot from which it was restored."""
     duration_ms: int = 0
 
 
@@ -98,35 +99,35 @@ class SandboxCheckpointed(Message, frozen=True, kw_only=True, tag="sandbox.check
     files: int
     size_bytes: int
     new_bytes: int
-    """What had to be stored."""
+    """The number of bytes that had to be stored."""
     exclude: list[str] = []
     reason: str = ""
     duration_ms: int = 0
 
 
 class SandboxStopped(Message, frozen=True, kw_only=True, tag="sandbox.stopped"):
-    """Its box is gone; what it held is in the last checkpoint."""
+    """Its box is gone; its files are in the last checkpoint."""
 
     generation: int
     reason: str = ""
 
 
 class SandboxPaused(Message, frozen=True, kw_only=True, tag="sandbox.paused"):
-    """Frozen; the next operation wakes it."""
+    """The box is frozen; the next operation wakes it."""
 
     generation: int
     reason: str = ""
 
 
 class SandboxMounted(Message, frozen=True, kw_only=True, tag="sandbox.mounted"):
-    """From here on this memory is laid out in it whenever it is opened."""
+    """From now on the files of this memory are written to it whenever it is opened."""
 
     generation: int
     memory: MemoryMount
 
 
 class SandboxLost(Message, frozen=True, kw_only=True, tag="sandbox.lost"):
-    """Its node or box died. ``restorable``: there is a checkpoint to go on from."""
+    """Its node or box died. ``restorable``: it can continue from a checkpoint."""
 
     generation: int
     reason: str
@@ -154,18 +155,18 @@ SandboxEvent = (
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", omit_defaults=True):
-    """Base of what can be asked of a sandbox."""
+    """Base of the operations on a sandbox."""
 
 
 class Open(Action, frozen=True, kw_only=True, tag="open"):
-    """Make it, or wake it up. Answers :class:`Opened`."""
+    """Create it, or wake it up. The reply is :class:`Opened`."""
 
     spec: SandboxSpec | None = None
-    """None: it exists, as its log says."""
+    """None: it exists, and its log has the specification."""
 
 
 class Exec(Action, frozen=True, kw_only=True, tag="exec"):
-    """Answers :class:`Executed`; its output streams live."""
+    """The reply is :class:`Executed`; the output streams live."""
 
     argv: list[str]
     cwd: str = ""
@@ -173,7 +174,7 @@ class Exec(Action, frozen=True, kw_only=True, tag="exec"):
     env: dict[str, str] = {}
     timeout_s: float | None = None
     wait_s: float | None = None
-    """Answer after so long even if the command runs on."""
+    """Reply after this time even if the command is still running."""
     tty: bool = False
     keep_stdin: bool = False
     user: str = ""
@@ -186,7 +187,7 @@ class Interact(Action, frozen=True, kw_only=True, tag="interact"):
 
 
 class Kill(Action, frozen=True, kw_only=True, tag="kill"):
-    """End the command that another operation started. One that is over is no error."""
+    """End the command that another operation started; has no effect if the command has ended."""
 
     op: str
 
@@ -260,7 +261,7 @@ class ApplyPatch(Action, frozen=True, kw_only=True, tag="apply_patch"):
 
 
 class RunTool(Action, frozen=True, kw_only=True, tag="tool"):
-    """A built-in tool, as a model would call it. Answers :class:`ToolAnswer`."""
+    """A built-in tool, as a model calls it. The reply is :class:`ToolAnswer`."""
 
     name: str
     arguments: str
@@ -283,7 +284,7 @@ class Checkpoint(Action, frozen=True, kw_only=True, tag="checkpoint"):
 
 
 class Restore(Action, frozen=True, kw_only=True, tag="restore"):
-    """Make the workspace (or a directory in it) what a snapshot says."""
+    """Replace the workspace (or a directory in it) by a snapshot."""
 
     tree: str
     into: str = ""
@@ -291,8 +292,8 @@ class Restore(Action, frozen=True, kw_only=True, tag="restore"):
 
 
 class SyncMemory(Action, frozen=True, kw_only=True, tag="sync_memory"):
-    """Lay a memory out as it is now, and tell what was changed in the workspace. Answers
-    :class:`MemorySynced`. Wakes and makes nothing.
+    """Write the current files of a memory to the workspace, and report the changes made there. The
+    reply is :class:`MemorySynced`. Does not wake or create a box.
     """
 
     scope: str
@@ -305,7 +306,7 @@ class ResolvePort(Action, frozen=True, kw_only=True, tag="port"):
 
 
 class Probe(Action, frozen=True, kw_only=True, tag="probe"):
-    """Is it running? Answers :class:`Running`. Starts nothing."""
+    """Is it running? The reply is :class:`Running`. Starts nothing."""
 
 
 class Pause(Action, frozen=True, kw_only=True, tag="pause"):
@@ -313,11 +314,13 @@ class Pause(Action, frozen=True, kw_only=True, tag="pause"):
 
 
 class Close(Action, frozen=True, kw_only=True, tag="close"):
-    """Checkpoint (unless told not to) and let the box go. Answers :class:`Checkpointed`."""
+    """Checkpoint (unless the request says otherwise) and end the box. The reply is
+    :class:`Checkpointed`.
+    """
 
     checkpoint: bool = True
     delete: bool = False
-    """Its record ends here: it cannot be opened again."""
+    """End its record: it cannot be opened again."""
     exclude: list[str] = []
 
 
@@ -387,7 +390,7 @@ class Opened(Spec, frozen=True, kw_only=True):
     """Made by this operation, not found."""
     restored: str = ""
     notice: str = ""
-    """What a person or a model must know: the workspace came from an older checkpoint."""
+    """A warning for people and models: the workspace comes from an older checkpoint."""
 
 
 class Executed(Spec, frozen=True, kw_only=True):
@@ -399,7 +402,7 @@ class Executed(Spec, frozen=True, kw_only=True):
     killed: str = ""
     dropped: int = 0
     stdout_object: str = ""
-    """The digest of the object that holds ``stdout``, where it is too big for a message."""
+    """The digest of the object with ``stdout``, if it is too big for a message."""
     stderr_object: str = ""
 
 
@@ -430,7 +433,7 @@ class Patched(Spec, frozen=True, kw_only=True):
 
 class ToolAnswer(Spec, frozen=True, kw_only=True):
     output: Raw
-    """What the model sees: text or content parts."""
+    """The output for the model: text or content parts."""
     error: str = ""
 
 
@@ -450,10 +453,10 @@ class Endpoint(Spec, frozen=True, kw_only=True):
 
 class MemorySynced(Spec, frozen=True, kw_only=True):
     synced: bool
-    """False: it is not open, or does not have that memory."""
+    """False: the sandbox is not open, or does not have that memory."""
     revision: int = 0
     edits: int = 0
-    """How many changed files were told."""
+    """How many changed files were reported."""
 
 
 class Running(Spec, frozen=True, kw_only=True):
@@ -462,7 +465,7 @@ class Running(Spec, frozen=True, kw_only=True):
 
 
 class LiveOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of a command's output as it comes, on the live subject; never stored."""
+    """A live piece of a command's output, on the live subject; never stored."""
 
     call: str
     stream: Literal["stdout", "stderr"]

@@ -1,7 +1,7 @@
-"""What crosses the bus of an agent: data only. Callables stay in the pool that hosts them.
+"""An agent as data on the bus. Callables stay in the pool that hosts them.
 
 A run's first event carries the whole :class:`GraphSpec`, so that any harness replica can take any
-turn and a later deployment does not change a run that is under way.
+turn, and a later deployment does not change an open run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sandstream_bus.wire.spec_base import Spec
 MAX_SECONDS = 1_000_000_000
 """About thirty years: a timer can still be set to it."""
 Span = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
-"""Seconds that somebody may take."""
+"""A time limit in seconds."""
 
 
 class Budget(Spec, frozen=True, kw_only=True):
-    """What a run and all of its child runs may use together. None: no limit."""
+    """Limits of a run and all of its child runs together. None: no limit."""
 
     turns: int | None = None
     """Answers of models."""
@@ -30,7 +30,7 @@ class Budget(Spec, frozen=True, kw_only=True):
     tool_calls: int | None = None
     seconds: float | None = None
     deadline: float | None = None
-    """When ``seconds`` are over, as Unix time; the children of a run have its deadline."""
+    """When ``seconds`` are over, as Unix time; child runs inherit the deadline."""
 
     def __post_init__(self) -> None:
         for name in ("turns", "tokens", "tool_calls"):
@@ -54,15 +54,15 @@ class SessionUse(Spec, frozen=True, kw_only=True):
     kind: Literal["bus", "host"] = "bus"
     """Kept on the bus, or by an object of the user's in the tool host."""
     busy: Literal["queue", "refuse"] = "queue"
-    """What happens while another run has the conversation."""
+    """What happens while another run holds the conversation."""
     limit: int | None = None
-    """How many of its last items are read."""
+    """How many of its newest items are read."""
     merges: bool = False
     """A ``session_input_callback`` waits in the tool host."""
 
 
 class RunOptions(Spec, frozen=True, kw_only=True):
-    """What a caller may set for one run, in the form that the harness needs."""
+    """A caller's settings for one run, in the form that the harness needs."""
 
     max_turns: int | None = 10
     stream: bool = False
@@ -82,18 +82,20 @@ class RunOptions(Spec, frozen=True, kw_only=True):
     traced: bool = True
     """Whether readers of the log may make a trace of the run."""
     trace_contents: bool = True
-    """Whether that trace may hold what people, models and tools have said, if it is asked for."""
+    """Whether the trace may contain texts of people, models and tools, if the tracing actor stores
+    contents.
+    """
     budget: Budget | None = None
     session: SessionUse | None = None
     approval_expires_s: float | None = None
-    """How long a call waits for a person; None: for ever."""
+    """How long a call waits for a person; None: without limit."""
     approval_expiry: Literal["reject", "approve", "fail"] = "reject"
     formats_rejections: bool = False
     """A ``tool_error_formatter`` waits in the tool host."""
     pre_approval_guardrails: bool = False
     """Guardrails of a tool's input also run before a person is asked."""
     memory: MemoryPart | None = None
-    """The run is a phase of somebody's memory."""
+    """The run is a phase of a memory."""
 
     @property
     def is_server_managed(self) -> bool:
@@ -103,48 +105,51 @@ class RunOptions(Spec, frozen=True, kw_only=True):
 
 
 class ChildSpec(Spec, frozen=True, kw_only=True):
-    """An agent as a tool: each call is a run of its own, below the caller's."""
+    """An agent as a tool: each call is a child run."""
 
     graph: str
     """Its key in :attr:`GraphSpec.children`."""
     options: RunOptions = RunOptions()
     input: Literal["plain", "host"] = "plain"
-    """``plain``: the argument ``input`` is the child's input; else the tool host makes it."""
+    """``plain``: the argument ``input`` is the child's input; otherwise the tool host produces it.
+    """
     output: Literal["plain", "host"] = "plain"
-    """``plain``: the child's final text is the tool's output; else the tool host makes it."""
+    """``plain``: the child's final text is the tool's output; otherwise the tool host produces it.
+    """
     failure: Literal["tell", "raise", "host"] = "tell"
-    """A child that failed: the model is told so, the run fails with it, or the host says."""
+    """If the child fails: the model reads the failure, the run fails too, or the tool host decides.
+    """
     watch: bool = False
     """The tool host wants to see the child's events (``on_stream``)."""
     announced: bool = False
-    """The tool host says when it listens, and only then the child starts. Graphs of older releases
-    do not have it: their hosts do not say so.
+    """The tool host reports when it listens, and the child starts only then. Graphs of older
+    releases lack this field, because their hosts do not report it.
     """
 
 
 class ToolSpec(Spec, frozen=True, kw_only=True):
-    """A function tool as the model sees it and as the harness has to treat it."""
+    """A function tool as the model sees it and as the harness handles it."""
 
     name: str
     definition: Raw
-    """The Responses API tool definition, sent to the model as it is."""
+    """The Responses API tool definition, sent to the model unchanged."""
     conditional: bool = False
     """``is_enabled`` is a callable: ask the tool host each turn."""
     at_most_once: bool = False
     sandbox: bool = False
-    """A built-in of the agent's sandbox: its actor does it, nobody's code is needed."""
+    """A built-in tool of the agent's sandbox: the sandbox actor runs it; no user code is needed."""
     approval: Literal["never", "always", "ask_host"] = "never"
-    """Whether a person must agree to a call."""
+    """Whether a person must approve a call."""
     child: ChildSpec | None = None
 
 
 class HandoffSpec(Spec, frozen=True, kw_only=True):
-    """A tool whose call lets another agent go on with the run."""
+    """A tool whose call lets another agent continue the run."""
 
     name: str
     definition: Raw
     agent: str = ""
-    """The key of the next agent; empty: only the user's code knows."""
+    """The key of the next agent; empty: only the user's code knows it."""
     conditional: bool = False
     ask_host: bool = False
     """A callback, a filter, nesting or a hook takes part."""
@@ -157,7 +162,7 @@ class OutputSpec(Spec, frozen=True, kw_only=True):
     schema: Raw
     strict: bool = True
     validated: bool = True
-    """False: nobody validates it but whoever reads the run's end."""
+    """If false, only the reader of the result validates it."""
 
 
 class ToolUseSpec(Spec, frozen=True, kw_only=True):
@@ -189,35 +194,35 @@ class AgentSpec(Spec, frozen=True, kw_only=True):
     """The agent remembers; needs a sandbox."""
     handoffs: list[HandoffSpec] = []
     pool: str = ""
-    """The harness pool that takes its turns; empty: the run's."""
+    """The harness pool that takes its turns; empty: the run's pool."""
     remote: bool = False
-    """Offered by some worker; its registration takes this place when a run starts."""
+    """A worker offers this agent; its registration replaces this entry when a run starts."""
     deployed: str = ""
-    """The registration that it came with; empty: it is the run's own."""
+    """The registration from which it came; empty: it belongs to the run itself."""
     deployed_key: str = ""
-    """Its key there."""
+    """Its key in that registration."""
     lists_tools: bool = False
     """More tools (of MCP servers) are listed by the tool host each turn."""
     guards: list[Literal["blocking", "parallel"]] = []
-    """Which kinds of input guardrails it has, should the run start with it."""
+    """The kinds of its input guardrails, for runs that start with it."""
     guards_announced: bool = False
-    """The tool host says if parallel guardrails do not answer at once, and the model is asked only
-    then. Graphs of older releases do not have it: their hosts do not say so.
+    """The tool host reports if parallel guardrails do not answer at once, and the model is called
+    only then. Graphs of older releases lack this field, because their hosts do not report it.
     """
     checks_output: bool = False
     """It has output guardrails."""
     hooks: list[str] = []
-    """The points at which somebody wants to be called (see sandstream/_hosting/hooks.py)."""
+    """The hooks that are registered (see sandstream/_hosting/hooks.py)."""
 
 
 class GraphSpec(Spec, frozen=True, kw_only=True):
-    """All agents that a run can reach by handoffs, and those that it can call as tools."""
+    """All agents that a run can reach by handoffs, and all that it can call as tools."""
 
     start: str
     agents: dict[str, AgentSpec]
     """By key: the agent's name, numbered where two agents have the same."""
     children: dict[str, ChildGraph] = {}
-    """What agents as tools start, for runs at any depth."""
+    """The graphs of agents as tools, for runs at any depth."""
 
 
 class ChildGraph(Spec, frozen=True, kw_only=True):

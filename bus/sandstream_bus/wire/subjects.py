@@ -1,6 +1,6 @@
 """The subject grammar: the only place where a subject is built or taken apart.
 
-    <p>.task.<agent>                      a task for a deployed agent; its run belongs to nobody
+    <p>.task.<agent>                      a task for a deployed agent; its run has no owner
     <p>.ask.<user>.task.<agent>           a task whose run belongs to that user
     <p>.ask.<user>.run.<run>.cancel       the user wants a run of theirs stopped
     <p>.ask.<user>.run.<run>.retry        the user wants a failed run of theirs to go on
@@ -21,7 +21,7 @@
     <p>.run.<run>.history                 the conversation that the run continues
     <p>.run.<run>.input                   more input for a run under way
     <p>.run.<run>.approval.requested      a call waits for a person
-    <p>.run.<run>.approval.decided        the answer; anybody who is allowed to publishes it
+    <p>.run.<run>.approval.decided        the decision of a person
     <p>.run.<run>.waiting                 nothing happens until a person answers
     <p>.run.<run>.cancel                  stop the run
     <p>.run.<run>.done                    the run's end
@@ -34,14 +34,14 @@
     <p>.memory.<scope>.state              what is known of a memory; the last one counts
     <p>.memory.<scope>.extract            find what is worth remembering in a rollout
     <p>.memory.<scope>.merge              consolidate what was found
-    <p>.memory.<scope>.edit               somebody changed its files in a workspace
+    <p>.memory.<scope>.edit               its files were changed in a workspace
     <p>.memory.<scope>.event              what was done, or failed
     <p>.timer.<owner>.<name>              a message that is due later (see timers.py)
     <p>.due.<subject>                     that message, due now; <subject> has no prefix
     <p>.trace.<trace>.spans               spans of the user's own, told when they have ended
     <p>.trace.<run>.exported.<group>      how much of a run under way that group has exported
     <p>.parked.<consumer>.<sequence>      a message that could not be handled, with the reason
-    <p>.alive.<consumer>                  answered by whoever serves that consumer (core NATS)
+    <p>.alive.<consumer>                  answered by the actor of that consumer (core NATS)
     <p>.live.<run>.<kind>…                the run's stored events as they come (core NATS)
     <p>.live.<run>.delta                  model stream events, never stored (core NATS)
     <p>.live.<run>.output                 output of commands as it comes, never stored (core NATS);
@@ -88,7 +88,7 @@ ANY = "*"
 
 
 def _place(provider: str, node: str) -> str:
-    """Who does it. The names come out of messages that anybody may have written."""
+    """The receiver of a call. The names come from messages, which may be untrusted."""
     place = check_token(provider, "the provider")
     return f"{place}.{check_token(node, 'the node')}" if node else place
 
@@ -101,14 +101,14 @@ _ASKS = {
 
 
 class TaskSubject(NamedTuple):
-    """The subject of a task, taken apart."""
+    """A parsed subject of a task."""
 
     user: str
     agent: str
 
 
 class AskSubject(NamedTuple):
-    """A subject below ``<p>.ask.`` that is not a task's, taken apart."""
+    """A parsed subject below ``<p>.ask.``, except tasks."""
 
     user: str
     family: str
@@ -119,7 +119,7 @@ class AskSubject(NamedTuple):
 
 
 class SandboxSubject(NamedTuple):
-    """A subject below ``<p>.sandbox.``, taken apart."""
+    """A parsed subject below ``<p>.sandbox.``."""
 
     sandbox: str
     kind: str
@@ -127,7 +127,7 @@ class SandboxSubject(NamedTuple):
 
 
 class SubjectParts(NamedTuple):
-    """Any subject of the installation, taken apart. All empty: it has another prefix."""
+    """A parsed subject of any kind. All fields are empty if the prefix is another one."""
 
     family: str
     """``run``, ``sandbox``, ``memory``, ``task``, …"""
@@ -137,12 +137,12 @@ class SubjectParts(NamedTuple):
 
 
 class RunSubject(NamedTuple):
-    """A subject below ``<p>.run.``, taken apart."""
+    """A parsed subject below ``<p>.run.``."""
 
     run: RunId
     kind: str
     detail: str
-    """The pool or call that follows the kind; empty if there is none."""
+    """The pool or call after the kind; empty if there is none."""
 
 
 class Subjects(msgspec.Struct, frozen=True):
@@ -156,7 +156,7 @@ class Subjects(msgspec.Struct, frozen=True):
 
     @property
     def stream_stem(self) -> str:
-        """The prefix as part of stream and bucket names, which know no dots."""
+        """The prefix as part of stream and bucket names, which cannot contain dots."""
         return self.prefix.replace(".", "-").upper()
 
     # --- filters -------------------------------------------------------------------------------
@@ -170,17 +170,17 @@ class Subjects(msgspec.Struct, frozen=True):
         return self.matching(*(f"run.*.{kind}" for kind in kinds))
 
     def sandbox_work(self, provider: str, node: str = "") -> list[str]:
-        """What is asked of a provider's sandboxes: of any node, or of this one."""
+        """The filter for operations on a provider's sandboxes: for any node, or for this one."""
         place = _place(provider, node)
         return self.matching(f"run.*.sandbox.{place}", f"sandbox.*.op.{place}")
 
     def memory_work(self) -> list[str]:
-        """What the memory actor reads: ends of runs, and requests to all memories."""
+        """The filters of the memory actor: ends of runs, and requests to all memories."""
         requests = ("extract", "merge", "edit")
         return [self.done(ANY), *self.matching(*(f"memory.*.{it}" for it in requests))]
 
     def traced(self) -> list[str]:
-        """What the tracing actor reads."""
+        """The filters of the tracing actor."""
         runs = self.events("start.*", "waiting", "approval.decided", "done")
         return [*runs, *self.matching("trace.*.spans", "sandbox.*.reply.*")]
 
@@ -205,7 +205,7 @@ class Subjects(msgspec.Struct, frozen=True):
         return [f"{self.prefix}.task.*", f"{self.prefix}.ask.*.task.*"]
 
     def asks(self) -> list[str]:
-        """What users want of runs and memories that exist, as filters."""
+        """The filters for users' requests about existing runs and memories."""
         return [f"{self.prefix}.ask.*.run.>", f"{self.prefix}.ask.*.memory.>"]
 
     def ask_task(self, user: str, agent: str) -> str:
@@ -326,7 +326,7 @@ class Subjects(msgspec.Struct, frozen=True):
         return f"{self.prefix}.timer.{owner}.{name}"
 
     def due(self, target: str) -> str:
-        """Where a message for ``target`` arrives when it is due."""
+        """The subject on which a message for ``target`` arrives when it is due."""
         return f"{self.prefix}.due.{target.removeprefix(self.prefix + '.')}"
 
     def target_of_due(self, due: str) -> str:
@@ -354,7 +354,9 @@ class Subjects(msgspec.Struct, frozen=True):
         return f"{self.prefix}.live.{run}.delta"
 
     def live_copy(self, subject: str) -> str:
-        """Where the server republishes a stored event; empty for what is no event of a run."""
+        """The subject on which the server republishes a stored event; empty if it is not a run
+        event.
+        """
         family, run, rest = self.split(subject)
         return f"{self.prefix}.live.{run}.{rest}" if family == "run" else ""
 
@@ -380,8 +382,8 @@ class Subjects(msgspec.Struct, frozen=True):
         return RunSubject(RunId(run), kind, detail)
 
     def delivered_run(self, subject: str) -> RunSubject:
-        """Like :meth:`parse_run`, for whoever goes on to read or write the run. Servers also store
-        messages whose subjects have wildcards, and ``*`` as an id would mean all runs.
+        """Like :meth:`parse_run`, for callers that then read or write the run. Servers also store
+        messages whose subjects contain wildcards, and ``*`` as an id would mean all runs.
         """
         where = self.parse_run(subject)
         check_token(where.run, "the run id")
@@ -421,11 +423,11 @@ class Subjects(msgspec.Struct, frozen=True):
         return TaskSubject(check_user(user), text_of(agent))
 
     def run_of_task(self, subject: str, headers: Mapping[str, str], sequence: int) -> RunId:
-        """The run that a task becomes: named after the key that the submitter chose, or after the
-        task's place in its stream.
+        """The run id of a task: from the key that the submitter chose, or from the task's sequence
+        in its stream.
 
-        As a message id, a key is also the server's business, which takes the same id of two users
-        for the same message. As a key it is only ours.
+        A key in the message id also affects the server, which treats equal message ids of two users
+        as one message. The header ``Sandstream-Key`` affects only Sandstream.
         """
         user = self.parse_task(subject).user
         key = headers.get(KEY) or headers.get(MSG_ID)
@@ -434,7 +436,7 @@ class Subjects(msgspec.Struct, frozen=True):
         return RunId(f"task-{sequence}" if user == SHARED else f"{user}=task-{sequence}")
 
     def parse_ask(self, subject: str) -> AskSubject:
-        """Take the subject of what a user wants of a run or a memory apart."""
+        """Parse the subject of a user's request about a run or a memory."""
         user, family, rest = self._ask(subject) or ("", "", "")
         name, _, kind = rest.partition(".")
         if (family, kind) not in _ASKS:

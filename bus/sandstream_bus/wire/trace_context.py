@@ -1,8 +1,7 @@
-"""Trace context: which trace a message belongs to, and ids that follow from the log alone.
+"""Trace context: the trace of a message, and span ids that follow from the log alone.
 
-Nobody makes ids up while working. A span's id follows from the run and from what the span is about,
-so that whoever reads the log, once more or in another process, finds the same spans, and whoever
-publishes a message can name the span that will be drawn for it. The header is the W3C's
+A span's id is derived from its run and its purpose. So every reader of the log computes the same
+spans, and a publisher can name the span of a message before it exists. The header is the W3C's
 ``traceparent``.
 """
 
@@ -21,7 +20,7 @@ _NO_SPAN = "0" * 16
 
 
 class TraceContext(NamedTuple):
-    """A span of a trace, as its children need to know it."""
+    """A span of a trace, as its children refer to it."""
 
     trace_id: str
     span_id: str
@@ -33,7 +32,7 @@ class TraceContext(NamedTuple):
 
     @classmethod
     def parse(cls, header: str | None) -> TraceContext | None:
-        """What a ``traceparent`` says; None for none, or for one that is not valid."""
+        """A parsed ``traceparent``; None if it is missing or invalid."""
         match = _HEADER.fullmatch(header) if header else None
         if match is None:
             return None
@@ -44,12 +43,12 @@ class TraceContext(NamedTuple):
 
 
 def trace_id_of(run: str) -> str:
-    """The trace of a run tree that belongs to no trace of its caller's; ``run`` is its root."""
+    """The trace of a run tree whose caller has no trace; ``run`` is its root."""
     return hashlib.sha256(f"trace:{run}".encode()).hexdigest()[:32]
 
 
 def span_id_of(owner: str, what: str) -> str:
-    """The span of a run (or of a sandbox, a trace) that is about ``what``."""
+    """The span of a run (or of a sandbox, a trace) for the purpose ``what``."""
     return hashlib.sha256(f"span:{owner}:{what}".encode()).hexdigest()[:16]
 
 
@@ -58,7 +57,7 @@ def run_span_id(run: str, reopens: int = 0) -> str:
 
 
 def call_span_id(run: str, call: str, again: str = "") -> str:
-    """The span of a call; ``again`` tells requests of the same call apart."""
+    """The span of a call; ``again`` distinguishes requests of the same call."""
     return span_id_of(run, f"call:{call}{again}")
 
 
@@ -67,7 +66,7 @@ _incoming: ContextVar[str | None] = ContextVar("sandstream_incoming_traceparent"
 
 @contextlib.contextmanager
 def working_on(header: str | None) -> Iterator[None]:
-    """While this lasts, what is done is part of the span that a message's header names."""
+    """Within this context, work is part of the span that a message's header names."""
     token = _incoming.set(header)
     try:
         yield

@@ -1,7 +1,7 @@
-"""What crosses the bus about traces besides the events themselves: spans of the user's own.
+"""The messages about traces: spans that users create themselves.
 
-Everything that a run does is in its log already. Only what a program measures by itself, in its own
-process, has to be told: on ``<p>.trace.<trace>.spans``, by any client in any language.
+The log already contains everything that a run does. A program publishes only its own measurements,
+on ``<p>.trace.<trace>.spans``. Any client in any language can do so.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class ReportedSpan(Spec, frozen=True, kw_only=True):
     operation: str = "custom"
     """``workflow`` for a whole trace, ``custom`` for anything in it."""
     start_ns: Nanoseconds
-    """Since 1970, by the clock of whoever measured it."""
+    """Nanoseconds since 1970, by the clock of the program that measured it."""
     end_ns: Nanoseconds
     error: str = ""
     attributes: dict[str, Any] = {}
     contents: dict[str, Any] = {}
-    """Attributes that may hold what people or models said."""
+    """Attributes that may contain texts of people or models."""
 
 
 class SpansReported(Message, frozen=True, kw_only=True, tag="spans.reported"):

@@ -25,7 +25,7 @@ def test_nobody_serves_the_provider(nats_server: NatsServer, tmp_path: Path) -> 
             bus = await it.bus()
             bus.sandboxes.patience_s = 0.05
             session = await it.session(bus)
-            with pytest.raises(ProviderUnavailableError, match="nobody serves local"):
+            with pytest.raises(ProviderUnavailableError, match="no actor has served local"):
                 await session.start()
 
     asyncio.run(story())
