@@ -11,6 +11,7 @@ module, inside a function, or for type checkers only.
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -123,20 +124,31 @@ def modules() -> dict[str, Path]:
 def imports(known: dict[str, Path]) -> Iterator[Import]:
     """Every import of one of our modules by another one."""
     for source, file in known.items():
-        for node in ast.walk(ast.parse(file.read_text())):
-            for target in _targets(node, known):
-                if target in known and target != source:
-                    yield Import(source, target, getattr(node, "lineno", 0))
+        for line, name in named_by(file):
+            target = name if name in known else name.rpartition(".")[0]
+            if target in known and target != source:
+                yield Import(source, target, line)
 
 
-def _targets(node: ast.AST, known: dict[str, Path]) -> list[str]:
+@functools.cache
+def named_by(file: Path) -> list[tuple[int, str]]:
+    """What a file imports, with the lines: modules, and names in modules."""
+    return [
+        (getattr(node, "lineno", 0), name)
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in _names(node)
+    ]
+
+
+def _names(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
-        names = [f"{node.module}.{alias.name}" for alias in node.names]
-        return [name if name in known else node.module or "" for name in names]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-        return [str(it.value) for it in node.args[:1] if isinstance(it, ast.Constant)]
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if "import_module" in (called, getattr(node.func, "id", "")):
+            return [str(it.value) for it in node.args[:1] if isinstance(it, ast.Constant)]
     return []
 
 

@@ -19,10 +19,11 @@ from sandstream_actors.sandbox.actor import SandboxActor
 from sandstream_actors.tool_host.actor import ToolHost
 from sandstream_actors.tracing.actor import TracingActor
 from sandstream_bus.setup.roles import ROLES
-from test_architecture import FOLDERS, MODULES, ROOT, _imports
+from support.sources import FOLDERS, ROOT, imports, modules, nodes, reads_sources
 
 import sandstream
 
+pytestmark = reads_sources
 ROOMS = ("harness", "sandbox", "memory", "tracing", "tool_host")
 """Each is one actor. All other modules of the package are shared."""
 SHARED_PARTS = ("memory.scope",)
@@ -40,10 +41,10 @@ def _room(module: str) -> str:
 
 def test_actors_do_not_know_each_other() -> None:
     wrong = []
-    for module, file in MODULES.items():
+    for module, file in modules().items():
         if not module.startswith("sandstream_actors."):
             continue
-        for found in _imports(file):
+        for found in imports(file):
             target = _room(f"{found.module}.{found.name}") or _room(found.module)
             if target not in ("", _room(module)):
                 where = file.relative_to(ROOT)
@@ -119,10 +120,10 @@ def test_the_docs_name_each_actor(page: str) -> None:
 def test_no_module_lists_the_actors_by_hand() -> None:
     names = set(find_actors(installed=False))
     lists = []
-    for module, file in MODULES.items():
+    for module, file in modules().items():
         if module == "sandstream_actors.registry":
             continue
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes(file):
             parts: list[ast.expr | None]
             if isinstance(node, ast.Dict):
                 parts = list(node.keys)
@@ -170,8 +171,8 @@ FAMILIES = ("run", "task", "ask", "sandbox", "session", "memory", "timer", "due"
 
 
 def _nodes() -> Iterator[tuple[str, ast.AST]]:
-    for module, file in MODULES.items():
-        for node in ast.walk(ast.parse(file.read_text())):
+    for module, file in modules().items():
+        for node in nodes(file):
             yield module, node
 
 

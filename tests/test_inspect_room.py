@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from support.sources import FOLDERS, is_import_module, nodes, reads_sources
 
-ROOT = Path(__file__).resolve().parent.parent / "sandstream"
+pytestmark = reads_sources
+HOME = FOLDERS["sandstream"]
 VIEWS = ("sandstream.cli", "sandstream._page")
 FOLDS = (
     "sandstream_actors.run.state",
@@ -19,24 +21,24 @@ FOLDS = (
 """What turns events into the state, the counts or the trace of a run."""
 
 
-def imports(text: str) -> Iterator[str]:
+def imports(found: Iterable[ast.AST]) -> Iterator[str]:
     """All modules that a source names: also inside functions, and for type checkers only."""
-    for node in ast.walk(ast.parse(text)):
+    for node in found:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and is_import_module(node.func):
             yield from (str(it.value) for it in node.args if isinstance(it, ast.Constant))
 
 
 def found_in(room: str, forbidden: tuple[str, ...]) -> list[str]:
-    files = sorted((ROOT / room).rglob("*.py"))
+    files = sorted((HOME / room).rglob("*.py"))
     assert files, f"sandstream/{room} is empty: has the room moved?"
     return [
-        f"{file.relative_to(ROOT)} imports {name}"
+        f"{file.relative_to(HOME)} imports {name}"
         for file in files
-        for name in imports(file.read_text())
+        for name in imports(nodes(file))
         if any(f"{name}.".startswith(f"{it}.") for it in forbidden)
     ]
 
@@ -57,7 +59,7 @@ def test_views_read_runs_only_through_the_reader(room: str) -> None:
 @pytest.mark.parametrize("fold", FOLDS)
 def test_the_folds_are_where_this_test_looks_for_them(fold: str) -> None:
     package, *names = fold.split(".")
-    path = ROOT.parent / "actors" / package / Path(*names)
+    path = FOLDERS[package] / Path(*names)
     assert path.with_suffix(".py").is_file(), f"{fold} has moved: change FOLDS"
 
 
@@ -68,4 +70,4 @@ def test_every_kind_of_import_is_seen() -> None:
         "if TYPE_CHECKING:\n    from e import f\n"
         "def g():\n    import h\n    importlib.import_module('i.j')\n"
     )
-    assert set(imports(text)) == {"a.b", "c.d", "e.f", "h", "i.j"}
+    assert set(imports(ast.walk(ast.parse(text)))) == {"a.b", "c.d", "e.f", "h", "i.j"}

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from support.sources import ROOT, modules, nodes, reads_sources
 
-pytestmark = pytest.mark.xdist_group("sources")  # one process reads all of our sources, once
-ROOT = Path(__file__).resolve().parent.parent
+pytestmark = reads_sources
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = [ROOT / it for it in PROJECT["tool"]["hatch"]["build"]["packages"]]
 NAMES = [it.name for it in PACKAGES]
@@ -60,12 +60,11 @@ def _names(wheel: Path) -> list[str]:
 def _imported() -> dict[str, str]:
     """Each foreign top-level module that our packages import, with a place that does."""
     found: dict[str, str] = {}
-    for folder in PACKAGES:
-        for file in folder.rglob("*.py"):
-            for module in _imports(ast.parse(file.read_text())):
-                top = module.partition(".")[0]
-                if top not in NAMES and top not in sys.stdlib_module_names:
-                    found[top] = str(file.relative_to(ROOT))
+    for file in modules().values():
+        for module in _imports(file):
+            top = module.partition(".")[0]
+            if top not in NAMES and top not in sys.stdlib_module_names:
+                found[top] = str(file.relative_to(ROOT))
     return found
 
 
@@ -74,8 +73,8 @@ def _owners() -> Mapping[str, list[str]]:
     return importlib.metadata.packages_distributions()
 
 
-def _imports(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imports(file: Path) -> Iterator[str]:
+    for node in nodes(file):
         match node:
             case ast.Import(names):
                 yield from (it.name for it in names)

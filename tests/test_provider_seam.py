@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER, SandboxSpec
 from sandstream_providers import registry
 from sandstream_providers.local.host import LocalHost
+from support.sources import FOLDERS, ROOT, modules, nodes, reads_sources
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("sandstream", "bus", "actors", "workspaces", "memory_pipeline", "providers")
-OWN_FOLDER = ROOT / "providers" / "sandstream_providers" / "local"
+pytestmark = reads_sources
+OWN_FOLDER = FOLDERS["sandstream_providers"] / "local"
 ALLOWED = {
     "DEFAULT_PROVIDER = 'local'": "the default, part of the wire",
     "LOCAL = ProviderEntry(name='local'": "the registry's entry",
@@ -24,9 +25,9 @@ ALLOWED = {
 NAMED = re.compile(r"local|.*-local-.*")
 
 
-def _names(source: str) -> Iterator[tuple[int, str]]:
+def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and text of each statement with the provider's name, or an import of its package."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if not isinstance(node, ast.stmt):
             continue
         if isinstance(node, ast.ImportFrom | ast.Import):
@@ -48,15 +49,19 @@ def _names(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, ast.unparse(node)
 
 
+@functools.cache
+def _found() -> list[tuple[Path, int, str]]:
+    """All such statements of the product, with their places."""
+    return [(file, *it) for file in modules().values() for it in _names(nodes(file))]
+
+
 def test_no_module_names_the_local_provider() -> None:
-    wrong = []
-    for package in PACKAGES:
-        for file in (ROOT / package).rglob("*.py"):
-            if file.is_relative_to(OWN_FOLDER):
-                continue
-            for line, text in _names(file.read_text()):
-                if not any(text.startswith(allowed) for allowed in ALLOWED):
-                    wrong.append(f"{file.relative_to(ROOT)}:{line}: {text.splitlines()[0]}")
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
+        for file, line, text in _found()
+        if not file.is_relative_to(OWN_FOLDER)
+        and not any(text.startswith(allowed) for allowed in ALLOWED)
+    ]
     assert wrong == []
 
 
@@ -73,23 +78,17 @@ def test_no_module_names_the_local_provider() -> None:
     ],
 )
 def test_the_check_finds_what_it_is_for(source: str) -> None:
-    assert [*_names(source)]
+    assert [*_names(ast.walk(ast.parse(source)))]
 
 
 @pytest.mark.parametrize("source", ['x = ".local"', 'x = "local_dir"', '"""The local one."""'])
 def test_the_check_finds_nothing_else(source: str) -> None:
-    assert not [*_names(source)]
+    assert not [*_names(ast.walk(ast.parse(source)))]
 
 
 def test_every_exception_is_needed() -> None:
-    texts = [
-        text
-        for package in PACKAGES
-        for file in (ROOT / package).rglob("*.py")
-        for _, text in _names(file.read_text())
-    ]
     for allowed in ALLOWED:
-        assert any(text.startswith(allowed) for text in texts), f"not needed: {allowed}"
+        assert any(it.startswith(allowed) for _, _, it in _found()), f"not needed: {allowed}"
 
 
 def test_the_default_is_in_the_registry() -> None:

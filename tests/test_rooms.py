@@ -9,8 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.sources import ROOT, reads_sources
 
-ROOT = Path(__file__).resolve().parent.parent
+pytestmark = reads_sources
 GENERATOR = ROOT / "docs" / "generate_rooms.py"
 MOST_MODULES = 26
 """In one folder."""

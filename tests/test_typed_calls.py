@@ -16,12 +16,11 @@ from sandstream_bus.wire.memories import MemoryEvent
 from sandstream_bus.wire.messages import CallRequested, RunEvent
 from sandstream_bus.wire.sandboxes import SandboxAction, SandboxEvent
 from sandstream_bus.wire.traces import TraceEvent
+from support.sources import FOLDERS, ROOT, modules, nodes, reads_sources
 
 from sandstream._hosting.user_code import HOST_CALLS
 
-ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("bus", "actors", "providers", "workspaces", "memory_pipeline", "sandstream")
-
+pytestmark = reads_sources
 UNIONS: dict[str, UnionType] = {
     "RunEvent": RunEvent,
     "SandboxEvent": SandboxEvent,
@@ -35,18 +34,17 @@ UNIONS: dict[str, UnionType] = {
 MEMBERS = {member.__name__ for union in UNIONS.values() for member in get_args(union)}
 
 
-def product_files() -> Iterator[Path]:
-    for part in PARTS:
-        yield from (ROOT / part).rglob("*.py")
+def parsed(source: str) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(source))]
 
 
 def where(path: Path, node: ast.AST) -> str:
     return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
 
 
-def open_matches(source: str) -> Iterator[ast.Match]:
+def open_matches(found: list[ast.AST]) -> Iterator[ast.Match]:
     """The matches over a message union that do not end in ``assert_never``."""
-    for node in ast.walk(ast.parse(source)):
+    for node in found:
         if isinstance(node, ast.Match) and _names(node) & MEMBERS and not _is_closed(node):
             yield node
 
@@ -67,9 +65,7 @@ def _is_closed(node: ast.Match) -> bool:
 
 
 def test_every_match_over_a_message_union_ends_in_assert_never() -> None:
-    found = [
-        where(path, node) for path in product_files() for node in open_matches(path.read_text())
-    ]
+    found = [where(path, node) for path in modules().values() for node in open_matches(nodes(path))]
     assert found == []
 
 
@@ -78,7 +74,7 @@ def test_every_match_over_a_message_union_ends_in_assert_never() -> None:
 )
 def test_a_match_that_may_forget_a_message_is_found(last: str) -> None:
     source = f"match event:\n case RunStarted():\n  pass\n {last}"
-    assert list(open_matches(source))
+    assert list(open_matches(parsed(source)))
 
 
 def test_every_message_of_the_bus_is_in_a_union_that_is_checked() -> None:
@@ -92,16 +88,16 @@ def test_every_message_of_the_bus_is_in_a_union_that_is_checked() -> None:
 # --- calls ----------------------------------------------------------------------------------------
 
 KINDS = frozenset(get_args(CallKind))
-TABLE = ROOT / "bus" / "sandstream_bus" / "wire" / "calls.py"
+TABLE = FOLDERS["sandstream_bus"] / "wire" / "calls.py"
 COMMON = {"call", "kind", "turn", "agent", "reply_pool", "usage", "attempt"}
 """The fields of every request."""
 CARRIERS = {"delivery", "stored", "message"}
 """Names of objects whose ``data`` are the bytes of a message."""
 
 
-def collections(source: str) -> Iterator[tuple[str, set[str]]]:
+def collections(tree: ast.AST) -> Iterator[tuple[str, set[str]]]:
     """The collections of texts that a module names at its top level; of a dict its keys."""
-    for node in ast.parse(source).body:
+    for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Assign):
             target, value = node.targets[0], node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -118,9 +114,9 @@ def _texts(node: ast.AST) -> set[str]:
     return {it.value for it in found if isinstance(it, ast.Constant) and isinstance(it.value, str)}
 
 
-def compared_kinds(source: str, named: dict[str, set[str]]) -> Iterator[ast.AST]:
+def compared_kinds(found: list[ast.AST], named: dict[str, set[str]]) -> Iterator[ast.AST]:
     """Comparisons of a call's kind, and matches over kinds that may forget one."""
-    for node in ast.walk(ast.parse(source)):
+    for node in found:
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             if any(map(_is_kind, sides)) and any(_are_call_kinds(it, named) for it in sides):
@@ -144,9 +140,9 @@ def _are_call_kinds(node: ast.AST, named: dict[str, set[str]]) -> bool:
     return bool(_texts(node) & KINDS)
 
 
-def sniffed(source: str) -> Iterator[ast.AST]:
+def sniffed(found: list[ast.AST]) -> Iterator[ast.AST]:
     """Places that search the bytes of a message instead of decoding it."""
-    for node in ast.walk(ast.parse(source)):
+    for node in found:
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.In | ast.NotIn):
             continue
         whole = node.comparators[0]
@@ -157,12 +153,13 @@ def sniffed(source: str) -> Iterator[ast.AST]:
 
 
 def comparisons() -> Iterator[str]:
-    sources = {path: path.read_text() for path in product_files() if path != TABLE}
+    sources = {path: nodes(path) for path in modules().values() if path != TABLE}
+    named = {path: dict(collections(found[0])) for path, found in sources.items()}
     public: dict[str, set[str]] = {}
-    for source in sources.values():
-        public |= {name: it for name, it in collections(source) if not name.startswith("_")}
-    for path, source in sources.items():
-        for node in compared_kinds(source, public | dict(collections(source))):
+    for names in named.values():
+        public |= {name: it for name, it in names.items() if not name.startswith("_")}
+    for path, found in sources.items():
+        for node in compared_kinds(found, public | named[path]):
             yield where(path, node)
 
 
@@ -181,17 +178,17 @@ def test_no_code_compares_the_kinds_of_calls() -> None:
     ],
 )
 def test_a_comparison_of_kinds_is_found(source: str) -> None:
-    assert list(compared_kinds(source, {"_LIFE": {"open", "close"}}))
+    assert list(compared_kinds(parsed(source), {"_LIFE": {"open", "close"}}))
 
 
 def test_no_code_searches_the_bytes_of_messages() -> None:
-    found = [where(path, node) for path in product_files() for node in sniffed(path.read_text())]
+    found = [where(path, node) for path in modules().values() for node in sniffed(nodes(path))]
     assert found == []
 
 
 @pytest.mark.parametrize("source", ["b'\"guard\"' in delivery.data", "sign not in it.stored.data"])
 def test_a_search_in_the_bytes_of_a_message_is_found(source: str) -> None:
-    assert list(sniffed(source))
+    assert list(sniffed(parsed(source)))
 
 
 def test_every_kind_of_call_has_a_row_and_a_handler() -> None:
