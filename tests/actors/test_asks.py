@@ -281,7 +281,7 @@ def test_what_a_server_writes_for_others_ends_no_run(nats_server: NatsServer) ->
         gate.open.set()
         async with asyncio.timeout(15):
             async for event in bus.follow.run(run):
-                yield event.event.status if isinstance(event.event, RunDone) else ""  # type: ignore[union-attr]
+                yield event.event.status if isinstance(event.event, RunDone) else ""
 
     async def until_stored(bus: Bus, run: RunId, count: int) -> None:
         async def look() -> bool:

@@ -99,7 +99,9 @@ def says_no(call: str = "t1-0", **more: Any) -> ApprovalDecided:
     return ApprovalDecided(call=call, approve=False, **more)
 
 
-def host(call: str, result: msgspec.Struct | None, kind: Any, turn: int = 1) -> list[RunEvent]:
+def host(
+    call: str, result: msgspec.Struct | dict[str, Any] | None, kind: Any, turn: int = 1
+) -> list[RunEvent]:
     """A host call and its result."""
     output = {} if result is None else msgspec.json.decode(msgspec.json.encode(result))
     return [asks(call, kind, turn), ends(call, output, kind=kind, turn=turn)]

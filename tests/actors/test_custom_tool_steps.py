@@ -70,7 +70,11 @@ def test_the_text_of_the_call_is_its_arguments() -> None:
     ],
 )
 def test_a_custom_tool_does_not_end_a_run(behavior: ToolUseSpec) -> None:
-    events = [begin(PATCH, tool_use=behavior), answer(1, patches("c1")), asks("t1-0")]
+    events: list[RunEvent] = [
+        begin(PATCH, tool_use=behavior),
+        answer(1, patches("c1")),
+        asks("t1-0"),
+    ]
     assert after(*events, ends("t1-0")) == AskModel(2)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import ModelAnswer, ModelRequest
 from sandstream_actors.model.client import OnEvent
-from sandstream_actors.run.state_cache import StateCache
+from sandstream_actors.run.state_cache import States
 from sandstream_actors.tool_host.actor import ToolHost
 from sandstream_bus.bus import Bus
 from sandstream_bus.nats.topology import ConsumerSpec
@@ -42,7 +43,7 @@ class Talker:
         self.asked += 1
         turn = sum(b"function_call_output" in bytes(it) for it in request.input) // self._calls
         if turn + 1 < TURNS:
-            output = [
+            output: list[dict[str, Any]] = [
                 {
                     "type": "function_call",
                     "id": f"fc_{turn}_{n}",
@@ -71,10 +72,10 @@ class Talker:
 
 
 class Host:
-    async def admit(self, run: RunId, states: StateCache) -> None:
+    async def admit(self, run: RunId, states: States) -> None:
         return
 
-    async def invoke(self, run: RunId, call: CallRequested, states: StateCache) -> CallFinished:
+    async def invoke(self, run: RunId, call: CallRequested, states: States) -> CallFinished:
         return msgspec.structs.replace(finished(0), call=call.call, turn=call.turn)
 
 

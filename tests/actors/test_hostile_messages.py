@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -148,7 +149,7 @@ def test_messages_for_invented_runs_are_dropped(
         await bus.log.send(s.run_sandbox(run, "local"), in_box, msg_id="3")
         await bus.log.send(s.cancel(run), CancelRequested(), msg_id="4")
         for consumer in ("harness-main", "tools-p", "sandbox-local"):
-            await eventually(lambda name=consumer: is_idle(bus, name), what=consumer)
+            await eventually(partial(is_idle, bus, consumer), what=consumer)
         await asyncio.gather(*(it.stop() for it in actors))
         assert await bus.parking.list() == []
         assert await bus.log.last(s.done(run)) is None

@@ -37,7 +37,13 @@ def test_calls_without_a_result_are_asked_again_of_the_new_host() -> None:
 
 
 def test_a_result_that_the_old_process_still_sends_does_not_count() -> None:
-    log = [begin("f"), answer(1, calls("f", "c0")), asks("t1-0"), MOVE, asks("t1-0")]
+    log: list[RunEvent] = [
+        begin("f"),
+        answer(1, calls("f", "c0")),
+        asks("t1-0"),
+        MOVE,
+        asks("t1-0"),
+    ]
     late = (ends("t1-0", "of the old one"), "s.run.r.result.main")
     assert next_step(fold(*log, late)) == Wait()
     state = fold(*log, late, (ends("t1-0", "of the new one"), "s.run.r.result.p2"))
@@ -62,7 +68,13 @@ def test_a_run_that_waits_for_a_timer_gets_one_that_wakes_the_new_process() -> N
 
 
 def test_moving_again_asks_again() -> None:
-    log = [begin("f"), answer(1, calls("f", "c0")), asks("t1-0"), MOVE, asks("t1-0")]
+    log: list[RunEvent] = [
+        begin("f"),
+        answer(1, calls("f", "c0")),
+        asks("t1-0"),
+        MOVE,
+        asks("t1-0"),
+    ]
     state = fold(*log, RunMoved(pool="p3", host="h3"))
     step = next_step(state)
     assert isinstance(step, Ask) and step.calls[0].reply_pool == "p3"

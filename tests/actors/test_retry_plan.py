@@ -72,7 +72,7 @@ def test_only_the_failed_call_is_forgotten() -> None:
     state, reopened = retried(*events)
     assert reopened.forgets == ["t1-1"]
     assert asked(next_step(state)) == ["t1-1", "t1-2"]  # and the one without an outcome
-    again = [asks("t1-1"), asks("t1-2"), ends("t1-1", "two"), ends("t1-2", "three")]
+    again: list[RunEvent] = [asks("t1-1"), asks("t1-2"), ends("t1-1", "two"), ends("t1-2", "three")]
     for number, event in enumerate(again):
         state.apply(100 + number, event)
     assert next_step(state) == AskModel(2)
@@ -81,9 +81,9 @@ def test_only_the_failed_call_is_forgotten() -> None:
 
 
 def test_an_outcome_that_comes_after_the_end_counts() -> None:
-    events = [begin("f"), answer(1, calls("f", "c1"), calls("f", "c2"))]
+    events: list[RunEvent] = [begin("f"), answer(1, calls("f", "c1"), calls("f", "c2"))]
     events += [asks("t1-0"), asks("t1-1"), ends("t1-0", None, error=BOOM), failed_with()]
-    late = [*events, ends("t1-1", "late")]
+    late: list[RunEvent] = [*events, ends("t1-1", "late")]
     reopened = plan_retry(RUN, log(*late), RetryRequested())
     state = RunState.of(RUN, log(*late, reopened))
     assert asked(next_step(state)) == ["t1-0"]
@@ -120,7 +120,11 @@ def test_a_wrong_answer_is_dropped(bad: Any) -> None:
 def test_an_answer_of_the_wrong_form_is_dropped() -> None:
     output = OutputSpec(name="o", schema=raw({}), validated=True)
     wrong = ErrorInfo(code="model_behavior", message="no JSON")
-    events = [begin(output=output), answer(1, says("{")), asks("t1-output", "output")]
+    events: list[RunEvent] = [
+        begin(output=output),
+        answer(1, says("{")),
+        asks("t1-output", "output"),
+    ]
     state, reopened = retried(*events, ends("t1-output", None, kind="output", error=wrong))
     assert reopened.drops_answer and next_step(state) == AskModel(1)
     state.apply(100, answer(1, says("{}")))
@@ -129,7 +133,7 @@ def test_an_answer_of_the_wrong_form_is_dropped() -> None:
 
 def test_an_answer_whose_calls_were_made_is_kept() -> None:
     wrong = ErrorInfo(code="model_behavior", message="odd")
-    events = [
+    events: list[RunEvent] = [
         begin("f"),
         answer(1, calls("f", "c1")),
         asks("t1-0"),
@@ -142,7 +146,7 @@ def test_an_answer_whose_calls_were_made_is_kept() -> None:
 def test_an_answer_is_kept_if_the_one_after_it_could_not_be_written() -> None:
     too_large = ErrorInfo(code="model_behavior", message="The answer: too large")
     searched = raw({"type": "web_search_call", "id": "w", "status": "completed"})
-    events = [begin(), answer(1, searched), failed_with(too_large)]
+    events: list[RunEvent] = [begin(), answer(1, searched), failed_with(too_large)]
     reopened = plan_retry(RUN, log(*events), RetryRequested())
     assert not reopened.drops_answer
     assert next_step(RunState.of(RUN, log(*events, reopened))) == AskModel(2)
@@ -153,7 +157,12 @@ def test_a_question_that_nobody_answered_in_time_is_asked_again() -> None:
     options = {"approval_expiry": "fail", "approval_expires_s": 5.0}
     question = ApprovalRequested(call="t1-0", turn=1, agent="a", name="f", call_id="c1")
     expired = ApprovalDecided(call="t1-0", approve=False, by="timer", expired=True)
-    events = [begin(tool, options=options), answer(1, calls("f", "c1")), question, expired]
+    events: list[RunEvent] = [
+        begin(tool, options=options),
+        answer(1, calls("f", "c1")),
+        question,
+        expired,
+    ]
     state, reopened = retried(*events)
     assert reopened.forgets == ["t1-0"]
     step = next_step(state)
@@ -165,7 +174,7 @@ def test_a_guardrail_that_refused_the_input_looks_again_however_far_the_run_is()
         call="t1-guards", kind="guard", turn=1, agent="a", name="parallel", reply_pool="main"
     )
     tripped = ErrorInfo(code="input_guardrail", message="no")
-    events = [begin(guards=["parallel"]), guards, answer(1, says("done"))]
+    events: list[RunEvent] = [begin(guards=["parallel"]), guards, answer(1, says("done"))]
     state, reopened = retried(*events, ends("t1-guards", None, kind="guard", error=tripped))
     assert reopened.forgets == ["t1-guards"] and not reopened.drops_answer
     assert asked(next_step(state)) == ["t1-guards"]
@@ -175,7 +184,7 @@ def test_a_guardrail_that_had_not_answered_is_asked_again_after_a_move() -> None
     guards = CallRequested(
         call="t1-guards", kind="guard", turn=1, agent="a", name="parallel", reply_pool="main"
     )
-    events = [begin(guards=["parallel"]), guards, answer(1, says("done"))]
+    events: list[RunEvent] = [begin(guards=["parallel"]), guards, answer(1, says("done"))]
     state = RunState.of(RUN, log(*events, RunMoved(pool="p", host="h9")))
     assert asked(next_step(state)) == ["t1-guards"]
 
@@ -217,7 +226,12 @@ def test_the_model_reads_what_came_of_a_child_run_that_was_asked_again() -> None
     child = ChildSpec(graph="g", failure="raise")
     tool = ToolSpec(name="f", definition=raw({"type": "function"}), child=child)
     failed = ends("t1-0", None, kind="child", error=BOOM)
-    events = [begin(tool), answer(1, calls("f", "c1")), asks("t1-0", "child"), failed]
+    events: list[RunEvent] = [
+        begin(tool),
+        answer(1, calls("f", "c1")),
+        asks("t1-0", "child"),
+        failed,
+    ]
     state, _ = retried(*events)
     state.apply(100, msgspec.structs.replace(asks("t1-0", "child"), attempt=1))
     state.apply(101, msgspec.structs.replace(ends("t1-0", "fine", kind="child"), attempt=1))
@@ -230,10 +244,16 @@ def test_the_model_reads_what_came_of_a_question_that_was_asked_again() -> None:
     options = {"approval_expiry": "fail", "approval_expires_s": 5.0}
     question = ApprovalRequested(call="t1-0", turn=1, agent="a", name="f", call_id="c1")
     expired = ApprovalDecided(call="t1-0", approve=False, by="timer", expired=True)
-    events = [begin(tool, options=options), answer(1, calls("f", "c1")), question, expired]
+    events: list[RunEvent] = [
+        begin(tool, options=options),
+        answer(1, calls("f", "c1")),
+        question,
+        expired,
+    ]
     state, _ = retried(*events)
     yes = ApprovalDecided(call="t1-0", approve=True)
-    for number, event in enumerate([question, yes, asks("t1-0"), ends("t1-0", "fine")]):
+    again: list[RunEvent] = [question, yes, asks("t1-0"), ends("t1-0", "fine")]
+    for number, event in enumerate(again):
         state.apply(100 + number, event)
     assert next_step(state) == AskModel(2)
     assert outputs(state) == ["fine"]
@@ -241,7 +261,7 @@ def test_the_model_reads_what_came_of_a_question_that_was_asked_again() -> None:
 
 def test_a_wrong_answer_is_dropped_whatever_was_said_while_it_was_made() -> None:
     more = InputStaged(input=[raw({"role": "user", "content": "more"})])
-    events = [begin("f"), more, answer(1, calls("nothing", "c9"), upto=1)]
+    events: list[RunEvent] = [begin("f"), more, answer(1, calls("nothing", "c9"), upto=1)]
     state, reopened = retried(*events)
     assert reopened.drops_answer and next_step(state) == AskModel(1)
     assert state.items == []
@@ -261,10 +281,19 @@ def test_a_conversation_has_one_outcome_of_a_call_that_was_refused_at_first(part
     no = ErrorInfo(code="output_guardrail", message="no")
     opened = ConversationOpened(history=[])
     refused = ends("t1-finish", None, kind="finish", error=no)
-    events = [start, opened, turn, asks("t1-0"), ends("t1-0", "secret"), check, refused]
+    events: list[RunEvent] = [
+        start,
+        opened,
+        turn,
+        asks("t1-0"),
+        ends("t1-0", "secret"),
+        check,
+        refused,
+    ]
     before = said_in(RunState.of(RUN, log(*events)))
     state, _ = retried(*events)
-    for number, event in enumerate([opened, check, ends("t1-finish", kind="finish")]):
+    again: list[RunEvent] = [opened, check, ends("t1-finish", kind="finish")]
+    for number, event in enumerate(again):
         state.apply(100 + number, event)
     # what was said before stays as it was heard, and nothing comes twice
     assert list(map(bytes, said_in(state))) == list(map(bytes, before))

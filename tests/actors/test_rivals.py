@@ -13,7 +13,7 @@ from sandstream_actors.model import ModelAnswer, ModelRequest
 from sandstream_actors.model.client import OnEvent
 from sandstream_actors.run.cancellations import Cancellations
 from sandstream_actors.run.state import RunState
-from sandstream_actors.run.state_cache import StateCache
+from sandstream_actors.run.state_cache import StateCache, States
 from sandstream_actors.tool_host.actor import ToolHost
 from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.wire.messages import (
@@ -65,10 +65,10 @@ class Host:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def admit(self, run: RunId, states: StateCache) -> None:
+    async def admit(self, run: RunId, states: States) -> None:
         return
 
-    async def invoke(self, run: RunId, call: CallRequested, states: StateCache) -> CallFinished:
+    async def invoke(self, run: RunId, call: CallRequested, states: States) -> CallFinished:
         self.asked += 1
         if call.kind == "stop":
             raise asyncio.CancelledError

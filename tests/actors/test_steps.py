@@ -170,7 +170,12 @@ def test_at_most_once_is_told_to_the_host() -> None:
 
 
 def test_an_error_that_is_told_to_the_model_goes_on() -> None:
-    events = [begin("f"), answer(1, calls("f", "c1")), asks("t1-0"), ends("t1-0", "oh", error=BOOM)]
+    events: list[RunEvent] = [
+        begin("f"),
+        answer(1, calls("f", "c1")),
+        asks("t1-0"),
+        ends("t1-0", "oh", error=BOOM),
+    ]
     assert after(*events) == AskModel(2)
 
 
@@ -187,7 +192,7 @@ def test_an_error_without_output_ends_the_run() -> None:
 
 
 def test_stop_on_first_tool() -> None:
-    events = [
+    events: list[RunEvent] = [
         begin("f", tool_use=ToolUseSpec(kind="stop_on_first")),
         answer(1, calls("f", "c1"), calls("f", "c2")),
         asks("t1-0"),
@@ -203,9 +208,9 @@ def test_stop_on_first_tool() -> None:
 
 def test_stop_at_named_tools() -> None:
     start = begin("f", "g", tool_use=ToolUseSpec(kind="stop_at", names=["g"]))
-    go_on = [start, answer(1, calls("f", "c1")), asks("t1-0"), ends("t1-0")]
+    go_on: list[RunEvent] = [start, answer(1, calls("f", "c1")), asks("t1-0"), ends("t1-0")]
     assert after(*go_on) == AskModel(2)
-    stop = [*go_on, answer(2, calls("f", "c2"), calls("g", "c3"))]
+    stop: list[RunEvent] = [*go_on, answer(2, calls("f", "c2"), calls("g", "c3"))]
     stop += [asks("t2-0", turn=2), asks("t2-1", turn=2)]
     stop += [ends("t2-0", "no", turn=2), ends("t2-1", "yes", turn=2)]
     assert output(after(*stop)) == "yes"
@@ -213,7 +218,7 @@ def test_stop_at_named_tools() -> None:
 
 @pytest.mark.parametrize("final", [True, False])
 def test_the_host_decides_whether_to_stop(final: bool) -> None:
-    events = [
+    events: list[RunEvent] = [
         begin("f", tool_use=ToolUseSpec(kind="ask_host")),
         answer(1, calls("f", "c1")),
         asks("t1-0"),
@@ -245,7 +250,7 @@ def test_an_unknown_tool_ends_the_run_or_is_told_to_the_model() -> None:
 
 def test_a_disabled_tool_may_not_be_called() -> None:
     tool = ToolSpec(name="f", definition=raw({}), conditional=True)
-    events = [
+    events: list[RunEvent] = [
         begin(tool),
         asks("t1-prepare", "prepare"),
         ends("t1-prepare", {"disabled_tools": ["f"]}, kind="prepare"),
@@ -277,9 +282,9 @@ def test_the_same_call_id_for_two_calls_is_misuse() -> None:
 
 
 def test_a_replayed_call_is_not_made_twice_and_does_not_spoil_the_conversation() -> None:
-    twice = [begin("f"), answer(1, calls("f", "c1"), calls("f", "c1"))]
+    twice: list[RunEvent] = [begin("f"), answer(1, calls("f", "c1"), calls("f", "c1"))]
     assert asked(after(*twice)) == ["t1-0"]
-    events = [
+    events: list[RunEvent] = [
         begin("f"),
         answer(1, calls("f", "c1")),
         asks("t1-0"),
@@ -295,7 +300,7 @@ def test_a_replayed_call_is_not_made_twice_and_does_not_spoil_the_conversation()
 
 
 def test_a_call_id_of_an_earlier_turn_for_another_call_is_misuse() -> None:
-    events = [begin("f"), answer(1, calls("f", "c1")), asks("t1-0"), ends("t1-0")]
+    events: list[RunEvent] = [begin("f"), answer(1, calls("f", "c1")), asks("t1-0"), ends("t1-0")]
     assert failure(after(*events, answer(2, calls("f", "c1", '{"b":1}')))).code == "model_behavior"
 
 
@@ -321,7 +326,7 @@ def test_a_refusal_with_a_handler() -> None:
 
 
 def test_a_handler_that_has_no_answer_leaves_the_error() -> None:
-    events = [
+    events: list[RunEvent] = [
         begin(options={"handled_errors": ["model_refusal"]}),
         answer(1, refuses("no")),
         asks("t1-error", "error"),
@@ -435,7 +440,12 @@ def test_a_rate_limit_waits_for_its_timer() -> None:
 
 
 def test_a_timer_of_a_turn_that_is_over_is_ignored() -> None:
-    late = [begin("f"), answer(1, calls("f", "c1")), asks("t1-0"), TurnRequested(turn=1, agent="b")]
+    late: list[RunEvent] = [
+        begin("f"),
+        answer(1, calls("f", "c1")),
+        asks("t1-0"),
+        TurnRequested(turn=1, agent="b"),
+    ]
     state = fold(*late)
     assert next_step(state) == Wait()
     assert state.agent_name == "a"
@@ -502,14 +512,14 @@ def test_cancel_at_once() -> None:
 
 def test_cancel_after_the_turn() -> None:
     cancel = CancelRequested(mode="after_turn")
-    running = [begin("f"), answer(1, calls("f", "c1")), cancel]
+    running: list[RunEvent] = [begin("f"), answer(1, calls("f", "c1")), cancel]
     assert asked(after(*running)) == ["t1-0"]  # the turn is brought to its end
     assert finished(after(*running, asks("t1-0"), ends("t1-0"))).status == "cancelled"
     assert output(after(begin(), cancel, answer(1, says("done anyway")))) == "done anyway"
     assert finished(after(begin(), cancel)).status == "cancelled"
-    both = [*running, CancelRequested(mode="immediate")]
+    both: list[RunEvent] = [*running, CancelRequested(mode="immediate")]
     assert finished(after(*both)).status == "cancelled"
-    milder = [begin("f"), answer(1, calls("f", "c")), CancelRequested(), cancel]
+    milder: list[RunEvent] = [begin("f"), answer(1, calls("f", "c")), CancelRequested(), cancel]
     assert finished(after(*milder)).status == "cancelled"
 
 
@@ -517,7 +527,7 @@ def test_cancel_after_the_turn() -> None:
 
 
 def test_a_second_answer_for_the_same_turn_is_ignored() -> None:
-    events = [begin(), answer(1, says("first")), answer(1, says("second"))]
+    events: list[RunEvent] = [begin(), answer(1, says("first")), answer(1, says("second"))]
     assert output(after(*events)) == "first"
     assert finished(after(*events)).usage == USAGE
     assert output(after(begin(), answer(1, says("x")), answer(7, says("y")))) == "x"
@@ -547,11 +557,11 @@ def test_a_reopened_run_goes_on_where_it_was() -> None:
     assert state.trigger == 3
     assert state.dones == 1  # the next end gets another message id
     both = answer(1, calls("f", "c1"), calls("f", "c2"), calls("f", "c3"))
-    asking = [asks("t1-0"), asks("t1-1"), asks("t1-2"), ends("t1-1")]
-    waiting = [begin("f"), both, *asking, parked]
+    asking: list[RunEvent] = [asks("t1-0"), asks("t1-1"), asks("t1-2"), ends("t1-1")]
+    waiting: list[RunEvent] = [begin("f"), both, *asking, parked]
     assert after(*waiting) == Wait()
     # the parked call, and its sibling, whose host gave up when it saw the end, are asked again
-    reopened = [*waiting, RunReopened(reason="redriven")]
+    reopened: list[RunEvent] = [*waiting, RunReopened(reason="redriven")]
     assert asked(after(*reopened)) == ["t1-0", "t1-2"]
     reopened += [asks("t1-0"), asks("t1-2"), ends("t1-0"), ends("t1-2")]
     assert after(*reopened) == AskModel(2)
@@ -578,7 +588,12 @@ def test_a_result_of_the_wrong_shape_ends_the_run_with_a_reason(kind: Any, junk:
 
 
 def test_a_result_counts_as_what_was_asked_not_as_what_it_says_it_is() -> None:
-    events = [begin("f"), answer(1, calls("f", "c1")), asks("t1-0"), ends("t1-0", kind="prepare")]
+    events: list[RunEvent] = [
+        begin("f"),
+        answer(1, calls("f", "c1")),
+        asks("t1-0"),
+        ends("t1-0", kind="prepare"),
+    ]
     assert after(*events) == AskModel(2)
 
 

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
@@ -161,7 +161,7 @@ class OtlpReceiver:
             self._server.stop()
             self._server = None
 
-    def __enter__(self) -> OtlpReceiver:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -373,8 +373,10 @@ class _GrpcServer:
         self._pool = ThreadPoolExecutor(8)
         self._server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
         traces, metrics = _Traces(receiver), _Metrics(receiver)
-        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(traces, self._server)
-        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(metrics, self._server)
+        add_traces: Any = trace_service_pb2_grpc.add_TraceServiceServicer_to_server  # generated,
+        add_metrics: Any = metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server  # no types
+        add_traces(traces, self._server)
+        add_metrics(metrics, self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         self._server.start()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from sandstream_actors.tracing import semconv
+from sandstream_actors.tracing.span import SpanEvent
 from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.nats.direct import Stored
 from sandstream_bus.wire.messages import RunEvent
@@ -49,3 +51,10 @@ class TimedLog:
         stored = Stored(sequence, subject, b"{}", found | (headers or {}))
         self.events.append(LogEvent(sequence, subject, event, stored))
         return sequence
+
+
+def takeovers_told(event: SpanEvent) -> int:
+    """How many takeovers this event of a span tells of."""
+    count = event.attributes[semconv.TAKEOVERS]
+    assert isinstance(count, int)
+    return count

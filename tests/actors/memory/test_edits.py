@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from actors.memory.rig import SCOPE, Play, Rig
 from actors.memory.test_changes import HANDBOOK, SUMMARY, merged, sourced
@@ -25,9 +27,9 @@ def means_of(it: Rig) -> Means:
     return Means(it.bus, WorkspaceStore(it.bus), place, "memory", watch_s=3600.0)
 
 
-def note(text: str, base: int, **more: str) -> EditRequested:
+def note(text: str, base: int, run: str = "") -> EditRequested:
     edits = [FileEdit(path=NOTES, data=text.encode())]
-    return EditRequested(sandbox="box-2", base=base, edits=edits, **more)
+    return EditRequested(sandbox="box-2", base=base, edits=edits, run=run)
 
 
 async def failures(it: Rig) -> list[str]:
@@ -105,7 +107,7 @@ def test_an_edit_in_a_session_names_the_runs_that_worked_there(play: Play) -> No
 
 
 @pytest.mark.parametrize("who", [{"run": "r1"}, {"runs": ["r9", "r1"]}, {}], ids=str)
-def test_an_edit_of_a_removed_run_is_refused(play: Play, who: dict[str, object]) -> None:
+def test_an_edit_of_a_removed_run_is_refused(play: Play, who: dict[str, Any]) -> None:
     async def scene(it: Rig, model: ScriptedModel) -> None:
         await it.actor()
         await it.ended("x", run="r1", rollout="a", sandbox="box-2")

@@ -14,7 +14,8 @@ from sandstream_actors.sandbox.actor import installation_of
 from sandstream_actors.sandbox.lifecycle import Lifecycle
 from sandstream_actors.sandbox.reaper import Reaper
 from sandstream_bus.bus import Bus
-from sandstream_bus.wire.messages import MemoryPart, RunOptions, RunStarted, RunWaiting
+from sandstream_bus.wire.memory_specs import MemoryPart
+from sandstream_bus.wire.messages import RunOptions, RunStarted, RunWaiting
 from sandstream_bus.wire.sandboxes import SandboxIntended, SandboxSpec
 from sandstream_bus.wire.subjects import RunId
 from sandstream_providers.interface import ExecSpec

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from actors.tracing.traces_by_hand import opened
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from sandstream_actors.tracing import semconv
@@ -204,7 +205,7 @@ def test_reports_that_are_odd(
 
 
 def test_an_operation_that_took_for_ever(caplog: pytest.LogCaptureFixture) -> None:
-    delivery = Delivery(Msg(None, "s", "$JS.ACK.LOG.tracing.1.7.7.5.0", b"", {}))
+    delivery = Delivery(Msg(Client(), "s", "$JS.ACK.LOG.tracing.1.7.7.5.0", b"", {}))
     reply = SandboxReply(op="o", duration_ms=10**18)
     span = operation_span("box", reply, RUN_SPAN, delivery)
     assert 0 <= span.start_ns <= span.end_ns

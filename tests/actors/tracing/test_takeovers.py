@@ -22,7 +22,7 @@ from sandstream_bus.wire.messages import (
     TurnRequested,
 )
 from support.scripted_log import USAGE, answer, asks, begin, calls, ends, says
-from support.timed_log import MS, T0_NS, TimedLog
+from support.timed_log import MS, T0_NS, TimedLog, takeovers_told
 
 A, B, C = "host-a:1:aa", "host-b:2:bb", "host-c:3:cc"
 DONE = RunDone(status="completed", agent="a", turns=1, usage=USAGE)
@@ -36,7 +36,7 @@ def fold(log: TimedLog) -> tuple[RunTrace, dict[str, Span]]:
     trace = RunTrace.of(log.run, log.events)
     assert trace.facts().takeovers == TakeoverCount.of(log.events).count, "all views count alike"
     told = [it for span in trace.spans() for it in takeovers_in(span)]
-    assert sum(it.attributes[semconv.TAKEOVERS] for it in told) == trace.facts().takeovers
+    assert sum(map(takeovers_told, told)) == trace.facts().takeovers
     return trace, {span.operation: span for span in trace.spans()}
 
 
