@@ -7,7 +7,7 @@ import gc
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,10 +21,10 @@ from sandstream_bus.errors import (
     PermissionDenied,
     StoreFull,
 )
-from sandstream_bus.nats import connection as connection_module
 from sandstream_bus.nats import faults
 from sandstream_bus.nats.connect_options import ConnectOptions
 from sandstream_bus.nats.connection import Connection
+from sandstream_bus.nats.publisher import ACK_TIMEOUT_S
 from sandstream_bus.nats.subscription import CoreMessage
 from sandstream_bus.setup.installation import verify
 from support.nats_server import NatsServer, open_bus
@@ -51,6 +51,10 @@ def running(directory: Path, config: str) -> Iterator[NatsServer]:
         gc.collect()
 
 
+def tells(came: asyncio.Event) -> Callable[[CoreMessage], None]:
+    return lambda _: came.set()
+
+
 def test_after_a_flush_the_server_knows_of_a_subscription(nats_server: NatsServer) -> None:
     """Even if another connection publishes in the same instant."""
 
@@ -59,7 +63,7 @@ def test_after_a_flush_the_server_knows_of_a_subscription(nats_server: NatsServe
             for number in range(400):
                 came = asyncio.Event()
                 subject = f"test.{number}"
-                listening = await bus.connection.subscribe(subject, lambda _, it=came: it.set())
+                listening = await bus.connection.subscribe(subject, tells(came))
                 await bus.connection.flush()
                 other.connection.publish_now(subject, [b"x"])
                 async with asyncio.timeout(5):
@@ -90,8 +94,12 @@ def test_publishes_during_restarts_are_stored_exactly_once(nats_server: NatsServ
                     sent += 1
 
             publishing = asyncio.gather(*(publisher(lane) for lane in range(8)))
+
+            def sends_more_than(mark: int) -> Callable[[], bool]:
+                return lambda: sent > mark
+
             for mark in (40, 150, 270):
-                await until(lambda mark=mark: sent > mark)
+                await until(sends_more_than(mark))
                 await asyncio.to_thread(nats_server.restart)
             await publishing
             read = await bus.log.read(run)
@@ -111,7 +119,7 @@ def test_a_hanging_server_is_no_loss(nats_server: NatsServer) -> None:
             sending = asyncio.ensure_future(
                 bus.log.send(bus.subjects.call(run, "p"), call(0), msg_id="1")
             )
-            await asyncio.sleep(connection_module.ACK_TIMEOUT_S + 0.5)
+            await asyncio.sleep(ACK_TIMEOUT_S + 0.5)
             nats_server.resume()
             await sending
             assert len(await bus.log.read(run)) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -94,15 +95,18 @@ def test_no_gap_and_no_duplicate_while_a_publisher_writes(
                     sent += 1
                 await bus.log.send(s.done(run), done(), msg_id="end")
 
+            def has_sent(count: int) -> Callable[[], bool]:
+                return lambda: sent >= count
+
             logs: list[list[LogEvent]] = [[] for _ in range(6)]
             publishing = asyncio.ensure_future(publish())
             following = []
             for index, log in enumerate(logs):
-                await until(lambda index=index: sent >= index * 10)
+                await until(has_sent(index * 10))
                 following.append(asyncio.ensure_future(collect(watcher, run, log)))
             waiting = asyncio.ensure_future(watcher.follow.done(run))
             for kill in range(kills):
-                await until(lambda kill=kill: sent >= 100 * (kill + 1))
+                await until(has_sent(100 * (kill + 1)))
                 await asyncio.to_thread(nats_server.restart)
             await asyncio.gather(publishing, *following)
             assert await waiting == done()
@@ -246,7 +250,7 @@ def test_leaving_early_leaves_nothing_behind(nats_server: NatsServer) -> None:
             stream = bus.follow.run(run)
             async for _ in stream:
                 break
-            await stream.aclose()  # type: ignore[attr-defined]
+            await stream.aclose()
             waiting = asyncio.ensure_future(bus.follow.done(run))
             await until(lambda: bus.connection._subscriptions)
             waiting.cancel()

@@ -15,6 +15,7 @@ from sandstream_bus.wire.memories import MemoryState
 from sandstream_bus.wire.messages import AgentRegistered, GraphSpec
 from sandstream_bus.wire.sandboxes import SandboxStopped
 from sandstream_bus.wire.specs import AgentSpec
+from sandstream_bus.wire.subjects import RunId
 from support.lagging import add_lagging_replicas, stale_answers
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, done, new_run, started
@@ -23,7 +24,7 @@ TRIES = 30
 """Each direct get goes to the lagging replica with probability one half."""
 
 
-async def write_run(bus: Bus, calls: int = 3) -> tuple[str, list[int]]:
+async def write_run(bus: Bus, calls: int = 3) -> tuple[RunId, list[int]]:
     run = new_run()
     subject = bus.subjects.start(run, "main")
     at = [await bus.log.append(run, subject, started(), after=0, msg_id=f"{run}:start")]

@@ -108,7 +108,7 @@ def test_every_event_of_a_run_is_decoded_through_the_union() -> None:
     union = set(get_args(RunEvent))
     for path in GOLDEN:
         if kind_of(path) in union:
-            decoded = msgspec.json.decode(path.read_bytes(), type=RunEvent)  # type: ignore[arg-type]
+            decoded = msgspec.json.decode(path.read_bytes(), type=RunEvent)
             assert type(decoded) is kind_of(path)
     assert union <= {kind_of(path) for path in GOLDEN}
 
@@ -117,7 +117,7 @@ def test_every_event_of_a_conversation_is_decoded_through_the_union() -> None:
     union = set(get_args(ConversationEvent))
     for path in GOLDEN:
         if kind_of(path) in union:
-            decoded = msgspec.json.decode(path.read_bytes(), type=ConversationEvent)  # type: ignore[arg-type]
+            decoded = msgspec.json.decode(path.read_bytes(), type=ConversationEvent)
             assert type(decoded) is kind_of(path)
     assert union <= {kind_of(path) for path in GOLDEN}
 
@@ -126,7 +126,7 @@ def test_every_event_of_a_trace_is_decoded_through_the_union() -> None:
     union = set(get_args(TraceEvent))
     for path in GOLDEN:
         if kind_of(path) in union:
-            decoded = msgspec.json.decode(path.read_bytes(), type=TraceEvent)  # type: ignore[arg-type]
+            decoded = msgspec.json.decode(path.read_bytes(), type=TraceEvent)
             assert type(decoded) is kind_of(path)
     assert union <= {kind_of(path) for path in GOLDEN}
 
@@ -135,7 +135,7 @@ def test_every_event_of_a_memory_is_decoded_through_the_union() -> None:
     union = set(get_args(MemoryEvent))
     for path in GOLDEN:
         if kind_of(path) in union:
-            decoded = msgspec.json.decode(path.read_bytes(), type=MemoryEvent)  # type: ignore[arg-type]
+            decoded = msgspec.json.decode(path.read_bytes(), type=MemoryEvent)
             assert type(decoded) is kind_of(path)
     assert union <= {kind_of(path) for path in GOLDEN}
 

@@ -61,7 +61,7 @@ def test_a_log_whose_newest_messages_have_expired(nats_server: NatsServer) -> No
             await write(connection, "sandbox.c.reply", Nats_TTL="1s")
 
             async def is_gone() -> bool:
-                return (await state(connection))["messages"] == 3
+                return bool((await state(connection))["messages"] == 3)
 
             await eventually(is_gone, what="the reply expires")
             before = await messages_of(connection, LOG)
@@ -136,7 +136,7 @@ def test_readers_go_on_where_they_were(nats_server: NatsServer) -> None:
     async def main() -> None:
         async with old_installation(nats_server) as connection:
             await write(connection, "run.a.x", "task.a", "run.b.x", "task.b", "run.c.x", "task.c")
-            consumers = {
+            consumers: dict[str, tuple[dict[str, Any], list[int]]] = {
                 "actor-x": ({"filter_subjects": ["sandstream.run.*.x"]}, [1]),
                 "older": ({"filter_subjects": ["sandstream.task.*", "sandstream.run.>"]}, [1, 2]),
                 "tasks-main": ({"filter_subjects": ["sandstream.task.*"]}, [2, 4]),

@@ -225,8 +225,12 @@ def test_server_kills_in_the_middle_of_consumption(nats_server: NatsServer) -> N
             loop = loop_on(bus, handle, ack_wait_s=1.0, max_in_flight=8)
             await loop.start()
             await send(bus, 0, 200)
+
+            def has_seen_more_than(mark: int) -> Callable[[], bool]:
+                return lambda: len(seen) > mark
+
             for mark in (40, 110):
-                await until(lambda mark=mark: len(seen) > mark)
+                await until(has_seen_more_than(mark))
                 await asyncio.to_thread(nats_server.restart)
             await send(bus, 200, 100)
             await until(lambda: len(seen) == 300)

@@ -14,6 +14,7 @@ import msgspec
 import nats
 import pytest
 from msgspec import Raw
+from nats.aio.client import Client
 from sandstream_actors.run.cancellations import Cancellations
 from sandstream_bus.bus import Bus
 from sandstream_bus.logs.runs import LogEvent
@@ -41,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 class Attacker:
     """Somebody with few permissions and a raw connection."""
 
-    def __init__(self, connection: nats.NATS, name: str) -> None:
+    def __init__(self, connection: Client, name: str) -> None:
         self._connection = connection
         self._name = name
 

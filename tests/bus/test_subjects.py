@@ -8,6 +8,7 @@ import re
 import pytest
 from sandstream_bus.errors import InvalidSubject
 from sandstream_bus.wire.subjects import (
+    RunId,
     RunSubject,
     Subjects,
     check_token,
@@ -58,7 +59,7 @@ def test_every_subject_of_the_grammar() -> None:
 def test_a_prefix_may_have_dots_and_stream_names_have_none() -> None:
     subjects = Subjects("acme.prod")
     assert subjects.stream_stem == "ACME-PROD"
-    assert subjects.parse_run(subjects.call("r1", "py")) == RunSubject("r1", "call", "py")
+    assert subjects.parse_run(subjects.call("r1", "py")) == RunSubject(RunId("r1"), "call", "py")
 
 
 @pytest.mark.parametrize("prefix", ["", "a..b", ".a", "a.", "a.*", "a.>", "a b", "$JS.API"])
@@ -116,8 +117,10 @@ def test_run_id_of_key() -> None:
 
 def test_parse_run_takes_run_and_live_subjects_apart() -> None:
     subjects = Subjects()
-    assert subjects.parse_run("sandstream.run.r.model") == RunSubject("r", "model", "")
-    assert subjects.parse_run("sandstream.live.r.result.main") == RunSubject("r", "result", "main")
+    assert subjects.parse_run("sandstream.run.r.model") == RunSubject(RunId("r"), "model", "")
+    assert subjects.parse_run("sandstream.live.r.result.main") == RunSubject(
+        RunId("r"), "result", "main"
+    )
 
 
 @pytest.mark.parametrize(

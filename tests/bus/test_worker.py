@@ -347,10 +347,14 @@ def test_a_replica_that_died_each_time_is_the_reason(nats_server: NatsServer) ->
                 await asyncio.Event().wait()
 
             await send_one(bus)
+
+            def has_begun(times: int) -> Callable[[], bool]:
+                return lambda: len(starts) == times
+
             for number in (1, 2):
                 worker = worker_on(bus, hang, max_deliveries=2)
                 await worker.start()
-                await until(lambda number=number: len(starts) == number)
+                await until(has_begun(number))
                 await worker.stop(grace_s=0)  # lets go of it without a word, as a crash does
             worker = worker_on(bus, hang, max_deliveries=2)
             await worker.start()
