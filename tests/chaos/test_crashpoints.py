@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from chaos.cells import deployed_cells, script_cells, server_cells
@@ -42,12 +44,22 @@ _LOOPS = ("harness", "carrier", "tools", "sandbox", "tracing", "memory")
 _WHEN = ("before", "after")
 
 
+class _Pointed(Protocol):
+    """A cell of any matrix."""
+
+    @property
+    def point(self) -> str: ...
+
+
+def _points(*matrices: Sequence[_Pointed]) -> set[str]:
+    return {cell.point for matrix in matrices for cell in matrix}
+
+
 @pytest.mark.parametrize("point", CRASH_POINTS)
 def test_every_crash_point_has_a_cell(point: str) -> None:
-    points = {cell.point for cell in [*deployed_cells(), *script_cells()]}
-    points |= {cell.point for cell in [*sandbox_cells(), *composition_cells()]}
-    points |= {cell.point for cell in [*resume_cells(), *tracing_cells(), *memory_cells()]}
-    points |= {cell.point for cell in [*change_cells(), *retry_cells()]}
+    points = _points(deployed_cells(), script_cells(), sandbox_cells(), composition_cells())
+    points |= _points(resume_cells(), tracing_cells(), memory_cells())
+    points |= _points(change_cells(), retry_cells())
     # tests/cli/test_upgrade.py kills a set-up at each of these
     points |= {it for it in CRASH_POINTS if it.startswith("upgrade.")}
     assert point in points
@@ -55,7 +67,7 @@ def test_every_crash_point_has_a_cell(point: str) -> None:
 
 def test_the_server_dies_at_every_point_of_a_run() -> None:
     """Except for callers, parking, sandboxes and readers, which are not part of every run."""
-    points = {cell.point for cell in [*server_cells(), *composition_server_cells()]}
+    points = _points(server_cells(), composition_server_cells())
     missing = set(CRASH_POINTS) - points
     assert {point.partition(".")[0] for point in missing} <= {
         "client",
@@ -82,7 +94,7 @@ def test_cells_have_names_of_their_own() -> None:
     of_sandboxes = [*sandbox_cells(), *sandbox_server_cells()]
     assert len({cell.name for cell in of_sandboxes}) == len(of_sandboxes)
     assert len({cell.name for cell in tracing_cells()}) == len(tracing_cells())
-    of_memories = [*memory_cells(), *change_cells()]
-    assert len({cell.name for cell in of_memories}) == len(of_memories)
+    of_memories = [cell.name for cell in memory_cells()] + [cell.name for cell in change_cells()]
+    assert len(set(of_memories)) == len(of_memories)
     composed = [*composition_cells(), *composition_server_cells()]
     assert len({cell.name for cell in composed}) == len(composed)

@@ -92,8 +92,8 @@ def judge_received(
 ) -> None:
     """The endpoint has every span and nothing else; repeated spans are identical."""
     came: defaultdict[str, list[ReceivedSpan]] = defaultdict(list)
-    for span in received:
-        came[span.span_id].append(replace(span, resource={}))
+    for it in received:
+        came[it.span_id].append(replace(it, resource={}))
     judgement.received += sum(map(len, came.values()))
     judgement.twice += sum(len(them) - 1 for them in came.values())
     spans = {span.span_id: span for them in wanted.values() for span in them}

@@ -241,5 +241,5 @@ def _record(gun: Gun, message: CoreMessage) -> None:
             gun.record(message.subject, message.data, message.headers or {})
 
 
-def _mean(values: list[Any]) -> float:
+def _mean(values: list[float]) -> float:
     return sum(values) / len(values)

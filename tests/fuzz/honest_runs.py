@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from fuzz.installation import Installation
@@ -42,7 +42,7 @@ SANDBOX = Kind("sandbox", "smith")
 KINDS = (PLAIN, TOOL, CHILD, APPROVAL, SANDBOX)
 _CHARGE = ("charge", {"cents": 5})
 _COMMAND = ("exec_command", {"cmd": "echo it | tee done.txt", "yield_time_ms": 30_000})
-_CALLS = {
+_CALLS: dict[Kind, tuple[str, dict[str, Any] | str]] = {
     TOOL: _CHARGE,
     CHILD: ("ask_leaf", {"input": "[leaf]"}),
     APPROVAL: ("refund", {"cents": 5}),

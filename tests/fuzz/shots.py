@@ -18,8 +18,18 @@ from fuzz.grammar import Family, families
 from fuzz.hostile_headers import hostile
 from fuzz.wire import Headers
 from sandstream_bus.logs import codec
-from sandstream_bus.wire.memories import MergeRequested
-from sandstream_bus.wire.messages import ApprovalDecided, CancelRequested, InputStaged
+from sandstream_bus.wire.conversations import ConversationEvent
+from sandstream_bus.wire.memories import MemoryEvent, MergeRequested
+from sandstream_bus.wire.messages import (
+    ApprovalDecided,
+    CancelRequested,
+    Claim,
+    InputStaged,
+    RunEvent,
+    Task,
+)
+from sandstream_bus.wire.sandboxes import SandboxEvent, SandboxReply, SandboxRequest
+from sandstream_bus.wire.traces import TraceEvent
 
 Aim = Literal["invented", "own", "honest"]
 PREFIX = "sandstream"
@@ -211,20 +221,20 @@ def is_readable(data: bytes, family: str = "") -> bool:
             message = decoder.decode(data)
         except codec.NOT_JSON:
             continue
-        if not isinstance(message, codec.Claim):
+        if not isinstance(message, Claim):
             return True
     return False
 
 
 _DECODERS: tuple[msgspec.json.Decoder[Any], ...] = (
-    msgspec.json.Decoder(codec.RunEvent | codec.Claim),
-    msgspec.json.Decoder(codec.Task),
-    msgspec.json.Decoder(codec.SandboxEvent | codec.Claim),
-    msgspec.json.Decoder(codec.SandboxRequest | codec.Claim),
-    msgspec.json.Decoder(codec.SandboxReply | codec.Claim),
-    msgspec.json.Decoder(codec.TraceEvent | codec.Claim),
-    msgspec.json.Decoder(codec.MemoryEvent | codec.Claim),
-    msgspec.json.Decoder(codec.ConversationEvent | codec.Claim),
+    msgspec.json.Decoder(RunEvent | Claim),
+    msgspec.json.Decoder(Task),
+    msgspec.json.Decoder(SandboxEvent | Claim),
+    msgspec.json.Decoder(SandboxRequest | Claim),
+    msgspec.json.Decoder(SandboxReply | Claim),
+    msgspec.json.Decoder(TraceEvent | Claim),
+    msgspec.json.Decoder(MemoryEvent | Claim),
+    msgspec.json.Decoder(ConversationEvent | Claim),
 )
 _ASKED: dict[str, msgspec.json.Decoder[Any]] = {
     "cancel": msgspec.json.Decoder(CancelRequested),

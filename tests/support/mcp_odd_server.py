@@ -45,7 +45,9 @@ def schemas() -> list[dict[str, Any]]:
 
 
 def page(kind: str, cursor: str | None) -> dict[str, Any]:
-    entry = {"tools": tool, "prompts": lambda name: {"name": name}}[kind]
+    def entry(name: str) -> dict[str, Any]:
+        return {"tools": tool(name), "prompts": {"name": name}}[kind]
+
     if "loop" in ODDITIES:
         return {kind: [entry("again")], "nextCursor": "same"}
     if cursor is None:

@@ -17,7 +17,7 @@ from mcp import types
 try:
     from mcp.server import MCPServer as Server  # type: ignore[attr-defined,unused-ignore]
 except ImportError:  # the first major version
-    from mcp.server.fastmcp import FastMCP as Server  # type: ignore[no-redef,unused-ignore]
+    from mcp.server.fastmcp import FastMCP as Server  # type: ignore[attr-defined,no-redef,unused-ignore]
 
 PIXEL = base64.b64encode(b"\x89PNG not a real one").decode()
 SOUND = base64.b64encode(b"RIFF").decode()
