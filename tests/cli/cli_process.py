@@ -89,11 +89,9 @@ class Cli:
 
     def start(self, *arguments: str, env: dict[str, str] | None = None, **how: Any) -> Any:
         """A process, with pipes unless told otherwise."""
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        return subprocess.Popen(
-            [sys.executable, "-m", "sandstream.cli", *arguments],
-            **(pipes | {"env": self.env | (env or {}), "text": True} | how),
-        )
+        options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        options |= {"env": self.env | (env or {}), "text": True} | how
+        return subprocess.Popen([sys.executable, "-m", "sandstream.cli", *arguments], **options)
 
     def __call__(self, *arguments: str, input: str = "", env: dict[str, str] | None = None) -> Done:
         """A command from start to end, in a process of its own."""
@@ -101,7 +99,7 @@ class Cli:
         try:
             done = warm_python.run(order, given=input, within_s=DEADLINE_S)
         except subprocess.TimeoutExpired as late:
-            told = f"{late.output}\n{late.stderr}"
+            told = "\n".join(map(str, (late.output, late.stderr)))
             raise AssertionError(f"{arguments} did not end:\n{told}") from None
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)

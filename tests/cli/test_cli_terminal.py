@@ -12,6 +12,7 @@ import struct
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from cli.cli_process import DEADLINE_S, Cli, wait_until
@@ -56,10 +57,12 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(cli: Cli, *arguments: str, columns: int = 80, **env: str) -> Iterator[tuple]:
+def on_terminal(
+    cli: Cli, *arguments: str, columns: int = 80, env: dict[str, str] | None = None
+) -> Iterator[tuple[Terminal, Any]]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = cli.start(*arguments, env={"TERM": "xterm"} | env, stdout=theirs)
+    process = cli.start(*arguments, env={"TERM": "xterm"} | (env or {}), stdout=theirs)
     os.close(theirs)
     try:
         yield Terminal(ours), process
@@ -76,7 +79,7 @@ def on_terminal(cli: Cli, *arguments: str, columns: int = 80, **env: str) -> Ite
 def test_colour_only_where_it_is_wanted(
     served: Cli, finished: str, env: dict[str, str], has_colour: bool
 ) -> None:
-    with on_terminal(served, "watch", finished, **env) as (terminal, process):
+    with on_terminal(served, "watch", finished, env=env) as (terminal, process):
         text = terminal.read_to_end()
         assert process.wait(DEADLINE_S) == 0
     assert ("\x1b[" in text) is has_colour

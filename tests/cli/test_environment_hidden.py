@@ -74,9 +74,8 @@ def test_a_planted_value_is_shown_nowhere(
     outputs = {"submit": done, "run --json": own, "run": cli("run", str(app), "count")}
     page = tmp_path / "page.html"
     assert cli("show", run, "--html", str(page)).code == 0
-    for command in SHOWN:
-        words = [run if it == "RUN" else it for it in command]
-        outputs[" ".join(command)] = cli(*words)
+    for words in SHOWN:
+        outputs[" ".join(words)] = cli(*[run if it == "RUN" else it for it in words])
     for command, output in outputs.items():
         assert output.code == 0, (command, output)
         assert VALUE not in output.out + output.err, command

@@ -370,8 +370,7 @@ def test_a_whole_memory_is_forgotten_once_somebody_has_agreed(cli: Cli) -> None:
     assert code == 1 and "forget all of memory alice (5 rollouts, 5 files" in text
     assert "nothing was forgotten" in text
     ours, theirs = pty.openpty()
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    asking = cli.start("memory", "rm", "alice", **pipes)
+    asking = cli.start("memory", "rm", "alice", stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     told = b""
     while b"[y/N]" not in told:

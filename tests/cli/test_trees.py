@@ -12,9 +12,9 @@ import pytest
 from cli.cli_process import Cli, wait_until
 from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.nats.direct import Stored
-from sandstream_bus.wire.messages import RunEvent
+from sandstream_bus.wire.messages import RunEvent, TokenUsage
 
-from sandstream._inspect.summaries import RunSummary, TokenUsage
+from sandstream._inspect.summaries import RunSummary
 from sandstream.cli.terminal.event_lines import EventLines
 from sandstream.cli.terminal.render import Screen
 from sandstream.cli.terminal.run_table import in_tree_order
@@ -194,7 +194,7 @@ def test_a_busy_conversation_queues_or_refuses(team: Cli) -> None:
 def test_every_event_has_a_line_that_fits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = path.read_bytes()
     monkeypatch.setenv("COLUMNS", "80")
-    event = msgspec.json.decode(data, type=RunEvent)  # type: ignore[arg-type]
+    event = msgspec.json.decode(data, type=RunEvent)
     subject = "sandstream.run.r1.start.main"
     stored = Stored(1, subject, data, {"Nats-Time-Stamp": "2026-01-01T10:00:00Z"})
     lines = EventLines(Screen(io.StringIO()), depth=1, name="research")
