@@ -15,7 +15,7 @@ INTRODUCTION = """\
 # The command line
 
 Generated from `sandstream --help` by `docs/generate_cli.py`; edit the texts in
-`sandstream/cli/parser.py`.
+`sandstream/cli/commands/`.
 
 Data goes to stdout; progress, hints and errors go to stderr. For programs, `--json` prints one
 object per line, with the same names as the messages on the bus.

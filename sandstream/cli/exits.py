@@ -21,13 +21,13 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "ok",
-    Exit.FAILED: "the run failed or did not complete; somebody else had decided; doctor: a problem;"
+    Exit.FAILED: "the run failed or did not complete; already decided otherwise; doctor: a problem;"
     " setup --check: something would change; the streams are not set up",
     Exit.USAGE: "bad usage or bad input",
     Exit.NOT_FOUND: "no such run, call, agent, conversation, sandbox, memory, file, parked message",
     Exit.UNREACHABLE: "the bus cannot be reached",
     Exit.TIMEOUT: "timeout",
-    Exit.WAITING: "the run waits for a person, and there is nobody to ask here",
+    Exit.WAITING: "the run waits for a person, and no terminal is available to ask",
     Exit.INTERRUPTED: "interrupted",
 }
 
@@ -36,7 +36,7 @@ _LONG_WORD = re.compile(r"\S{300,}")
 
 
 def without_long_words(error: str) -> str:
-    """An error that quotes what somebody gave, without the middle of what would fill the screen."""
+    """Shorten very long words of an error message that quotes user input."""
     return _LONG_WORD.sub(lambda found: f"{found[0][:100]}…{found[0][-20:]}", error)
 
 

@@ -31,7 +31,7 @@ command says more about it.
 
 _PATHS = {"app", "apps", "target", "manifest", "workspace", "html", "output", "path", "store"}
 _PATHS |= {"auth_dir", "home", "argv", "cwd"}
-"""What may have bytes that are no text: names of files, and commands."""
+"""Arguments that may have bytes that are not UTF-8: names of files, and commands."""
 
 
 _MOST_SECONDS = 1_000_000_000
@@ -106,7 +106,9 @@ def add_globals(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--home", metavar="DIR", help="instead of SANDSTREAM_HOME", **common)
     group.add_argument("--prefix", help="instead of SANDSTREAM_PREFIX", **common)
     group.add_argument("--sync", help="instead of SANDSTREAM_SYNC", **common)
-    group.add_argument("--user", help="who asks; instead of SANDSTREAM_USER", **common)
+    group.add_argument(
+        "--user", help="the user who sends the requests; instead of SANDSTREAM_USER", **common
+    )
     group.add_argument("--debug", action="store_true", help="show tracebacks and logs", **common)
 
 
@@ -201,7 +203,7 @@ def span(text: str) -> float:
     """Seconds that something may take."""
     number = seconds(text)
     if number > _MOST_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text} s is too long: say at most {_MOST_SECONDS:,}")
+        raise argparse.ArgumentTypeError(f"{text} s is too long: use at most {_MOST_SECONDS:,}")
     return number
 
 
@@ -220,7 +222,7 @@ def port(text: str) -> int:
     """A number that a port can have."""
     number = whole(text)
     if not 0 < number < 65_536:
-        raise argparse.ArgumentTypeError(f"{text} is no port: they go from 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{text} is not a port: ports are 1 to 65535")
     return number
 
 
@@ -243,7 +245,7 @@ def since(text: str) -> Since:
         return Since(_in_reach(int(began.timestamp() * 1e9)), f"since {text}")
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: say how long ago (90s, 30m, 24h, 7d, 2w), "
+            f"{text!r} is not a time: say how long ago (90s, 30m, 24h, 7d, 2w), "
             "a date (2026-01-31, 2026-01-31T12:00), or all"
         ) from None
 
@@ -256,13 +258,13 @@ def _in_reach(ns: int) -> int:
 def add_author(parser: Any) -> None:
     """The flag of commands that write to a log on behalf of a person."""
     parser.add_argument(
-        "--as", dest="by", metavar="NAME", help="who says it, for the log (your login name)"
+        "--as", dest="by", metavar="NAME", help="the person's name, for the log (your login name)"
     )
 
 
 def add_budget(parser: Any) -> None:
     """The flags of commands that begin a run or let it go on."""
-    budget = parser.add_argument_group("what the run and all runs below it may use")
+    budget = parser.add_argument_group("limits for the run and all runs below it")
     budget.add_argument("--max-tokens", type=positive, metavar="N", help="tokens of models")
     budget.add_argument("--max-seconds", type=span, metavar="S", help="time")
     budget.add_argument("--max-tool-calls", type=whole, metavar="N", help="calls of tools")

@@ -42,7 +42,9 @@ class FoundSandbox:
             return trees[-1]
         named = sorted({tree for tree in trees if tree.startswith(digest.lower())})
         if len(named) > 1:
-            raise CliError(Exit.USAGE, f"{digest!r} names {len(named)} checkpoints: say more of it")
+            raise CliError(
+                Exit.USAGE, f"{digest!r} matches {len(named)} checkpoints: give more digits"
+            )
         if not named:
             raise CliError(
                 Exit.NOT_FOUND,

@@ -22,10 +22,10 @@ _PLAIN = "-plain"
 
 @contextlib.asynccontextmanager
 async def reached(bus: Bus, record: SandboxRecord) -> AsyncIterator[str]:
-    """The node that must be asked; empty: any node of the provider.
+    """The node to send requests to; empty for any node of the provider.
 
-    A sandbox of a process on this machine that has ended is served from here meanwhile. Raises
-    :class:`CliError` if nobody would answer.
+    If the sandbox belongs to an ended process on this machine, this process serves it meanwhile.
+    Raises :class:`CliError` if no actor would answer.
     """
     shared = f"sandbox-{record.provider}"
     has_node = record.is_live or record.state == "intended"

@@ -67,9 +67,9 @@ def _say_trouble(error: BusError | None) -> None:
 
 
 def stop_signals() -> asyncio.Event:
-    """Set by SIGINT or SIGTERM. The next one of either ends the process the hard way.
+    """An event that SIGINT or SIGTERM sets. A second signal ends the process at once.
 
-    Ask for it before saying that all is ready: whoever hears that may stop us at once.
+    Call this before announcing that the command is ready: a caller may stop it right then.
     """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -142,7 +142,7 @@ def near_ids(typed: str, known: Iterable[str]) -> str:
     """``; there is X``: the ids that begin so, else those that are nearly the same; or nothing."""
     every = sorted(known)
     found = [it for it in every if it.startswith(typed)] if typed else []
-    # ids of the same hour share their first half: that is no likeness
+    # ids of the same hour share their first half: that does not make them similar
     found = found or near(typed, every, likeness=_LIKENESS_OF_IDS)
     if not found:
         return ""
@@ -159,8 +159,8 @@ async def readable(names: Awaitable[Iterable[str]]) -> list[str]:
 
 
 async def recent_runs(client: Client) -> list[str]:
-    """The ids of the open runs and of those that ended last: whoever mistypes an id means one of
-    them. The server would take a second to name all of a million events.
+    """The ids of the open runs and of those that ended last: a mistyped id is probably one of them.
+    Listing all ids would take the server a second per million events.
     """
     bus = client.bus
     state = await bus.topology.stream_state(bus.connection, bus.topology.log)

@@ -1,4 +1,4 @@
-"""Suggestions for what somebody mistyped. Standard library; ``difflib`` is imported when needed."""
+"""Suggestions for mistyped words. Standard library; ``difflib`` is imported when needed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LIKENESS = 0.6
 def near(
     typed: str, known: Iterable[str], *, sigil: str = "", likeness: float = _LIKENESS
 ) -> list[str]:
-    """The known words that are most like the typed one, whatever their case; the best first.
+    """The known words that are most similar to the typed one, the best first. Ignores case.
 
-    ``sigil`` begins all words, so it is no likeness.
+    ``sigil`` begins all words, so it does not count as similarity.
     """
     from difflib import get_close_matches
 

@@ -144,7 +144,7 @@ def test_nobody_answers_in_time(team: Cli) -> None:
     assert done.code == 0
     (step,) = team.here("show", "a8", "--json").one["tree"]["steps"]
     assert (step["decision"], step["decided"]["expired"]) == ("rejected", True)
-    assert "nobody answered in time" in team.here("show", "a8").out
+    assert "expired without an answer" in team.here("show", "a8").out
 
 
 def test_a_waiting_run_can_be_cancelled(team: Cli) -> None:
@@ -176,7 +176,7 @@ def test_run_without_a_terminal_says_how_to_go_on(team: Cli, team_app: Path) -> 
     command = ("run", f"{team_app}:manager", "one refund", "--key", "c1")
     stopped = team(*command, "--json")
     assert (stopped.code, stopped.one["status"]) == (6, "waiting")
-    assert "waits for a person's approval of refund, and nobody is here" in stopped.err
+    assert "waits for a person's approval of refund, and no terminal is available" in stopped.err
     assert "sandstream approve c1 t1-0" in stopped.err
     assert "--key c1" in stopped.err
     approved = team.here("approve", "c1")
@@ -255,6 +255,6 @@ def test_whoever_is_asked_may_leave_or_be_overtaken(team: Cli, team_app: Path) -
     with typing(team, *command) as keyboard:
         keyboard.wait_for("approve? ")
         assert team.here("approve", "c3", "--as", "ann").code == 0
-        keyboard.wait_for("somebody else has answered")
+        keyboard.wait_for("another person has answered")
         keyboard.wait_for("Refunded.")
         assert keyboard.process.wait(DEADLINE_S) == 0

@@ -62,7 +62,7 @@ def test_doctor_of_a_served_installation(served: Cli) -> None:
     problems = [check for check in done.lines if check["state"] == "problem"]
     assert (done.code, problems) == (0, [])
     assert checks["sync"]["found"].endswith(
-        "each 1 s; a power loss can take that much of what was acknowledged"
+        "each 1 s; a power loss can lose that much acknowledged data"
     )
     assert checks["retention"]["found"] == "1 replica, 30 days, no limit of size"
     assert "pool main" in checks["harness"]["found"]
@@ -73,7 +73,7 @@ def test_doctor_of_a_served_installation(served: Cli) -> None:
 def test_doctor_before_the_first_use(cli: Cli) -> None:
     done = cli("doctor", env={"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""})
     assert done.code == 0
-    assert "not running" in done.out and "will be made on first use" in done.out
+    assert "not running" in done.out and "will be created on first use" in done.out
     assert "OPENAI_API_KEY is not set" in done.out
     assert not cli.home.exists()
 

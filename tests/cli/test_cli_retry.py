@@ -71,7 +71,7 @@ def test_a_served_run_is_retried(bank: Bank) -> None:
         assert cli(*submit).code == 1
         again = cli(*submit)
         assert again.code == 1 and "the bank is closed" in again.err
-        hint = "to have its failed step tried again: sandstream retry p1"
+        hint = "to repeat its failed step: sandstream retry p1"
         assert "this is the stored outcome of run p1, which ended" in again.err
         assert hint in again.err.splitlines()[-1]
         assert hint in cli("submit", "clerk", "pay", "--key", "p1").err

@@ -35,7 +35,7 @@ def test_the_default_of_nats_is_a_warning(cli: Cli, monitored: tuple[NatsServer,
         sync_of(cli, server, NATS_MONITOR_URL=url),
     ):
         assert found["state"] == "warning"
-        assert found["found"].startswith("plain: each 2 min; a power loss can take that much")
+        assert found["found"].startswith("plain: each 2 min; a power loss can lose that much")
         assert "sync_interval" in found["todo"]
 
 

@@ -256,7 +256,7 @@ def test_a_merge_is_asked_for_and_waits_for_an_actor(cli: Cli) -> None:
         'sandstream.memory.alice.merge {"type":"memory.merge","reason":"asked"}'
     ]
     late = cli.here("memory", "merge", "alice", "--wait", "--timeout", "0.3")
-    assert late.code == 5 and "it goes on without us" in late.err
+    assert late.code == 5 and "it continues in the background" in late.err
     assert cli.here("memory", "merge", "alice", "--timeout", "1").code == 2
 
 
@@ -304,7 +304,7 @@ def test_doctor_says_that_work_waits_and_what_is_parked(cli: Cli) -> None:
     assert "no actor is live; 1 message not read yet" in memory()["found"]
     on_bus(cli, take_and_die)
     assert "no actor is live; 1 message not read yet" in memory()["found"]
-    assert "perhaps runs that nobody has looked at" in cli.here("memory", "merge", "bob").err
+    assert "perhaps unread runs" in cli.here("memory", "merge", "bob").err
 
 
 def test_an_undo_is_a_change_that_can_be_undone(cli: Cli) -> None:
@@ -322,7 +322,7 @@ def test_an_undo_is_a_change_that_can_be_undone(cli: Cli) -> None:
 def test_what_came_from_a_run_is_forgotten_with_all_that_was_derived(cli: Cli) -> None:
     on_bus(cli, alice)
     unasked = cli.here("memory", "rm", "alice", "--run", "run-a")
-    assert unasked.code == 2 and "say --yes" in unasked.err
+    assert unasked.code == 2 and "use --yes" in unasked.err
     done = cli.here("memory", "rm", "alice", "--run", "run-a", "--yes", "--json")
     assert done.one["runs"] == ["run-a"]
     assert {"memories/raw_memories/a.md", "sessions/a.jsonl"} <= set(done.one["removed"])

@@ -86,10 +86,10 @@ def test_a_search_says_how_far_it_looked_and_asks_the_store_of_traces(
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--since", "yesterday"], "'yesterday' is no time"),
-        (["--since", ""], "'' is no time"),
-        (["--until", "all"], "'all' is no time"),
-        (["--since", "1h", "--until", "2h"], "since must be the earlier one"),
+        (["--since", "yesterday"], "'yesterday' is not a time"),
+        (["--since", ""], "'' is not a time"),
+        (["--until", "all"], "'all' is not a time"),
+        (["--since", "1h", "--until", "2h"], "must be earlier than until"),
         (["--since", "2999-01-01"], "since is in the future"),
         (["--agent", " "], "it must not be empty"),
         (["--text", ""], "it must not be empty"),

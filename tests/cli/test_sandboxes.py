@@ -129,7 +129,7 @@ def test_a_command_in_a_live_sandbox_and_its_removal(sandboxed: Cli) -> None:
     missing = sandboxed.here("sandboxes", "exec", sandbox, "--", "no-such-program")
     assert (missing.code, missing.out) == (1, "") and "no-such-program" in missing.err
     asked = sandboxed.here("sandboxes", "rm", sandbox)
-    assert asked.code == 2 and "say --yes" in asked.err
+    assert asked.code == 2 and "use --yes" in asked.err
     removed = sandboxed.here("sandboxes", "rm", sandbox, "--yes", "--json")
     assert (removed.code, removed.one["state"]) == (0, "deleted")
     assert sandbox not in sandboxed.here("sandboxes").out

@@ -94,7 +94,7 @@ def test_a_bad_manifest_is_told_with_its_entry_before_anything_starts(
     ("flags", "why"),
     [
         (["--workspace", "no-such-directory"], "does not exist"),
-        (["--workspace", __file__], "is no directory"),
+        (["--workspace", __file__], "is not a directory"),
         (["--workspace", "/"], "/ is outside the working directory"),
         (["--manifest", "a", "--workspace", "b"], "exclude each other"),
     ],
@@ -114,6 +114,6 @@ def test_an_agent_without_a_sandbox_takes_no_such_flags(
     from sandstream.cli.main import main
 
     assert main(["run", str(app), "hi", "--workspace", ".", "--port", "80"]) == 2
-    assert "--workspace, --port: the agent 'assistant' is no SandboxAgent" in (
+    assert "--workspace, --port: the agent 'assistant' is not a SandboxAgent" in (
         capsys.readouterr().err
     )

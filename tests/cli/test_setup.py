@@ -335,7 +335,7 @@ def test_doctor_warns_before_a_stream_is_full(cli: Cli, nats_server: NatsServer)
     asyncio.run(fill())
     found = [it["found"] for it in cli("doctor", "--json").lines if it["name"] == "space"]
     assert len(found) == 2
-    assert any("SANDSTREAM_TIMERS" in it and "the oldest events go" in it for it in found)
+    assert any("SANDSTREAM_TIMERS" in it and "the oldest events are deleted" in it for it in found)
     assert any("SANDSTREAM_AGENTS" in it and "it refuses more" in it for it in found)
 
 

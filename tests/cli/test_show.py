@@ -176,7 +176,7 @@ def test_a_run_that_only_the_store_knows(served: Cli, finished: str) -> None:
     on_bus(served, lose)
     shown = served.here("show", finished)
     assert shown.code == 0
-    assert "the log has lost this run" in shown.out
+    assert "the log no longer has this run" in shown.out
     assert "It is sunny in Paris." in before and "It is sunny in Paris." not in shown.out
     assert f"run       {finished}\nstatus    completed\n" in shown.out
 
@@ -234,7 +234,7 @@ def test_a_page_replaces_nothing_else_unless_told_to(
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
     refused = team.here("show", settled, "--html", str(notes))
-    assert refused.code == 2 and "say --force" in refused.err
+    assert refused.code == 2 and "use --force" in refused.err
     assert notes.read_text() == "mine"
     assert team.here("show", settled, "--html", str(notes), "--force").code == 0
     assert "All is settled." in notes.read_text()

@@ -143,7 +143,7 @@ def test_the_first_answer_of_a_person_counts() -> None:
         ("f()", "rejected by ann: No. · after 1.0s", True)
     ]
     (late,) = talk("r", logged([question, ApprovalDecided(call="c1", approve=False, expired=True)]))
-    assert late.about == "nobody answered in time · after 1.0s"
+    assert late.about == "expired without an answer · after 1.0s"
     (open_one,) = talk("r", logged([question]))
     assert open_one.about.startswith("waits since ")
 

@@ -101,7 +101,7 @@ def test_nothing_of_what_was_asked_for(here: Cli, nats_server: NatsServer) -> No
     other = here.here("stats", "--agent", "nobody\x1b[31m")
     assert other.err == "no runs of agent nobody in the last 24h; look further back: --since all\n"
     ever = here.here("stats", "--agent", "nobody", "--since", "all")
-    assert ever.err.startswith("no runs of agent nobody; without --agent")
+    assert ever.err.startswith("no runs of agent nobody; omit --agent")
     late = here.here("stats", "--since", "2999-01-01")
     assert late.err == "no runs since 2999-01-01; look further back: --since all\n"
     assert other.code == ever.code == late.code == Exit.OK
@@ -111,7 +111,7 @@ def test_nothing_of_what_was_asked_for(here: Cli, nats_server: NatsServer) -> No
 def test_a_time_that_is_none(cli: Cli, text: str) -> None:
     done = cli.here("stats", f"--since={text}")
     assert done.code == Exit.USAGE
-    assert "is no time: say how long ago" in done.err
+    assert "is not a time: say how long ago" in done.err
     assert not cli.home.exists(), "nothing was started for it"
 
 
@@ -133,7 +133,7 @@ def test_a_damaged_store_is_built_again(here: Cli, nats_server: NatsServer) -> N
             path.with_name(path.name + name).unlink(missing_ok=True)
         path.write_bytes(damaged)
         after = here.here("stats", "--json")
-        assert after.err.startswith("the trace store was damaged, and is built again")
+        assert after.err.startswith("the trace store was damaged and is rebuilt")
         assert after.one["total"] == before.one["total"]
     assert here.here("stats", "--json").err == ""
 

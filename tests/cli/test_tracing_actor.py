@@ -158,7 +158,7 @@ def test_a_store_that_is_something_else_is_left_alone(cli: Cli, tmp_path: Path) 
     mine = tmp_path / "app.py"
     mine.write_text("print('a program of mine')\n")
     done = cli("actor", "tracing", "--store", str(mine))
-    assert done.code == 2 and f"{mine} exists and is no trace store" in done.err
+    assert done.code == 2 and f"{mine} exists and is not a trace store" in done.err
     assert mine.read_text() == "print('a program of mine')\n"
     assert list(tmp_path.glob("app.py*")) == [mine]
     done = cli("actor", "tracing", "--store", str(tmp_path))

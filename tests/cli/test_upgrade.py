@@ -268,7 +268,7 @@ def test_everybody_else_says_what_to_do(cli: Cli, server: NatsServer) -> None:
     checked = cli("setup", "--check")
     assert checked.code == 1 and "~ upgrade SANDSTREAM_LOG" in checked.out
     unasked = cli("setup")
-    assert unasked.code == 2 and "say --yes to upgrade the log" in unasked.err
+    assert unasked.code == 2 and "use --yes to upgrade the log" in unasked.err
     told = {it["name"]: it for it in cli("doctor", "--json").lines}
     assert "`sandstream setup` upgrades it" in told["streams"]["found"]
     after = ask(server, old.streams)

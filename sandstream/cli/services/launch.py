@@ -174,7 +174,7 @@ async def until_stopped(
     with stopped_with_parent(pipe, stopped):
         await stopped.wait()
     if pipe is None:
-        say("stopping (once more: at once)")
+        say("stopping (press Ctrl-C again to stop at once)")
     return Exit.OK
 
 
@@ -189,7 +189,7 @@ def serve_harness(arguments: argparse.Namespace) -> int:
                 arguments,
                 ready_of(bus, pool=pool, replicas=1),
                 title="harness is ready",
-                hints=["start more of them, on any machine, to go faster"],
+                hints=["start more of them, on any machine, to increase throughput"],
             )
 
     return run_async(serve(), debug=arguments.debug)
@@ -208,7 +208,7 @@ def serve_sandboxes(arguments: argparse.Namespace) -> int:
                 arguments,
                 ready_of(bus, node=replica.node, sandboxes=await replica.provider.check()),
                 title=f"sandbox actor ({replica.provider.name}) is ready",
-                hints=["look: sandstream sandboxes; they live on when it stops"],
+                hints=["look: sandstream sandboxes; they remain when this actor stops"],
             )
 
     return run_async(serve(), debug=arguments.debug)

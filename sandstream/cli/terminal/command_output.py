@@ -122,7 +122,7 @@ async def heard(bus: Bus, run: str, take: Callable[[LiveOutput], None]) -> Async
             return
         try:
             piece = _decode(message.data)
-        except NOT_JSON:  # anybody can have a server's acknowledgement sent here
+        except NOT_JSON:  # a client can direct a server's acknowledgement to this subject
             return
         take(piece)
 

@@ -15,7 +15,7 @@ async def confirm(question: str, *, to_do: str, otherwise: str) -> None:
     if he does not.
     """
     if not sys.stdin.isatty():
-        raise CliError(Exit.USAGE, f"there is nobody to ask here: say --yes to {to_do}")
+        raise CliError(Exit.USAGE, f"no terminal is available to ask: use --yes to {to_do}")
     sys.stderr.write(f"{clean(question)} [y/N] ")
     sys.stderr.flush()
     answer = await typed_line() or ""

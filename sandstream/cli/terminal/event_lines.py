@@ -140,7 +140,7 @@ class EventLines:
                 return _started(event, row)
             case RunRestored():
                 past = numbered(len(event.events), "event")
-                return [Line("restore", f"goes on from a saved state of {past}", "yellow")]
+                return [Line("restore", f"continues from a saved state of {past}", "yellow")]
             case ConversationOpened():
                 text = f"{numbered(len(event.history), 'item')} of its conversation"
                 return [Line("history", text, "dim", True)]

@@ -1,4 +1,4 @@
-"""Foreign text for people who look at a run, perhaps over somebody's shoulder: without keys."""
+"""Removes keys from foreign text before people see it."""
 
 from __future__ import annotations
 

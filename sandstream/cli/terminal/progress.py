@@ -1,4 +1,4 @@
-"""How far a command has read the log, for whoever waits for it."""
+"""Shows how far a command has read the log."""
 
 from __future__ import annotations
 

@@ -257,9 +257,9 @@ def _fitted(columns: Sequence[Column], natural: Sequence[int], room: int) -> dic
 
 
 class LiveArea:
-    """Redraws lines in place on the terminal's second screen, so that a resize leaves no rubbish.
+    """Redraws lines in place on the terminal's alternate screen, so that a resize leaves no traces.
 
-    Use it with ``with``: the first screen and the cursor come back whatever happens.
+    Use it with ``with``: the main screen and the cursor are restored in any case.
     """
 
     def __init__(self, screen: Screen) -> None:

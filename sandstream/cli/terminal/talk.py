@@ -97,7 +97,7 @@ def _said_in(row: EventRow) -> list[Said]:
             text = f"{row.agent_before} hands over to {event.agent}"
             return [Said(who="handoff", kind="handoff", text=text)]
         case CancelRequested():
-            return [_note("cancel", event.reason or "the run is to stop")]
+            return [_note("cancel", event.reason or "a stop of the run was requested")]
         case RunReopened():
             return [_note("reopened", event.reason)]
         case RunDone():

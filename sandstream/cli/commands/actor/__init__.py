@@ -17,7 +17,7 @@ def add_parser(commands: Any, actors: dict[str, ActorEntry]) -> None:
         "start one replica of an actor",
         "\n".join(
             [
-                "  sandstream actor                            the kinds there are",
+                "  sandstream actor                            list the kinds of actors",
                 *(it.examples for it in actors.values() if it.examples),
             ]
         ),

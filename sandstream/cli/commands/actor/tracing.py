@@ -32,11 +32,11 @@ from sandstream.settings import Settings
 
 _GRACE_S = 5.0
 _NICE = 10
-"""It only reads: whoever works goes first."""
+"""Low priority: the tracing actor only reads."""
 
 _SQLITE = b"SQLite format 3\0"
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
-"""A file with such a name may be a damaged store, whatever is in it."""
+"""A file with such a suffix may be a damaged store, even if its content is not SQLite."""
 
 
 def serve_traces(arguments: argparse.Namespace) -> int:
@@ -99,7 +99,7 @@ async def _store(bus: OpenBus, path: str | None) -> AsyncIterator[TraceStore]:
 
 
 def _chosen(path: str) -> Path:
-    """A file that somebody named: what is there and was never a store is not put aside for one."""
+    """Check the file of ``--store``: a file that never was a store is not replaced."""
     file = Path(path)
     if file.is_dir():
         raise CliError(
@@ -110,7 +110,7 @@ def _chosen(path: str) -> Path:
             start = content.read(len(_SQLITE))
         if start not in (b"", _SQLITE):
             raise CliError(
-                Exit.USAGE, f"{path} exists and is no trace store: name another file for --store"
+                Exit.USAGE, f"{path} exists and is not a trace store: name another file for --store"
             )
     return file
 

@@ -37,7 +37,7 @@ def _add_decisions(commands: Any) -> None:
     reject = add_command(
         commands,
         "reject",
-        "refuse a call that waits for a person; the model is told",
+        "refuse a call that waits for a person, and tell the model",
         "  sandstream reject RUN\n"
         '  sandstream reject RUN t2-0 --message "Not on a Friday. Ask again on Monday."',
         module="commands.approvals.decide",
@@ -46,7 +46,7 @@ def _add_decisions(commands: Any) -> None:
     reject.set_defaults(approve=False)
     _add_call(reject)
     reject.add_argument(
-        "--message", metavar="TEXT", help="what the model reads instead of a result"
+        "--message", metavar="TEXT", help="the text that the model gets instead of a result"
     )
     reject.add_argument("--always", action="store_true", help="also later calls of this tool")
 
@@ -57,6 +57,6 @@ def _add_call(parser: Any) -> None:
         "call",
         nargs="?",
         metavar="CALL",
-        help="as `sandstream approvals` shows it, if there are several",
+        help="the call's id in `sandstream approvals`, if several calls wait",
     )
     add_author(parser)

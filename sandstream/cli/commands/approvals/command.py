@@ -61,7 +61,7 @@ def _row(it: OpenApproval) -> Row:
 
 
 def _expires(it: OpenApproval) -> str:
-    """In how long nobody can answer any more."""
+    """The time until the approval expires."""
     asked = parse_time(it.since)
     if it.expires_s is None or asked is None:
         return "never"

@@ -33,7 +33,7 @@ class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def main(arguments: argparse.Namespace) -> int:
     if arguments.message is not None and not arguments.message.strip():
-        raise CliError(Exit.USAGE, "--message is empty: without it the model reads a default")
+        raise CliError(Exit.USAGE, "--message is empty; omit it to send the model a default text")
     return run_async(_decide(arguments), debug=arguments.debug)
 
 
@@ -76,11 +76,11 @@ async def _decide(arguments: argparse.Namespace) -> int:
 
 
 async def _warn(client: Client, run: str) -> None:
-    """The answer is safe; but somebody must take it up."""
+    """Warn if no harness serves the run: the answer is stored, but has no effect yet."""
     pool = (await client.get(run)).pool
     if await client.bus.presence.is_served(f"harness-{pool}"):
         return
     if pool.startswith(PRIVATE_POOL):
         say(f"its process has ended: call it again, `sandstream run app.py … --key {run}`")
     else:
-        say(f"no harness of pool {pool} is running: the run goes on when one is")
+        say(f"no harness of pool {pool} is running: the run continues when one starts")

@@ -37,7 +37,7 @@ class Address(NamedTuple):
 
 
 def decider(name: str | None) -> str:
-    """Who decides: as told, or whoever is logged in here."""
+    """The name of the person who decides: ``name``, or else the local user."""
     if name is not None:
         if not name.strip():
             raise CliError(Exit.USAGE, "--as needs a name")
@@ -67,8 +67,8 @@ async def open_call(client: Client, verb: str, run: str, call: str | None) -> Op
 
 
 async def address_of(client: Client, waiting: OpenCall) -> Address:
-    """The top of the tree, if it asks for it: it passes the answer on, and is no longer shown as
-    waiting. Else the run itself.
+    """The root of the tree, if it lists the approval: it passes the answer on and stops being
+    shown as waiting. Otherwise the run itself.
     """
     root = (await client.get(waiting.run)).root
     if root:

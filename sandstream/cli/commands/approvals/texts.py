@@ -49,7 +49,7 @@ def answer_hint(run: str, call: str) -> str:
 def decided_text(name: str, decided: ApprovalDecided) -> str:
     """Who decided what, and what they said."""
     if decided.expired:
-        return f"{name}: nobody answered in time"
+        return f"{name}: expired without an answer"
     text = f"{name} by {decided.by}" if decided.by else name
     if decided.always:
         text += ", also from now on"

@@ -13,7 +13,7 @@ def add_parser(commands: Any) -> None:
     artifacts = add_command(
         commands,
         "artifacts",
-        "what agents made in their sandboxes: list, get, compare; from checkpoints",
+        "files of agents' workspaces: list, get or compare checkpoints",
         "  sandstream artifacts ls RUN\n"
         "  sandstream artifacts get RUN report.pdf\n"
         "  sandstream artifacts get RUN src -o copy\n"
@@ -32,7 +32,9 @@ def add_parser(commands: Any) -> None:
         json="JSON lines",
     )
     _add_place(listed, "the directory, or one file (the whole workspace)")
-    listed.add_argument("-r", "--recursive", action="store_true", help="all that is below it, too")
+    listed.add_argument(
+        "-r", "--recursive", action="store_true", help="include everything below it"
+    )
     got = _action(
         actions,
         "get",
@@ -66,7 +68,7 @@ def add_parser(commands: Any) -> None:
         json="one object",
     )
     output.add_argument("id", metavar="RUN", help="the id of the run")
-    output.add_argument("call", metavar="CALL", help="as `sandstream show RUN` tells it")
+    output.add_argument("call", metavar="CALL", help="the call's id in `sandstream show RUN`")
     output.add_argument("-o", "--output", metavar="FILE", help="instead of stdout")
     output.add_argument("-f", "--force", action="store_true", help="overwrite the file")
 
@@ -77,7 +79,7 @@ def _add_place(parser: Any, path: str) -> None:
     parser.add_argument(
         "--checkpoint",
         metavar="DIGEST",
-        help="not the last one but this (see `sandboxes show`); its first digits will do",
+        help="a checkpoint other than the last (see `sandboxes show`); its first digits suffice",
     )
 
 

@@ -59,7 +59,7 @@ async def save_tree(
             await writer.file(target.name, store.read_file(tree, path), entry.mode)
         return Saved(target=str(target), files=1, size_bytes=entry.size)
     if output == "-":
-        raise CliError(Exit.USAGE, "a directory cannot go to stdout, unless as --tar")
+        raise CliError(Exit.USAGE, "a directory can go to stdout only with --tar")
     target = Path(output) if output else Path(base)
     return await _save_directory(store, tree, path, target, force=force)
 
@@ -69,7 +69,7 @@ async def save_tar(store: WorkspaceStore, tree: str, output: str | None, *, forc
         raise CliError(Exit.USAGE, "--tar needs -o FILE, or -o - for stdout")
     if output == "-":
         if sys.stdout.isatty():
-            raise CliError(Exit.USAGE, "a tar file is nothing for a terminal: -o FILE, or pipe it")
+            raise CliError(Exit.USAGE, "a tar file cannot go to a terminal: use -o FILE, or a pipe")
         return await _to_stdout(tar_of(store, tree))
     target = _file_target(output, "workspace.tar")
     files = sum(entry.kind == "file" for entry in await store.entries(tree))
@@ -123,7 +123,7 @@ class _Writer:
             self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise CliError(
-                Exit.USAGE, f"{directory} is no directory to write to: {error.strerror}"
+                Exit.USAGE, f"cannot write to the directory {directory}: {error.strerror}"
             ) from None
 
     def __enter__(self) -> Self:

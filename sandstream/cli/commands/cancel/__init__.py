@@ -11,7 +11,7 @@ def add_parser(commands: Any) -> None:
     cancel = add_command(
         commands,
         "cancel",
-        "stop a run, and all runs that it has started",
+        "stop a run and all runs that it started",
         '  sandstream cancel RUN\n  sandstream cancel RUN --after-turn --reason "no longer needed"',
         module="commands.cancel.command",
         json="the run as JSON",

@@ -35,6 +35,6 @@ async def _cancel(arguments: argparse.Namespace) -> int:
     elif not after.is_over and arguments.after_turn:
         say("it stops when its current turn is over")
     elif not after.is_over:
-        say("it was asked to stop and has not answered yet; see `sandstream doctor`")
+        say("the request is stored, but the run has not stopped yet; see `sandstream doctor`")
         return Exit.TIMEOUT
     return Exit.OK

@@ -11,7 +11,7 @@ def add_parser(commands: Any) -> None:
     conversations = add_command(
         commands,
         "conversations",
-        "conversations that runs continue: list, read, begin anew",
+        "conversations that runs continue: list, show, clear",
         "  sandstream conversations\n"
         "  sandstream conversations show customer-17\n"
         "  sandstream conversations clear customer-17 --yes",
@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     shown = _action(
         actions,
         "show",
-        "show a conversation: what was said, and which runs have it or wait for it",
+        "show a conversation: its items, and the runs that use it or wait for it",
         "  sandstream conversations show customer-17",
         json="one object",
     )
@@ -38,9 +38,9 @@ def add_parser(commands: Any) -> None:
     cleared = _action(
         actions,
         "clear",
-        "forget what was said in a conversation; not while a run has it",
+        "remove all items of a conversation, unless a run is using it",
         "  sandstream conversations clear customer-17 --yes",
-        json="one object: the conversation as it is then",
+        json="one object: the cleared conversation",
     )
     cleared.add_argument("session", metavar="ID", help="the conversation's id")
     add_flag(cleared, "-y", "--yes", help="do not ask")

@@ -51,7 +51,9 @@ async def _checks(settings: Settings) -> AsyncIterator[Check]:
     try:
         connection = await Connection.open(options)
     except (SandstreamError, OSError, ValueError) as error:
-        yield problem("nats", f"{error}", "start the server, or mend NATS_URL and the credentials")
+        yield problem(
+            "nats", f"{error}", "start the server, or correct NATS_URL and the credentials"
+        )
         return
     try:
         yield ok("nats", f"connected to {connection.url.rpartition('@')[2]}")
@@ -95,7 +97,7 @@ async def _private_server(settings: Settings) -> tuple[Check, ConnectOptions | N
 def _version(version: str) -> Check:
     found = re.search(r"(\d+)\.(\d+)\.[^\s>]+", version)
     if found is None:
-        return warning("version", f"cannot be told from {version!r}", "2.12 or later is needed")
+        return warning("version", f"unknown from {version!r}", "2.12 or later is needed")
     version = found.group()
     if (int(found.group(1)), int(found.group(2))) < _NEEDED:
         return problem(
@@ -113,7 +115,7 @@ async def _jetstream(connection: Connection, settings: Settings) -> AsyncIterato
         yield problem(
             "jetstream",
             str(error),
-            "run doctor as a user with the role admin; people outside set SANDSTREAM_USER",
+            "run doctor as a user with the role admin; outside users set SANDSTREAM_USER",
         )
         return
     if account is None or "error" in account:

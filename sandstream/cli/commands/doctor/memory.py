@@ -45,8 +45,8 @@ async def _check(bus: Bus, consumers: list[dict[str, Any]], served: Set[str]) ->
     if unread and not is_served:
         return warning(
             "memory",
-            f"{live}; {numbered(unread, 'message')} not read yet: ends of runs that may have to be "
-            "remembered",
+            f"{live}; {numbered(unread, 'message')} not read yet: ends of runs with possible "
+            "memories",
             "start one: `sandstream actor memory`",
         )
     if parked:

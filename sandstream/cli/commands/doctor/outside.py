@@ -1,7 +1,7 @@
-"""What ``doctor`` finds out for somebody outside, who may ask and read, but not look after things.
+"""What ``doctor`` checks for an outside user, who may send requests and read, but not administer.
 
-Each permission is tried, because a server tells nobody what they may do. A request that is tried
-expects a stream that is not there: the server refuses to store it, so it has no effect.
+It tries each permission, because a server does not list permissions. A request of such a trial
+expects a stream that does not exist: the server refuses to store it, so it has no effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STORED_NOWHERE = {"Nats-Expected-Stream": "none-it-is-a-probe"}
 
 
 async def check_outside(bus: Bus, user: str) -> AsyncIterator[Check]:
-    """What the user may do, and whether somebody is there to do what it asks."""
+    """What the user may do, and whether actors serve its requests."""
     try:
         may, may_not = await _requests(bus, user)
     except (SandstreamError, TimeoutError) as error:
@@ -76,7 +76,7 @@ def _permissions(user: str, may: list[str], may_not: dict[str, str]) -> Check:
     if "submit" not in may and len(may) <= 1:
         return problem(
             "permissions",
-            f"{user} may ask for nothing{denied}",
+            f"{user} may send no requests{denied}",
             f"is SANDSTREAM_USER the name in its permissions? sandstream setup --grant {user}=ROLE",
         )
     return ok("permissions", f"{user} may {', '.join(may)}{denied}")

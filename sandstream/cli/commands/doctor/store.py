@@ -40,7 +40,7 @@ async def check_gone(bus: Bus) -> Check | None:
     return problem(
         "log",
         "a harness is at work, so the streams were there: the NATS store was emptied or replaced",
-        "restore it from a backup, or run `sandstream setup` to begin anew",
+        "restore it from a backup, or run `sandstream setup` to start over",
     )
 
 

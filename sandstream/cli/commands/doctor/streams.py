@@ -39,8 +39,8 @@ async def check_streams(
         return [
             problem(
                 "streams",
-                f"JetStream does not say what streams there are: {why}",
-                "look at the servers: a cluster without a majority answers nothing",
+                f"JetStream does not list its streams: {why}",
+                "check the servers: a cluster without a majority does not answer",
             )
         ], False
 
@@ -79,12 +79,12 @@ def _half_done(topology: Topology, upgrade: Upgrade) -> Check:
         f"an upgrade of {topology.log} was interrupted; its "
         f"{numbered(upgrade.messages, 'message is', 'messages are')} in "
         f"{topology.log_copy}",
-        "go on with it: sandstream setup",
+        "continue it: sandstream setup",
     )
 
 
 def no_jetstream(answer: dict[str, Any] | None) -> Check:
-    """Why there is no account information: not enabled, not allowed, or nobody to answer."""
+    """Why there is no account information: not enabled, not allowed, or no responder."""
     error = (answer or {}).get("error") or {}
     if error.get("err_code") in _NOT_ENABLED:
         return problem("jetstream", "not enabled", "enable it: `jetstream {}` in nats.conf, or -js")
@@ -109,7 +109,7 @@ def _retention(log: dict[str, Any], settings: Settings) -> Check:
     if ignored:
         return warning(
             "retention",
-            f"{retention_text(has)}; {', '.join(ignored)} ask for something else and are ignored",
+            f"{retention_text(has)}; {', '.join(ignored)} differ and are ignored",
             "unset them, or change the installation: sandstream setup",
         )
     return ok("retention", retention_text(has))
@@ -130,12 +130,12 @@ async def _replicas(connection: Connection, topology: Topology) -> Check:
         return warning(
             "replicas",
             f"{count}, but {', '.join(behind)}",
-            "look at those servers: with a majority gone nothing is stored",
+            "check those servers: without a majority, nothing is stored",
         )
     if count == 1 and cluster.get("name"):
         return warning(
             "replicas",
-            f"1, on the cluster {cluster['name']}: the log is gone with one server's disk",
+            f"1, on the cluster {cluster['name']}: losing one server's disk loses the log",
             "sandstream setup --replicas 3",
         )
     return ok("replicas", "1, on one server" if count == 1 else f"{count}, all current")
@@ -166,7 +166,11 @@ async def _sizes(connection: Connection, topology: Topology, found: Found) -> As
         if used < limit * _NEARLY_FULL:
             continue
         drops = (config or {}).get("discard") == "old"
-        then = "then the oldest events go before their age" if drops else "then it refuses more"
+        then = (
+            "then the oldest events are deleted before their age"
+            if drops
+            else "then it refuses more"
+        )
         yield warning(
             "space",
             f"{name} has {bytes_text(used)} of {bytes_text(limit)}; {then}",

@@ -50,7 +50,7 @@ async def check_sync(settings: Settings) -> list[Check]:
         return [
             warning(
                 "sync",
-                "unknown: only the monitoring of a NATS server tells how often it syncs to disk",
+                "unknown: only a NATS server's monitoring shows how often it syncs to disk",
                 "start the server with `http_port: 8222` and say --monitor http://HOST:8222, or "
                 "set NATS_MONITOR_URL (one URL for each server, separated by commas)",
             )
@@ -67,7 +67,7 @@ def _check(url: str) -> Check:
         return problem(
             "sync",
             f"{shown} does not answer as the monitoring of a NATS server: {reason}",
-            "mend NATS_MONITOR_URL or --monitor; the server needs `http_port`",
+            "correct NATS_MONITOR_URL or --monitor; the server needs `http_port`",
         )
     return _verdict(varz, shown)
 
@@ -94,18 +94,16 @@ def _of_interval(server: str, seconds: float) -> Check:
     """``seconds``: 0 for always."""
     where = f"{server}: "
     if seconds == 0:
-        return ok("sync", f"{where}always; what is acknowledged survives a power loss")
+        return ok("sync", f"{where}always; acknowledged data survives a power loss")
     if seconds > _SLOW_S:
         return warning(
             "sync",
-            f"{where}each {_duration(seconds)}; a power loss can take that much of what was "
-            "acknowledged",
+            f"{where}each {_duration(seconds)}; a power loss can lose that much acknowledged data",
             _HOW,
         )
     return ok(
         "sync",
-        f"{where}each {_duration(seconds)}; a power loss can take that much of what was "
-        "acknowledged",
+        f"{where}each {_duration(seconds)}; a power loss can lose that much acknowledged data",
     )
 
 

@@ -29,7 +29,7 @@ async def check_tracing(look: Look) -> AsyncIterator[Check]:
 
 
 def _actors(consumers: list[dict[str, Any]], served: Set[str], log: str) -> Check:
-    """Nobody needs one; but where work waits, there was one, and somebody may miss it."""
+    """A tracing actor is optional; warn only if its consumer has pending messages."""
     found: list[str] = []
     behind: dict[str, int] = {}
     for consumer in consumers:
@@ -47,7 +47,7 @@ def _actors(consumers: list[dict[str, Any]], served: Set[str], log: str) -> Chec
             "tracing",
             f"{text}; messages wait for an actor: {waits}",
             f"start it: sandstream actor tracing --group {group}; "
-            f"or, if nobody wants its traces: nats consumer rm {log} tracing-{group}",
+            f"or, if its traces are not needed: nats consumer rm {log} tracing-{group}",
         )
     return ok("tracing", text)
 
@@ -56,14 +56,14 @@ async def _store(path: Path) -> Check:
     try:
         reader = await TraceReader.open_to_read(path)
         if reader is None:
-            return ok("traces", "none are kept on this machine")
+            return ok("traces", "none are stored on this machine")
         try:
             counters, runs = await reader.counters(), await reader.run_count()
             stored = await asyncio.to_thread(lambda: path.stat().st_size)
         finally:
             await reader.close()
     except StoreError as error:
-        return problem("traces", str(error), "traces are kept again when this is mended")
+        return problem("traces", str(error), "traces are stored again when this is fixed")
     found = f"{numbered(runs, 'run')}, {size(stored)} in {path}"
     if waiting := counters.get("outbox", 0):
         found += ", " + numbered(waiting, "span waits", "spans wait") + " to be exported"
@@ -81,7 +81,7 @@ def _export() -> Check:
     try:
         settings = TracingSettings.of()
     except SandstreamError as error:
-        return problem("export", str(error), "mend the variable where the tracing actor runs")
+        return problem("export", str(error), "correct the variable where the tracing actor runs")
     export: ExportSettings = settings.export
     traces = ", ".join(export.traces) or "nowhere"
     metrics = ", ".join(export.metrics) or "nowhere"

@@ -12,7 +12,7 @@ def add_parser(commands: Any) -> None:
     memory = add_command(
         commands,
         "memory",
-        "what agents remember: list, read, compare, undo, forget, consolidate",
+        "memories of agents: list, show, compare, undo, remove, consolidate",
         "  sandstream memory\n"
         "  sandstream memory show user-42\n"
         "  sandstream memory diff user-42\n"
@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
         module="commands.memory.command",
         json="JSON lines, or one object",
     )
-    add_flag(memory, "-a", "--all", help="also those of workspaces")
+    add_flag(memory, "-a", "--all", help="include memories of workspaces")
     actions = memory.add_subparsers(dest="action", metavar="action", title="actions (ls)")
     _add_looking(actions)
     _add_changing(actions)
@@ -31,15 +31,15 @@ def _add_looking(actions: Any) -> None:
     listed = _action(
         actions,
         "ls",
-        "list memories, what changed last first",
+        "list memories, the latest change first",
         "  sandstream memory ls --all --json | jq -r .scope",
         json="JSON lines",
     )
-    add_flag(listed, "-a", "--all", help="also those of workspaces", is_inner=True)
+    add_flag(listed, "-a", "--all", help="include memories of workspaces", is_inner=True)
     shown = _action(
         actions,
         "show",
-        "show a memory: what it says, where that comes from, or one of its files",
+        "show a memory: its text, its sources, or one of its files",
         "  sandstream memory show user-42\n"
         "  sandstream memory show user-42 MEMORY.md\n"
         "  sandstream memory show user-42 raw_memories      the files there\n"
@@ -48,14 +48,14 @@ def _add_looking(actions: Any) -> None:
     )
     _add_scope(shown)
     add_optional(shown, "path", default="", metavar="PATH", help="a file of it, or a directory")
-    add_flag(shown, "-a", "--all", help="leave no rollout and no file out", is_inner=True)
+    add_flag(shown, "-a", "--all", help="list all rollouts and files", is_inner=True)
     shown.add_argument(
         "--raw", action="store_true", help="only the file (memory_summary.md), as it is"
     )
     compared = _action(
         actions,
         "diff",
-        "how a change of a memory changed its files",
+        "show how a revision changed the files of a memory",
         "  sandstream memory diff user-42           the last change\n"
         "  sandstream memory diff user-42 7\n"
         "  sandstream memory diff user-42 --list    all that are kept",
@@ -63,14 +63,14 @@ def _add_looking(actions: Any) -> None:
     )
     _add_scope(compared)
     _add_revision(compared, "the last change")
-    compared.add_argument("--list", action="store_true", help="only which changes there are")
+    compared.add_argument("--list", action="store_true", help="only list the revisions")
 
 
 def _add_changing(actions: Any) -> None:
     undone = _action(
         actions,
         "undo",
-        "take a change of a memory back; that is a change, too",
+        "undo a revision of a memory; this creates a new revision",
         "  sandstream memory undo user-42      again: the one before\n"
         "  sandstream memory undo user-42 7",
         json="one object: the new change, and which files it changed",
@@ -81,11 +81,11 @@ def _add_changing(actions: Any) -> None:
     removed = _action(
         actions,
         "rm",
-        "forget a memory, or what came from a run or a rollout, with all its results",
+        "remove a memory, or everything in it that came from a run or a rollout",
         "  sandstream memory rm user-42\n"
         "  sandstream memory rm user-42 --run RUN\n"
         "  sandstream memory rm user-42 --rollout ID --yes",
-        json="one object: what was forgotten",
+        json="one object: what was removed",
     )
     _add_scope(removed)
     part = removed.add_mutually_exclusive_group()
@@ -96,21 +96,23 @@ def _add_changing(actions: Any) -> None:
     merged = _action(
         actions,
         "merge",
-        "consolidate now what was found in runs since the last time",
+        "consolidate now what was extracted since the last consolidation",
         "  sandstream memory merge user-42\n  sandstream memory merge user-42 --wait --timeout 300",
         json="one object: the memory",
     )
     _add_scope(merged)
     merged.add_argument(
-        "--again", action="store_true", help="also if nothing is new: after an undo, for example"
+        "--again", action="store_true", help="even if nothing is new, for example after an undo"
     )
-    merged.add_argument("--wait", action="store_true", help="until it is done, or has failed")
+    merged.add_argument("--wait", action="store_true", help="wait until it is done or has failed")
     merged.add_argument("--timeout", type=span, metavar="S", help="with --wait: at most S s")
 
 
 def _add_scope(parser: Any) -> None:
     parser.add_argument(
-        "scope", metavar="SCOPE", help="its name; of a workspace also the sandbox or the run"
+        "scope",
+        metavar="SCOPE",
+        help="its name; for the memory of a workspace also the sandbox or run id",
     )
 
 
@@ -126,7 +128,10 @@ def _add_revision(parser: Any, default: str) -> None:
 
 def _add_name(parser: Any) -> None:
     parser.add_argument(
-        "--as", dest="by", metavar="NAME", help="who does it, for the history (your login name)"
+        "--as",
+        dest="by",
+        metavar="NAME",
+        help="the person's name, for the history (your login name)",
     )
 
 

@@ -58,7 +58,7 @@ async def undo(arguments: argparse.Namespace) -> int:
     told = _changed(before, after)
     _tell(told, as_json=arguments.json)
     if not (told.added or told.changed or told.removed):
-        say("nothing of that change was left to undo")
+        say("nothing of that change remained to undo")
     say(f"{change_text(undone)}; it can be undone, too")
     return Exit.OK
 

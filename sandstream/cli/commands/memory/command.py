@@ -75,7 +75,7 @@ async def _list(arguments: argparse.Namespace) -> int:
         say(f"no memories{why}; agents with the capability Memory(scope=…) make them")
         if unread:
             ends = numbered(unread, "message")
-            say(f"a memory actor has {ends} to read: ends of runs that may have to be remembered")
+            say(f"a memory actor has {ends} to read: ends of runs with possible memories")
         return Exit.OK
     screen = out()
     has_problem = any(it.problems for it in shown)

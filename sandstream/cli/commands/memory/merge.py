@@ -40,7 +40,7 @@ async def merge(arguments: argparse.Namespace) -> int:
         if is_idle and not (arguments.again and state.selected):
             given_up = f"; {pending_text(before)}: `sandstream parked` tells more"
             more = given_up if before.given_up else ""
-            more += " (--again: do it once more)" if state.selected else ""
+            more += " (--again repeats it)" if state.selected else ""
             say(f"memory {one_line(state.scope)}: nothing is left to consolidate{more}")
         else:
             state = await _merge(client, state, arguments)
@@ -61,13 +61,13 @@ async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespa
             msg_id=f"memory-asked:{uuid.uuid4().hex}",
         )
     summary = summary_of(state)
-    unread = "perhaps runs that nobody has looked at"
+    unread = "perhaps unread runs"
     left = pending_text(summary) or ("nothing new" if arguments.again else unread)
     say(f"asked: {one_line(state.scope)} has {left}")
     for problem in summary.problems:
         say(one_line(problem))
     if not await bus.presence.is_served(CONSUMER):
-        say("no memory actor is live: it waits for one; start it: sandstream actor memory")
+        say("no memory actor is live, so the request waits; start one: sandstream actor memory")
     if not arguments.wait:
         return state
     try:
@@ -75,7 +75,7 @@ async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespa
             return await Waiting(bus, state.scope, sequence).wait()
     except TimeoutError:
         raise CliError(
-            Exit.TIMEOUT, f"not done after {arguments.timeout:g} s; it goes on without us"
+            Exit.TIMEOUT, f"not done after {arguments.timeout:g} s; it continues in the background"
         ) from None
 
 
@@ -112,7 +112,7 @@ class Waiting:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _is_read(self) -> bool:
-        """Has somebody seen all ends of runs from before we asked?"""
+        """Whether the memory actor has read all ends of runs from before the request."""
         info = await self._bus.topology.consumer_info(self._bus.connection, CONSUMER)
         return info is not None and info["ack_floor"]["stream_seq"] >= self._asked_at
 

@@ -45,7 +45,7 @@ class MemorySummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     to_extract: int = 0
     """Rollouts with runs that are to be looked through."""
     given_up: int = 0
-    """Rollouts whose extraction failed for good, until somebody asks again."""
+    """Rollouts whose extraction failed; they are retried only on request."""
     to_merge: int = 0
     """Rollouts whose news, or whose removal, is not in the handbook yet."""
     merging: str = ""
@@ -86,7 +86,7 @@ def summary_of(state: MemoryState) -> MemorySummary:
 
 
 async def all_memories(bus: Bus) -> list[MemoryState]:
-    """What changed last first; without those that somebody has only asked for."""
+    """All memories, the latest change first; without those that were only requested."""
     read = [(await bus.memories.read(scope)).state for scope in await bus.memories.scopes()]
     found = [it for it in read if it.revision or it.rollouts]
     return sorted(found, key=lambda it: summary_of(it).changed_at, reverse=True)

@@ -11,7 +11,7 @@ def add_parser(commands: Any) -> None:
     parked = add_command(
         commands,
         "parked",
-        "messages that no actor could handle: list, look, try again, forget",
+        "messages that no actor could process: list, show, publish again, drop",
         "  sandstream parked\n"
         "  sandstream parked show harness-main/42\n"
         "  sandstream parked redrive harness-main/42",

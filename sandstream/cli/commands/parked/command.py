@@ -62,7 +62,7 @@ async def _parked(arguments: argparse.Namespace) -> int:
         sequence: int | None = None
         if arguments.action == "redrive":
             sequence = await client.redrive(entry.id)
-            say(f"taken again: {entry.parked.subject}; what came of it is at {sequence}")
+            say(f"taken again: {entry.parked.subject}; its result is at sequence {sequence}")
         else:
             await client.drop_parked(entry.id)
             say(f"dropped {entry.id}")

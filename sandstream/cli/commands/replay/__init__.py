@@ -11,7 +11,7 @@ def add_parser(commands: Any) -> None:
     replay = add_command(
         commands,
         "replay",
-        "play the stored events of a run and of those below it again, in their own time",
+        "replay the stored events of a run and its child runs at their original pace",
         "  sandstream replay RUN\n"
         "  sandstream replay RUN --speed 4\n"
         "  sandstream replay RUN --instant --json",

@@ -11,7 +11,7 @@ def add_parser(commands: Any) -> None:
     retry = add_command(
         commands,
         "retry",
-        "let a run that failed go on from the step that failed, under its id",
+        "continue a failed run from the step that failed, under the same id",
         "  sandstream retry RUN\n"
         "  sandstream retry RUN --wait --timeout 60\n"
         "  sandstream retry RUN --max-turns 20      it had used up its turns\n"

@@ -21,15 +21,19 @@ def add_parser(commands: Any) -> None:
     )
     run.add_argument("target", metavar="app.py[:agent]", help="the file, and which of its agents")
     run.add_argument("input", help="what to say to the agent; - reads stdin")
-    run.add_argument("--key", help="makes the run idempotent: it outlives this process")
+    run.add_argument("--key", help="a name for the run: the same key always means the same run")
     run.add_argument(
-        "--retry", action="store_true", help="with --key: if the run failed, try that step again"
+        "--retry",
+        action="store_true",
+        help="with --key: if the run failed, repeat the step that failed",
     )
     run.add_argument("--max-turns", type=positive, metavar="N", help="at most N model turns (10)")
     run.add_argument("--stream", action="store_true", help="show the model's text as it comes")
     run.add_argument("-q", "--quiet", action="store_true", help="only the final output")
     sandbox = run.add_argument_group("for a sandbox agent")
-    sandbox.add_argument("--manifest", metavar="FILE", help="what its workspace holds, as JSON")
+    sandbox.add_argument(
+        "--manifest", metavar="FILE", help="the manifest of its workspace, as JSON"
+    )
     sandbox.add_argument(
         "--workspace",
         metavar="DIR",
@@ -41,6 +45,6 @@ def add_parser(commands: Any) -> None:
         action="append",
         default=[],
         metavar="N",
-        help="a port that can be reached from this machine; may be given again",
+        help="a port that can be reached from this machine; repeatable",
     )
     sandbox.add_argument("--network", action="store_true", help="let it use this machine's network")

@@ -115,7 +115,8 @@ async def _conclude(
         await _give_up(telling)
         if arguments.json:
             put_json(summarize(error.run, await process.bus.log.read(error.run)))
-        text = f"run {error.run} waits {open_text(error.approvals)}, and nobody is here to ask"
+        text = f"run {error.run} waits {open_text(error.approvals)}"
+        text += ", and no terminal is available to ask"
         raise CliError(Exit.WAITING, f"{text}; {_how_to_go_on(arguments, error)}")
     refused = isinstance(error, UserError) and error.run_data is None
     # a run that never began, say for want of a sandbox, has no end to wait for
@@ -136,7 +137,7 @@ async def _conclude(
             raise error or CliError(Exit.FAILED, "the run's end cannot be read") from None
     events = await process.bus.log.read(run)
     if not any(isinstance(event.event, RunDone) for event in events):
-        raise error or AgentsException("the run has no end")
+        raise error or AgentsException("the run has not ended")
     summary = summarize(run, events)
     code = _put_end(arguments, summary, was_shown)
     for note in getattr(error, "__notes__", ()):
@@ -153,7 +154,7 @@ def _put_end(arguments: argparse.Namespace, summary: RunSummary, was_shown: bool
 
 
 def _how_to_go_on(arguments: argparse.Namespace, waiting: NobodyToAsk) -> str:
-    """The commands for a run that waits and that nobody serves now."""
+    """The commands that continue a waiting run after this process has ended."""
     answer = hint_texts(waiting.approvals, waiting.run)
     input = arguments.input if len(arguments.input) <= _SHORT_INPUT else "…"
     again = shlex.join(["sandstream", "run", arguments.target, input, "--key", waiting.run])
@@ -196,8 +197,8 @@ async def _tell(
 
 
 class _Start:
-    """The first run that this process starts. It waits until somebody listens to it, so that
-    nothing of what it streams is missed.
+    """The first run that this process starts. It waits until the display listens, so that no
+    streamed output is missed.
     """
 
     def __init__(self, process: Process, *, retry: bool) -> None:
@@ -237,7 +238,7 @@ class _Start:
         await self._is_heard.wait()
 
     async def let_go(self) -> None:
-        """Somebody listens, or nobody ever will."""
+        """Let the run start: the display listens or has failed."""
         self._is_heard.set()
 
 

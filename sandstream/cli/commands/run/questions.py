@@ -1,7 +1,7 @@
 """What ``sandstream run`` does when its run waits for a person: asks at the terminal.
 
-The answers go to the log, under the name of whoever is logged in. Somebody may answer elsewhere
-meanwhile: then there is nothing to ask any more.
+The answers go to the log under the name of the local user. If another person answers elsewhere
+first, the question is withdrawn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PROMPT = "approve? y, n, always, or what to tell the model instead: "
 
 
 class NobodyToAsk(Exception):
-    """The run waits for a person, and there is none here."""
+    """The run waits for a person, and no terminal is available to ask."""
 
     def __init__(self, run: RunId, approvals: Sequence[ApprovalRequested]) -> None:
         super().__init__(run)
@@ -45,13 +45,13 @@ class _Answer(NamedTuple):
 
 
 class Asker:
-    """Asks whoever sits at the terminal. Tell it every event of the run once it is shown."""
+    """Asks the person at the terminal. Call :meth:`told` with every event that was shown."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self.can_ask = sys.stdin.isatty() and sys.stderr.isatty()
         self.waiting: NobodyToAsk | None = None
-        """Set while somebody is asked: what is to be said if they leave."""
+        """Set while a question is open: the exception to raise if the person leaves."""
         self._waits = 0
         self._decided: set[tuple[str, str]] = set()
         self._news = asyncio.Event()
@@ -66,7 +66,7 @@ class Asker:
         self._news.set()
 
     async def ask(self, run: RunId) -> None:
-        """Have all open questions of the run answered."""
+        """Ask all open questions of the run."""
         state = SummaryReader(run, await self._bus.log.read(run)).state
         questions = state.open_approvals()
         self.waiting = NobodyToAsk(run, questions)
@@ -80,7 +80,7 @@ class Asker:
         self.waiting = None
 
     async def _answer(self, question: ApprovalRequested) -> _Answer | None:
-        """What the person says; None: somebody else was faster."""
+        """The person's answer; ``None`` if another person answered first."""
         screen = err()
         wants = f"{question.agent} wants to call "
         screen.line(screen.paint(clean(wants), "yellow") + clean(wanted_text(question)))
@@ -93,7 +93,7 @@ class Asker:
             try:
                 await asyncio.wait({elsewhere, line}, return_when=asyncio.FIRST_COMPLETED)
                 if not line.done():
-                    say("somebody else has answered")
+                    say("another person has answered")
                     return None
                 said = line.result()
             finally:

@@ -34,7 +34,7 @@ def with_sandbox(arguments: argparse.Namespace, agent: Agent[Any], config: RunCo
     if not hasattr(agent, "capabilities"):
         if given:
             raise CliError(
-                Exit.USAGE, f"{', '.join(given)}: the agent {agent.name!r} is no SandboxAgent"
+                Exit.USAGE, f"{', '.join(given)}: the agent {agent.name!r} is not a SandboxAgent"
             )
         return config
     from sandstream.sandbox.config import SandboxRunConfig
@@ -43,8 +43,8 @@ def with_sandbox(arguments: argparse.Namespace, agent: Agent[Any], config: RunCo
     if given and (sandbox.session is not None or sandbox.session_state is not None):
         raise CliError(
             Exit.USAGE,
-            f"{', '.join(given)}: the app's run_config has a session of its own, which these "
-            "cannot change",
+            f"{', '.join(given)}: the app's run_config has its own session, which these "
+            "options cannot change",
         )
     if arguments.manifest and arguments.workspace:
         raise CliError(
@@ -94,12 +94,12 @@ def _workspace(path: str, agent: Any, sandbox: SandboxRunConfig) -> Manifest:
 
     directory = Path(path).resolve()
     if not directory.is_dir():
-        what = "is no directory" if directory.exists() else "does not exist"
+        what = "is not a directory" if directory.exists() else "does not exist"
         raise CliError(Exit.USAGE, f"--workspace: {path} {what}")
     if not directory.is_relative_to(Path.cwd().resolve()):
         raise CliError(
             Exit.USAGE,
-            f"--workspace: {path} is outside the working directory, whose files alone may be "
+            f"--workspace: {path} is outside the working directory; only files below it may be "
             f"copied: cd {directory}, then --workspace .",
         )
     before: Manifest = sandbox.manifest or agent.default_manifest or Manifest()

@@ -39,20 +39,23 @@ def add_parser(commands: Any) -> None:
         "--agent",
         type=said,
         metavar="NAME",
-        help="that began with this agent, or were with it last",
+        help="whose first or last agent has this name",
     )
     wanted.add_argument(
         "--since",
         type=since,
         metavar="WHEN",
         help="that began since: 90s, 30m, 24h, 7d or 2w ago, or a time such as 2026-01-31T12:00 "
-        "(your local time, unless it says a zone)",
+        "(local time, unless it names a zone)",
     )
     wanted.add_argument(
         "--until", type=moment, metavar="WHEN", help="that began before; as --since"
     )
     wanted.add_argument(
-        "--text", type=said, metavar="TEXT", help="with this in the input or output, in any case"
+        "--text",
+        type=said,
+        metavar="TEXT",
+        help="with this text in the input or output; case is ignored",
     )
     wanted.add_argument(
         "--metadata",
@@ -60,12 +63,12 @@ def add_parser(commands: Any) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="with this in their metadata; may be given again",
+        help="with this in their metadata; repeatable",
     )
     runs.add_argument(
         "--all",
         action="store_true",
-        help="look at all that the log has, however long it takes; without it, a search looks at "
+        help="search the whole log, which may take long; without it, a search looks at "
         "the last 30,000 events, and at older runs that this machine has traces of",
     )
 
@@ -73,7 +76,7 @@ def add_parser(commands: Any) -> None:
 def moment(text: str) -> Since:
     """A time span before now, or a date."""
     if text == "all":
-        raise argparse.ArgumentTypeError("'all' is no time: leave --until away")
+        raise argparse.ArgumentTypeError("'all' is not a time; omit --until")
     return since(text)
 
 

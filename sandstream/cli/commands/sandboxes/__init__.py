@@ -12,7 +12,7 @@ def add_parser(commands: Any) -> None:
     sandboxes = add_command(
         commands,
         "sandboxes",
-        "sandboxes of agents: list, look, run a command, remove",
+        "sandboxes of agents: list, show, run a command, remove",
         "  sandstream sandboxes\n"
         "  sandstream sandboxes show SANDBOX\n"
         "  sandstream sandboxes exec SANDBOX -- ls -la\n"
@@ -25,7 +25,7 @@ def add_parser(commands: Any) -> None:
     listed = _action(
         actions,
         "ls",
-        "list sandboxes, what changed last first",
+        "list sandboxes, the latest change first",
         "  sandstream sandboxes ls --all --json | jq -r .sandbox",
         json="JSON lines",
     )
@@ -33,36 +33,44 @@ def add_parser(commands: Any) -> None:
     shown = _action(
         actions,
         "show",
-        "show a sandbox: what it is and what happened to it",
+        "show a sandbox: its state and its events",
         "  sandstream sandboxes show SANDBOX",
         json="one object: the sandbox and its events",
     )
-    shown.add_argument("id", metavar="SANDBOX", help="its id, or that of the run that has it")
+    shown.add_argument(
+        "id", metavar="SANDBOX", help="the id of the sandbox, or of the run that uses it"
+    )
     removed = _action(
         actions,
         "rm",
-        "remove a sandbox for good: its processes, its files, its record",
+        "remove a sandbox permanently: its processes, files and record",
         "  sandstream sandboxes rm SANDBOX\n  sandstream sandboxes rm SANDBOX --yes",
-        json="one object: the sandbox as it is then",
+        json="one object: the sandbox after its removal",
     )
-    removed.add_argument("id", metavar="SANDBOX", help="its id, or that of the run that has it")
+    removed.add_argument(
+        "id", metavar="SANDBOX", help="the id of the sandbox, or of the run that uses it"
+    )
     removed.add_argument("-y", "--yes", action="store_true", help="do not ask")
     executed = _action(
         actions,
         "exec",
-        "run a command in a sandbox; its exit code is the command's",
+        "run a command in a sandbox and exit with its exit code",
         "  sandstream sandboxes exec SANDBOX -- ls -la\n"
         "  sandstream sandboxes exec SANDBOX --cwd src -- sh -c 'make 2>&1 | tail'",
         json="one object: exit code and output, as text",
     )
-    executed.add_argument("id", metavar="SANDBOX", help="its id, or that of the run that has it")
+    executed.add_argument(
+        "id", metavar="SANDBOX", help="the id of the sandbox, or of the run that uses it"
+    )
     executed.add_argument("argv", nargs="+", metavar="command", help="after --, with its arguments")
-    executed.add_argument("--cwd", default="", metavar="DIR", help="where it starts (the root)")
+    executed.add_argument(
+        "--cwd", default="", metavar="DIR", help="the working directory (the root)"
+    )
     executed.add_argument("--timeout", type=span, metavar="S", help="kill it after S seconds")
     reaped = _action(
         actions,
         "reap",
-        "what this machine's sandbox actor would clean up, now or with --yes",
+        "list what this machine's sandbox actor would clean up; do it with --yes",
         "  sandstream sandboxes reap\n  sandstream sandboxes reap --yes",
         json="JSON lines, one for each box of this machine",
     )
@@ -72,7 +80,7 @@ def add_parser(commands: Any) -> None:
         type=seconds,
         default=600.0,
         metavar="S",
-        help="keep what is younger than S seconds (600)",
+        help="keep boxes younger than S seconds (600)",
     )
 
 

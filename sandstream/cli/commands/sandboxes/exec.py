@@ -54,7 +54,7 @@ async def execute(arguments: argparse.Namespace) -> int:
                 outcome = await _run(client.bus, found, node, action, as_json=arguments.json)
             except asyncio.CancelledError:
                 if found.record.is_live:
-                    say("interrupted; the command goes on in the sandbox (--timeout ends it)")
+                    say("interrupted; the command keeps running (--timeout would end it)")
                 raise
             finally:
                 if not found.record.is_live:  # leave it as it was found
@@ -110,14 +110,14 @@ class _Printer:
 
     def take(self, piece: LiveOutput) -> None:
         if piece.call != self._op:
-            return  # somebody else's command
+            return  # output of another command
         if piece.offset == self._written[piece.stream]:  # after a gap the outcome has the rest
             self._write(piece.stream, piece.data)
 
     def finish(self, outcome: Executed) -> None:
         if outcome.dropped:
             lost = numbered(outcome.dropped, "byte", "bytes")
-            say(f"sandstream: {lost} in the middle of the output could not be kept")
+            say(f"sandstream: not kept: {lost} in the middle of the output")
         for stream, data in (("stdout", outcome.stdout), ("stderr", outcome.stderr)):
             self._write(stream, data[self._written[stream] :])
 

@@ -127,10 +127,10 @@ async def _sweep(
 
 
 async def close_left_by(bus: Bus, run: str) -> None:
-    """Close the boxes that a run which has ended, or a child run of it, left on this machine.
+    """Close the boxes that an ended run or its child runs left on this machine.
 
-    An actor that lives closes its own. Whoever made these may have been killed: then nobody else
-    would close them soon.
+    A live actor closes its own boxes. The process that created these may have been killed; without
+    this call they would stay open until the next ``reap``.
     """
     settings = Settings.from_env()
     if not (settings.home / "sandboxes").is_dir():

@@ -40,7 +40,7 @@ async def _remove(client: Client, found: FoundSandbox) -> None:
 
 async def _ask(found: FoundSandbox) -> None:
     record = found.record
-    loses = "what is in it and not in a checkpoint is lost" if record.is_live else "for good"
+    loses = "files that are not in a checkpoint are lost" if record.is_live else "for good"
     await confirm(
         f"remove sandbox {found.id} ({record.state})? {loses}",
         to_do="remove it",

@@ -11,10 +11,10 @@ def add_parser(commands: Any) -> None:
     send = add_command(
         commands,
         "send",
-        "say something to a run under way; its next model call sees it",
+        "give an open run more input for its next model call",
         '  sandstream send RUN "Also look at Bern."\n  sandstream send RUN - < more.txt',
         module="commands.send.command",
-        json="one object: the run, and who says it",
+        json="one object: the run and the person's name",
     )
     send.add_argument("run", metavar="RUN", help="the run's id")
     send.add_argument("input", metavar="TEXT", help="what to say; - reads stdin")

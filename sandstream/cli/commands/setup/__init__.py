@@ -11,7 +11,7 @@ def add_parser(commands: Any) -> None:
     setup = add_command(
         commands,
         "setup",
-        "create or change the streams of an installation; nothing else changes them",
+        "create or change the streams of an installation (no other command does)",
         "  sandstream setup --replicas 3 --max-age-days 90  on a new NATS cluster\n"
         "  sandstream setup --check                         only say what would change\n"
         "  sandstream setup --max-bytes 50GB --yes          without a question\n"
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
     setup.add_argument(
         "--check",
         action="store_true",
-        help="say what would be changed, change nothing; exit code 1 if there is something",
+        help="only show what would change; exit code 1 if anything would",
     )
     setup.add_argument("--yes", action="store_true", help="do not ask before data is lost")
     setup.add_argument(

@@ -1,6 +1,6 @@
 """``sandstream setup --print-auth``: the NATS server's accounts, users and permissions.
 
-Talks to no server. Passwords are made here, and are nowhere else: whoever runs it keeps them.
+Contacts no server. It generates the passwords and prints or writes them once; store them safely.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def _file(directory: Path, user: User) -> Path:
 
 
 def _write(directory: Path, config: str, users: list[User], prefix: str) -> None:
-    """For this user only. The server's file can be read by whoever is given it, as a container is
-    that runs under another user; nobody else gets into the directory.
+    """Write the files; only this user may enter the directory. The server's file itself is readable
+    by all, so that it can be mounted into a container that runs under another user.
     """
     if directory.exists() and not directory.is_dir():
         raise CliError(Exit.USAGE, f"--auth-dir: {str(directory)!r} is not a directory")

@@ -112,7 +112,7 @@ async def _end_expiring(settings: Settings, topology: Topology, plan: Plan) -> N
     try:
         opened = await open_bus(settings, name="sandstream-setup")
     except (NotSetUp, StreamsDiffer) as error:
-        say(f"sandstream: warning: open runs that are older were not ended before: {error}")
+        say(f"sandstream: warning: older open runs could not be ended first: {error}")
         return
     try:
         ended = await end_expiring(opened.bus, max_age_s=days * 86_400)
@@ -154,7 +154,7 @@ def _upgrade_text(planned: Upgrade) -> str:
     if planned.is_copied:
         return "the upgrade is made; the copy that it needed is deleted"
     size = f"{numbered(planned.messages, 'message')}, {bytes_text(max(planned.size_bytes, 1))}"
-    begun = "goes on where it was interrupted: " if planned.is_begun else ""
+    begun = "continues where it was interrupted: " if planned.is_begun else ""
     return (
         f"to format {FORMAT}: {begun}copied twice ({size}), which needs that much space again for "
         "a while; nothing is lost; stop all actors and programs before"

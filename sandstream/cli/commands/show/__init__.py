@@ -11,7 +11,7 @@ def add_parser(commands: Any) -> None:
     show = add_command(
         commands,
         "show",
-        "show a run: summary, waterfall, conversation, what it has",
+        "show a run: summary, waterfall, conversation, sandboxes, child runs",
         "  sandstream show RUN\n"
         "  sandstream show RUN --all --events\n"
         "  sandstream show RUN --html run.html      a page to share\n"
@@ -20,9 +20,9 @@ def add_parser(commands: Any) -> None:
         json="one object: summary, tree, conversation, events, spans",
     )
     show.add_argument("run", metavar="RUN", help="the run's id")
-    show.add_argument("--all", action="store_true", help="leave nothing out and shorten nothing")
+    show.add_argument("--all", action="store_true", help="show everything in full")
     show.add_argument("--events", action="store_true", help="also the table of its events")
-    show.add_argument("--html", metavar="FILE", help="write it as a page instead (-: to stdout)")
+    show.add_argument("--html", metavar="FILE", help="write an HTML page instead (-: to stdout)")
     show.add_argument(
-        "--force", action="store_true", help="with --html: overwrite FILE whatever it is"
+        "--force", action="store_true", help="with --html: overwrite any existing FILE"
     )

@@ -165,7 +165,7 @@ def _print(screen: Screen, found: _Found, arguments: argparse.Namespace) -> None
     if workers := worker_lines(screen, workers_of(drawn)):
         _print_part(screen, "PROCESSES", workers)
     if found.traced.is_from_store:
-        lost = "the log has lost this run, and with it what was said: this is from the trace store"
+        lost = "the log no longer has this run: this is from the trace store, without messages"
         _print_part(screen, "CONVERSATION", [screen.paint(lost, "yellow")])
     elif said := talk(run, found.events):
         _print_part(screen, "CONVERSATION", [])

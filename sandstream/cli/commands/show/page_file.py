@@ -31,7 +31,7 @@ def check_target(target: str, *, force: bool) -> None:
     if path.exists() and not force and not _is_page(path):
         raise CliError(
             Exit.USAGE,
-            f"{path} exists and is no page of a run: name another file, or say --force",
+            f"{path} exists and is not a page of a run: name another file, or use --force",
         )
 
 

@@ -38,7 +38,7 @@ class PlainScreen(Screen):
 
 
 def page_screen() -> Screen:
-    """Stdout, whatever it can show."""
+    """Stdout, with ASCII in place of characters that its encoding lacks."""
     screen = out()
     try:
         "█░▒┄━├→✗…".encode(screen.stream.encoding or "utf-8")

@@ -17,7 +17,7 @@ _NAMELESS = "(not named)"
 
 
 def worker_lines(screen: Screen, workers: Sequence[WorkerSummary]) -> list[str]:
-    """One line for each, and none for runs of logs that name nobody."""
+    """One line for each worker; none if the log names no worker."""
     if not workers:
         return []
     rows = [[Cell(_name(it)), Cell(_did(it), "yellow" if it.lost else "")] for it in workers]

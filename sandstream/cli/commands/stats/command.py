@@ -90,7 +90,7 @@ async def _sum_up(arguments: argparse.Namespace) -> int:
         except StoreCorrupt:  # what was found on reading is repaired on writing
             stats, is_new = await _read(client, store, since, arguments.agent)
         if store.replaced is not None:
-            say(f"the trace store was damaged, and is built again; it was put to {store.replaced}")
+            say(f"the trace store was damaged and is rebuilt; the damaged file is {store.replaced}")
     if arguments.json:
         put_json(stats)
     elif is_new:
@@ -106,7 +106,7 @@ def _none_found(agent: str | None, since: Since) -> str:
     which = f" of agent {one_line(agent)}" if agent else ""
     if since.ns:
         return f"no runs{which} {since.words}; look further back: --since all"
-    return f"no runs{which}; without --agent you see which agents there are"
+    return f"no runs{which}; omit --agent to see all agents"
 
 
 @asynccontextmanager

@@ -21,22 +21,22 @@ def add_parser(commands: Any) -> None:
     )
     submit.add_argument("agent", help="the agent's name")
     submit.add_argument("input", help="what to say to the agent; - reads stdin")
-    submit.add_argument("--key", help="the same key is the same run, however often submitted")
+    submit.add_argument("--key", help="a name for the run: the same key always means the same run")
     submit.add_argument("--context", metavar="JSON", help="an object for the agent's tools")
     submit.add_argument("--max-turns", type=positive, metavar="N", help="at most N model turns")
-    submit.add_argument("--session", metavar="ID", help="the conversation that it continues")
+    submit.add_argument("--session", metavar="ID", help="the conversation that the run continues")
     submit.add_argument(
         "--if-busy",
         choices=["queue", "refuse"],
         metavar="queue|refuse",
-        help="with --session: while another run has the conversation (queue)",
+        help="with --session: what to do while another run uses the conversation (queue)",
     )
     add_budget(submit)
     submit.add_argument(
         "--approval-expires",
         type=span,
         metavar="S",
-        help="a call that nobody approves within S s is refused",
+        help="refuse a call that is not approved within S seconds",
     )
     submit.add_argument("--wait", action="store_true", help="wait for the end, print the output")
     submit.add_argument("--timeout", type=span, metavar="S", help="with --wait: at most S s")

@@ -95,7 +95,7 @@ async def wait_for_result(client: Client, run: str, arguments: argparse.Namespac
     except TimeoutError:
         raise CliError(
             Exit.TIMEOUT,
-            f"run {run} did not end within {arguments.timeout:g} s and goes on; "
+            f"run {run} did not end within {arguments.timeout:g} s and continues; "
             f"follow it: sandstream watch {run}",
         ) from None
     return put_result(await client.get(run), as_json=arguments.json)
@@ -112,12 +112,12 @@ async def _stored_end(client: Client, key: str) -> str:
 
 
 def stored_hint(summary: RunSummary) -> str:
-    """For whoever meets a run of their key that has ended."""
+    """The hint for a key whose run has already ended."""
     when = f"{age(summary.ended_at)} ago" if summary.ended_at else "before"
     text = f"this is the stored outcome of run {summary.run_id}, which ended {when}"
     if summary.status in ("completed", "cancelled"):
         return f"{text}; another --key is another run"
-    return f"{text}; to have its failed step tried again: sandstream retry {summary.run_id}"
+    return f"{text}; to repeat its failed step: sandstream retry {summary.run_id}"
 
 
 async def _wait(client: Client, run: str) -> None:

@@ -87,7 +87,7 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
             if actor.in_up == "process":  # these read the log: no run waits for them
                 await stack.enter_async_context(Replicas(1, actor.name))
         await stopped.wait()
-        say("stopping (once more: at once)")
+        say("stopping (press Ctrl-C again to stop at once)")
     return Exit.OK
 
 

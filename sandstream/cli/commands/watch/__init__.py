@@ -19,4 +19,6 @@ def add_parser(commands: Any) -> None:
         json="JSON lines: events of the run, or a summary for each change of any run",
     )
     watch.add_argument("run", nargs="?", metavar="RUN", help="the run's id")
-    watch.add_argument("--after", type=whole, default=0, metavar="SEQ", help="skip up to SEQ")
+    watch.add_argument(
+        "--after", type=whole, default=0, metavar="SEQ", help="skip events up to sequence SEQ"
+    )

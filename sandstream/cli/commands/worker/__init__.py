@@ -18,7 +18,9 @@ def add_parser(commands: Any) -> None:
     )
     worker.add_argument("app", metavar="app.py", help="a Python file with agents")
     worker.add_argument("--pool", help="replicas with the same pool share the work (the file name)")
-    worker.add_argument("--harness-pool", default="main", help="who takes the turns (main)")
+    worker.add_argument(
+        "--harness-pool", default="main", help="the harness pool that takes the turns (main)"
+    )
     worker.add_argument(
         "--concurrency", type=positive, default=64, metavar="N", help="calls at once (64)"
     )

@@ -42,5 +42,5 @@ async def _serve(arguments: argparse.Namespace, app: App) -> int:
             hints=[f'try: sandstream submit {shlex.quote(names[0])} "hello" --wait'],
         )
         await stopped.wait()
-        say("stopping (once more: at once)")
+        say("stopping (press Ctrl-C again to stop at once)")
     return Exit.OK
