@@ -113,7 +113,7 @@ async def open_bus(
 
 @contextlib.asynccontextmanager
 async def open_connection(settings: Settings, *, name: str) -> AsyncIterator[Connection]:
-    """Open only a connection, whatever streams exist: for ``sandstream setup``."""
+    """Open a connection without checking the streams, for ``sandstream setup``."""
     if settings.nats is not None:
         connection = await Connection.open(msgspec.structs.replace(settings.nats, name=name))
         try:

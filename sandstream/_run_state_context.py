@@ -55,7 +55,7 @@ def dump_context(
         else:
             _warn("is a dataclass and was stored as a mapping", context)
             return made, _meta(context, "asdict")
-    _warn("is no data and was left out of the state", context)
+    _warn("is not plain data and was left out of the state", context)
     return {}, _meta(context, "omitted")
 
 

@@ -55,8 +55,8 @@ def from_data(data: Any) -> SavedState:
     """Check and read."""
     if not isinstance(data, Mapping):
         raise UserError(
-            f"this is no run state: a JSON object is needed, not {type(data).__name__}. Give what "
-            "RunState.to_json() or to_string() returned"
+            f"this is not a run state: a JSON object is needed, not {type(data).__name__}. Pass "
+            "the result of RunState.to_json() or to_string()"
         )
     _check_version(data.get("$schemaVersion"))
     missing = [name for name in _NEEDED if name not in data]
@@ -89,7 +89,7 @@ def from_text(text: str | bytes) -> SavedState:
         data = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(
-            f"this is no run state, or only a part of one: it is not JSON ({error}). Give the "
+            f"this is not a run state, or only part of one: it is not JSON ({error}). Give the "
             "whole text that RunState.to_string() returned"
         ) from None
     return from_data(data)
@@ -99,7 +99,7 @@ def _check_version(version: Any) -> None:
     if version == VERSION:
         return
     if version is None:
-        raise UserError("this is no run state: it has no $schemaVersion")
+        raise UserError("this is not a run state: it has no $schemaVersion")
     newer = _NEWER.fullmatch(version) if isinstance(version, str) else None
     if newer is not None:
         raise UserError(

@@ -25,7 +25,7 @@ async def stop(tasks: Collection[asyncio.Task[Any]]) -> None:
     if running:
         _, stubborn = await asyncio.wait(running, timeout=GRACE_S)
         for task in stubborn:
-            logger.warning("User code goes on after it was cancelled", extra={"task": repr(task)})
+            logger.warning("User code keeps running after cancellation", extra={"task": repr(task)})
     for task in tasks:
         task.add_done_callback(_forget)
 
@@ -44,4 +44,4 @@ async def not_cancelled_by_itself(what: str, code: Awaitable[T]) -> T:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise UserError(f"{what} raised CancelledError although nobody cancelled it.") from error
+        raise UserError(f"{what} raised CancelledError although it was not cancelled.") from error

@@ -157,11 +157,14 @@ class Agent(Generic[TContext]):
                 raise TypeError(f"{where} {name} must be a list, not {type(value).__name__}")
         for item in self.handoffs:
             if not isinstance(item, Agent | Handoff):
-                raise TypeError(f"{where} {item!r} is no handoff: give an Agent or handoff(agent)")
+                raise TypeError(
+                    f"{where} {item!r} is not a handoff: give an Agent or handoff(agent)"
+                )
         for guard in (*self.input_guardrails, *self.output_guardrails):
             kind = InputGuardrail if guard in self.input_guardrails else OutputGuardrail
             if not isinstance(guard, kind):
-                raise TypeError(f"{where} {guard!r} is no {kind.__name__}: decorate the function")
+                what = f"{guard!r} is not an {kind.__name__}"
+                raise TypeError(f"{where} {what}: decorate the function")
         if not (self.instructions is None or isinstance(self.instructions, str)) and not callable(
             self.instructions
         ):

@@ -119,8 +119,8 @@ def _name_of(func: Callable[..., Any]) -> str:
     if callable(func) and isinstance(name, str):
         return name
     raise UserError(
-        f"Cannot make a tool of {func!r}: it is no function with a name and a signature of its "
-        "own (a partial or a callable object, perhaps). Wrap it in a `def` with typed parameters."
+        f"Cannot make a tool of {func!r}: it is not a function with its own name and signature "
+        "(a partial or a callable object, perhaps). Wrap it in a `def` with typed parameters."
     )
 
 

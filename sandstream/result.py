@@ -131,7 +131,7 @@ class RunResultBase:
     def last_agent(self) -> Agent[Any]:
         agent: Agent[Any] | None = self._last_agent.get()
         if agent is None:
-            raise AgentsException("the last agent was released, and nobody else has it any more")
+            raise AgentsException("the last agent was released and no longer exists")
         return agent
 
     @property
@@ -207,7 +207,7 @@ class RunResultBase:
 
 
 def _released() -> RunState[Any, Any]:
-    raise UserError("release_agents() let go of what a state needs: take the state before it")
+    raise UserError("release_agents() released the agents of the state: call to_state() first")
 
 
 def _without_id(item: TResponseInputItem) -> TResponseInputItem:

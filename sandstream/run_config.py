@@ -250,7 +250,7 @@ class RunConfig:
         if self.run_key is not None and not self.run_key:
             raise UserError("run_key must not be empty; leave it out for a run without a key")
         if self.retry_failed and self.run_key is None:
-            raise UserError("retry_failed says what to do with the run of a run_key: give one")
+            raise UserError("retry_failed needs a run_key: it applies to the run of that key")
 
     @classmethod
     def coerce(cls, value: RunConfig | Mapping[str, Any] | None) -> RunConfig:

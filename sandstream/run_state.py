@@ -127,8 +127,8 @@ class RunState(Generic[TContext, TAgent]):
         ends = behavior.kind in ("stop_on_first", "ask_host") or names & set(behavior.names)
         if state.waiting is not None and ends and not state.handoff_calls:
             raise UserError(
-                "the result of the waiting call may end the run (tool_use_behavior): nobody would "
-                "read more input"
+                "the result of the waiting call may end the run (tool_use_behavior): further input "
+                "would not be read"
             )
 
     # --- traces --------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def _address(url: str) -> str:
     if usable:
         return url
     shown = url.rpartition("@")[2]  # the part before it may be secret
-    raise UserError(f"NATS_URL: {shown[:80]!r} is no address of a server; write nats://host:4222")
+    raise UserError(f"NATS_URL: {shown[:80]!r} is not a server address; write nats://host:4222")
 
 
 def _user(env: Mapping[str, str]) -> str | None:

@@ -117,7 +117,7 @@ class FunctionTool:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise UserError(f"The name of a tool must be a text of its own, not {self.name!r}.")
+            raise UserError(f"The name of a tool must be a non-empty string, not {self.name!r}.")
         if not callable(self.on_invoke_tool):
             raise UserError(
                 f"on_invoke_tool of tool '{self.name}' must be an async function of "

@@ -50,7 +50,7 @@ class UserCode:
         self, run: RunId, call: TakenCall, states: States
     ) -> CallFinished | ModelAnswered:
         hosted = await self._find_run(run, states)
-        # outside of the try: that the log cannot be read now is no outcome of the user's code
+        # outside of the try: a failure to read the log is not an outcome of the user's code
         state = None if call.traits.is_tool else await states.load(run)
         async with span_of_call(hosted, run, call):
             try:

@@ -1,7 +1,7 @@
 """The time axis of a timeline: where a moment stands, and which moments are marked.
 
 A run that waited for a person for two days and worked for two seconds would be a dot on an even
-axis. Long stretches in which nobody works are therefore drawn short, and said to be.
+axis. Long idle stretches are therefore drawn short and marked as such.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from typing import Literal
 import msgspec
 
 PartKind = Literal["queued", "lost", "work", "person", "rate_limit"]
-"""Nobody had begun; a process had it that was lost; somebody worked; a person's answer was waited
-for; a rate limit was.
+"""What the time was spent on: waiting in a queue, in a process that was lost, working, waiting for
+a person's answer, or waiting for a rate limit.
 """
 STRONGEST_FIRST: tuple[PartKind, ...] = ("work", "lost", "rate_limit", "person", "queued")
-"""What a bar shows where several things below it go on at once."""
+"""The order of precedence: a bar shows the first of the kinds that overlap below it."""
 
 Interval = tuple[int, int]
 
@@ -57,8 +57,8 @@ def without(intervals: Sequence[Interval], taken: Sequence[Interval]) -> Iterato
 
 
 def layered(start_ns: int, end_ns: int, below: dict[PartKind, list[Interval]]) -> list[Part]:
-    """A bar over ``start_ns`` to ``end_ns`` that shows what goes on below it; where nothing does,
-    somebody decides what comes next, which is work too.
+    """A bar from ``start_ns`` to ``end_ns`` that shows the kinds of the intervals below it. Time
+    without an interval is work: a process decides what comes next.
     """
     parts: list[Part] = []
     whole: list[Interval] = [(start_ns, end_ns)]

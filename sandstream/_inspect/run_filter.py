@@ -1,4 +1,4 @@
-"""Which runs somebody looks for: by status, agent, time, text and metadata. Pure; reads nothing."""
+"""A filter for runs: by status, agent, time, text and metadata. Pure; reads nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATUSES = (*OPEN_STATUSES, *get_args(DoneStatus))
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is given must hold."""
+    """A run matches if it meets all given conditions."""
 
     status: str | None = None
     agent: str | None = None
@@ -27,9 +27,9 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     """The run began before."""
     text: str | None = None
-    """A part of its input or of its output, whatever the case."""
+    """A part of its input or output; upper and lower case are equal."""
     metadata: dict[str, str] = {}
-    """Values that are no text are compared as JSON: ``3``, ``true``, ``null``."""
+    """Values other than strings are compared as JSON: ``3``, ``true``, ``null``."""
 
     @property
     def has_more_than_status(self) -> bool:
@@ -99,8 +99,8 @@ def run_filter(
         raise UserError(f"since is in the future ({begin:%Y-%m-%d %H:%M} UTC): no run began yet")
     if begin is not None and end is not None and begin >= end:
         raise UserError(
-            f"no time is between since ({begin:%Y-%m-%d %H:%M:%S} UTC) and until "
-            f"({end:%Y-%m-%d %H:%M:%S} UTC): since must be the earlier one"
+            f"since ({begin:%Y-%m-%d %H:%M:%S} UTC) must be earlier than until "
+            f"({end:%Y-%m-%d %H:%M:%S} UTC)"
         )
     return RunFilter(
         status=status,

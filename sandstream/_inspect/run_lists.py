@@ -53,7 +53,7 @@ class RunList(msgspec.Struct, kw_only=True):
     back_to: str = ""
     """When the oldest of these ended; in a search, when it began."""
     asked_older: bool = False
-    """Whoever knows of older runs was asked, too."""
+    """The index of older runs was searched, too."""
 
 
 async def list_runs(bus: Bus, *, limit: int, which: Which = "all") -> list[RunSummary]:
@@ -328,7 +328,7 @@ def _parent_of(first: LogEvent) -> ParentLink | None:
 
 
 async def ends_of(bus: Bus, runs: Iterable[RunId]) -> dict[RunId, LogEvent]:
-    """The ends of those runs that have certainly ended: nobody asked for a turn afterwards."""
+    """The ends of the runs that have certainly ended: no turn was requested afterwards."""
     subjects = [
         name for run in runs for name in (bus.subjects.done(run), bus.subjects.turn(run, "*"))
     ]

@@ -3,7 +3,7 @@
 Open runs of a status come from the index of open runs. All others come from the log, which is read
 backwards from the newest run (or from ``until``) to the oldest (or to ``since``), but not further
 than :data:`LOOK_BACK_EVENTS` unless all is asked for. Of each run only the first and the last event
-are read. Older runs may come from somebody who has an index of them; the log decides what they are.
+are read. An index, such as the trace store, may name older runs; their data comes from the log.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Search:
                 return
 
     async def older(self, older: Older) -> None:
-        """Go on with what somebody else knows of."""
+        """Continue with the runs that the index of older runs names."""
         before = datetime.fromisoformat(self.found.back_to) if self.found.back_to else None
         async for runs in older(before):
             asked = [self._bus.subjects.start(run, "*") for run in runs]

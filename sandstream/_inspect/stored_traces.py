@@ -50,7 +50,7 @@ def _subtree(run: str, tree: list[RunFacts]) -> list[RunFacts]:
 
 
 def _latest(runs: list[TracedRun]) -> int:
-    """Nobody knows what came later of a run whose end is not in the store."""
+    """The latest known time. The end of a run may be missing from the store."""
     return max(
         max(run.facts.started_ns, run.facts.ended_ns, *(span.end_ns for span in run.spans), 0)
         for run in runs

@@ -1,6 +1,6 @@
 """The spans of a whole run tree as the rows of a timeline.
 
-Messages on their way are no rows: the time that a message lay in a queue, or that a lost process
+Messages in transit have no rows: the time that a message lay in a queue, or that a lost process
 had it, is a part of the bar of the work that it led to.
 """
 
@@ -28,7 +28,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     span_id: str
     parent_id: str = ""
-    """The row that it is below of; empty at the top."""
+    """The parent row; empty for the top row."""
     depth: int = 0
     label: str
     operation: Operation
@@ -37,11 +37,11 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     agent: str = ""
     run: str = ""
     is_run: bool = False
-    """It stands for the whole run."""
+    """The row represents a whole run."""
     start_ns: int
-    """From when it was waited for, the queue included."""
+    """When the work was requested. Includes the time in the queue."""
     work_ns: int
-    """When somebody began with it."""
+    """When a process began to work on it."""
     end_ns: int
     """Where the bar ends: now, if it is still open."""
     parts: list[Part] = []
@@ -58,18 +58,18 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     attempts: int = 1
     """How many tries by processes the step took (see sandstream_bus/wire/attempts.py)."""
     takeovers: int = 0
-    """How many of these went on after another process was lost; of a run: all of its takeovers."""
+    """How many attempts followed a lost process; for a run, the total of its takeovers."""
     retries: int = 0
-    """How many requests were repeated by whoever made them; of a run: all of its retries."""
+    """How many requests the model client repeated; for a run, the total of its retries."""
     worker: str = ""
     """The process that did it, ``host:pid:instance``; empty where the log does not name it."""
     lost_ns: int = 0
-    """How long lost processes had it."""
+    """How long lost processes held it."""
     lost_worker: str = ""
-    """The last of these, where the log names it."""
+    """The last lost process, if the log names it."""
     turn: int = 0
     turns: int = 0
-    """Of a run: how many it has taken."""
+    """For a run: the number of its turns."""
     by: str = ""
     """Of an approval: who decided."""
     decision: str = ""
@@ -85,7 +85,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def queued_ns(self) -> int:
-        """In queues, before somebody began."""
+        """The time in queues before the work began."""
         return sum(
             part.length_ns for part in self.parts if part.kind == "queued" and self._is_before(part)
         )
@@ -309,7 +309,7 @@ def _takeovers(spans: Iterable[Span]) -> list[TakenOver]:
         )
         for span in spans
         for event in span.events
-        if span.run  # what programs report is no takeover
+        if span.run  # spans that programs report are not takeovers
         and event.name == semconv.TAKEOVER
         and (count := _number(event.attributes.get(semconv.TAKEOVERS))) > 0
     ]

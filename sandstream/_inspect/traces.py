@@ -114,7 +114,7 @@ def below(spans: Sequence[Span], known: Iterable[str]) -> list[Span]:
     found: list[Span] = []
     while todo:
         for span in children.pop(todo.pop(), ()):
-            if span.span_id not in seen:  # anybody may report the same span twice
+            if span.span_id not in seen:  # a program may report the same span twice
                 seen.add(span.span_id)
                 found.append(span)
                 todo.append(span.span_id)

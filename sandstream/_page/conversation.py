@@ -87,7 +87,7 @@ class _Conversation:
                 self._say(row)
             case RunRestored() as restored:
                 past = numbered(len(restored.events), "event")
-                self._remark(f"Goes on from a saved state of {past}", row)
+                self._remark(f"Continues from a saved state of {past}", row)
             case ConversationOpened() if row.items:
                 earlier = _Conversation()
                 earlier._say(msgspec.structs.replace(row, agent="", time=""))
@@ -108,7 +108,7 @@ class _Conversation:
             case TurnRequested() as turn if turn.reason == "handoff":
                 self._remark(f"{row.agent_before} hands over to {turn.agent}", row)
             case RunMoved() as moved:
-                self._remark(f"Another process goes on (pool {moved.pool})", row)
+                self._remark(f"Another process continues (pool {moved.pool})", row)
             case RunReopened() as reopened:
                 self._remark(f"Reopened: {reopened.reason}", row)
             case CancelRequested() as cancel:
@@ -168,7 +168,7 @@ def _remark_of(row: EventRow) -> Remark:
     if not isinstance(event, ApprovalDecided):
         return Remark(text="Waits for a person's approval", tone="wait", time=row.time)
     if event.expired:
-        return Remark(text="Nobody answered in time", tone="bad", time=row.time)
+        return Remark(text="The approval expired without an answer", tone="bad", time=row.time)
     who = f" by {event.by}" if event.by else ""
     always = ", also from now on" if event.always else ""
     why = f": {event.message}" if event.message else ""

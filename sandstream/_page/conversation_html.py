@@ -31,7 +31,7 @@ _STATES = {
 }
 _HEAD_LENGTH = 120
 _DEEPEST = 30
-"""Browsers stop nesting at some depth, and nobody reads there."""
+"""Browsers limit the depth of nested elements, and deeper ones are not readable."""
 
 
 class ConversationWriter:

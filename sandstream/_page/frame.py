@@ -35,7 +35,7 @@ def frame_html(
     """The whole document. ``conversation``, ``policy``, ``style``, ``script`` and ``data`` are
     markup already; the rest is foreign text.
     """
-    lost = '<p class="empty">The log of this run is gone, and with it what was said.</p>'
+    lost = '<p class="empty">The log of this run is gone, so there is no conversation to show.</p>'
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

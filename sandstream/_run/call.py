@@ -453,7 +453,7 @@ class RunCall:
 
 
 def _nothing_to_resume() -> RunState[Any, Any]:
-    raise UserError("the run was cancelled before it began: there is no state to go on from")
+    raise UserError("the run was cancelled before it began: there is no state to resume")
 
 
 def _patience_s(error: BusError) -> float:

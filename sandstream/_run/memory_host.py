@@ -83,7 +83,7 @@ class EmbeddedMemory:
             try:
                 await self.ensure()
             except BusError as error:
-                logger.warning("nobody works on memories now: %s", error)
+                logger.warning("memories are not processed now: %s", error)
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def ensure(self) -> None:

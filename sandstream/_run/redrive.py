@@ -58,7 +58,7 @@ async def _refused_run(bus: Bus, entry: ParkedEntry) -> RunId | None:
         run = bus.subjects.run_of_task(parked.subject, parked.headers, parked.sequence)
         state = RunState.of(run, await bus.log.read(run))
     except MessageError:
-        return None  # the message is no task, or its run cannot be read
+        return None  # the message is not a task, or its run cannot be read
     is_refused = state.started is None and state.done is not None
     return run if is_refused and state.done and state.done.task == parked.sequence else None
 

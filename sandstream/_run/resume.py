@@ -259,14 +259,14 @@ class RunResume:
                     return None
                 raise UserError(
                     f"the state of run {self.run_id} is out of date: the call of {item.tool_name} "
-                    f"({item.call_id}) {told(earlier)} after the state was saved. Go on with the "
+                    f"({item.call_id}) {told(earlier)} after the state was saved. Use the "
                     "run's newest state"
                 )
             is_open = any((it.run, it.call) == (child, item.call) for it in now.open_approvals())
             if now.done is not None or not is_open:
                 raise UserError(
                     f"the state of run {self.run_id} is out of date: the call of {item.tool_name} "
-                    f"({item.call_id}) waits no longer, as {_what_happened(now)}"
+                    f"({item.call_id}) no longer waits, because {_what_happened(now)}"
                 )
             message = ApprovalDecided(
                 call=item.call,
@@ -313,7 +313,7 @@ def check_arguments(
     options = saved.record.state.options
     for name, value in conversation.items():
         if value and value != getattr(options, name):
-            raise UserError(f"{name}: a resumed run keeps the conversation that it began with")
+            raise UserError(f"{name}: a resumed run continues the conversation that it began with")
     use = options.session
     given = known_id(session) if session is not None else ""
     if session is not None and (use is None or given not in (use.id, "")):
@@ -330,6 +330,6 @@ def _plain(event: RunEvent) -> bytes:
 
 def _what_happened(state: LogState) -> str:
     if state.done is None:
-        return f"the run has gone on to turn {state.turn}"
+        return f"the run continued to turn {state.turn}"
     why = f": {state.done.error.message}" if state.done.error else ""
     return f"the run has ended ({state.done.status}{why})"

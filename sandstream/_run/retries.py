@@ -58,7 +58,7 @@ async def _check_served(bus: Bus, state: RunState) -> None:
             f"run that program again with RunConfig(run_key={key!r}, retry_failed=True), or "
             f"`sandstream run … --key {key} --retry`"
             if key
-            else "it has no run_key, so no other program can go on with it: start another run"
+            else "it has no run_key, so no other program can continue it: start another run"
         )
         raise CannotRetry(
             f"the program that began run {state.run} has its agents and tools, and is not running: "

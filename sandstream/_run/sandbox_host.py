@@ -50,7 +50,7 @@ def make_provider(
         name: A name of the registry.
         home: The state directory of this machine.
         isolation: ``required`` or ``none``.
-        own: For the sandboxes of this process, in which nobody works when it has ended.
+        own: Whether the sandboxes belong to this process and end with it.
     """
     settings = ProviderSettings(home=home, isolation=isolation, own=own, grace_s=_grace())
     try:

@@ -131,7 +131,7 @@ class RunStart:
             )
         if list(map(bytes, earlier.input)) != list(map(bytes, wanted.input)):
             logger.warning(
-                "the run of this key was started with another input; its own input counts",
+                "the run of this key was started with another input; the new input is ignored",
                 extra={"run_id": self.run_id, "run_key": self._config.run_key},
             )
         self._is_elsewhere = True

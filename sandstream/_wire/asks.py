@@ -139,9 +139,9 @@ class Asks:
         except PermissionDenied as error:
             if owner == self.user:
                 raise
-            whom = "nobody in particular" if owner == SHARED else f"the user {owner}"
+            whom = "no user" if owner == SHARED else f"the user {owner}"
             raise NotYourName(
-                f"that run belongs to {whom}, and {self.user} may not ask in that name: {error}"
+                f"that run belongs to {whom}, so {self.user} may not send requests for it: {error}"
             ) from error
         return ack.seq
 
@@ -162,9 +162,9 @@ class Asks:
             if waited_s > self.patience_s:
                 raise AskUnanswered(
                     f"the request {asked} on {subject} is stored, but did not reach the log within "
-                    f"{self.patience_s:g} s: either no harness is running (`sandstream up`), or it "
-                    f"was refused; whoever may, finds the reason with `sandstream parked` under "
-                    f"{CONSUMER}/{asked}"
+                    f"{self.patience_s:g} s: either no harness is running (`sandstream up`), or "
+                    f"the request was refused. An administrator finds the reason with "
+                    f"`sandstream parked` under {CONSUMER}/{asked}"
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -192,6 +192,6 @@ class Asks:
             return
         if not is_served:
             raise AskUnanswered(
-                f"no harness is running that takes requests: {subject} is stored at {asked}, and "
-                "counts once somebody starts one (`sandstream up`)"
+                f"no harness is running that takes requests: {subject} is stored at {asked} and "
+                "takes effect when a harness starts (`sandstream up`)"
             )

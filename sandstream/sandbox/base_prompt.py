@@ -42,7 +42,7 @@ change files to do what you are asked. Be exact, be careful, and be of use.
 - Use `apply_patch`, where you have it, to write and change text files. A patch is applied as a
   whole or not at all; when it is refused, read the file again before you try another one. Do not
   read a file again only to see whether a patch worked.
-- Use commands for what a patch is no good for: formatters, generators, bulk renames, binary files.
+- Use commands where a patch does not fit: formatters, generators, bulk renames, binary files.
 - Write in the style of what is around your change. Add comments only where the code cannot say it.
 - Do not add licence headers, do not rename things without need, do not leave debris: temporary
   files, unused code, notes to yourself.

@@ -52,7 +52,7 @@ def trace(
     check_tracing_config(tracing)
     provider = get_trace_provider()
     if provider.get_current_trace() is not None:
-        logger.warning("a trace is made inside of another one: what is done belongs to the new one")
+        logger.warning("a trace starts inside another trace; spans belong to the inner one")
     return provider.create_trace(
         name=workflow_name,
         trace_id=trace_id,

@@ -96,7 +96,7 @@ def _shut_down(processor: TracingProcessor, until: float | None) -> None:
         return
     left_s = until - time.monotonic()
     if left_s <= 0:
-        logger.warning("no time is left to shut a trace processor down")
+        logger.warning("a trace processor was not shut down: the time limit was reached")
     elif "timeout" in inspect.signature(processor.shutdown).parameters:
         shutdown: Any = processor.shutdown
         shutdown(timeout=left_s)

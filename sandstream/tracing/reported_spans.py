@@ -14,7 +14,7 @@ from sandstream.tracing.spans import SpanImpl
 from sandstream.tracing.traces import TraceImpl
 
 MAX_VALUE_BYTES: Final = 16 * 1024
-"""Longer values are cut: a trace is no place to store data."""
+"""Longer values are cut: a trace is not meant to store data."""
 _MAX_NAME: Final = 256
 _OPERATIONS: dict[str, str] = {
     "agent": "agent",

@@ -89,7 +89,7 @@ class Reporter:
         try:
             told = reported_span(span)
         except Exception:  # custom span data may raise anything
-            logger.exception("a span of the program cannot be told", extra={"span": span.span_id})
+            logger.exception("a span cannot be reported", extra={"span": span.span_id})
             return
         self._add(span.trace, told)
 

@@ -244,7 +244,7 @@ class SpanImpl(_Current[TSpanData]):
 
     def start(self, mark_as_current: bool = False) -> None:
         if self._started_at is not None:
-            logger.warning("the span was started before", extra={"span_id": self._span_id})
+            logger.warning("the span has already started", extra={"span_id": self._span_id})
             return
         self.start_at(util.time_iso())
         if mark_as_current:
@@ -257,7 +257,7 @@ class SpanImpl(_Current[TSpanData]):
 
     def finish(self, reset_current: bool = False) -> None:
         if self._ended_at is not None:
-            logger.warning("the span was finished before", extra={"span_id": self._span_id})
+            logger.warning("the span has already finished", extra={"span_id": self._span_id})
             return
         self.finish_at(util.time_iso())
         if reset_current:

@@ -143,7 +143,7 @@ def test_a_state_does_not_go_to_an_agent_without_the_tool_that_it_waits_for(
 
 @pytest.mark.parametrize("text_of_it", ["[" * 100_000, '{"a":' * 100_000])
 def test_a_state_that_is_nested_without_end_is_no_state(text_of_it: str) -> None:
-    with pytest.raises(UserError, match="this is no run state"):
+    with pytest.raises(UserError, match="this is not a run state"):
         asyncio.run(RunState.from_string(CLERK, text_of_it))
 
 

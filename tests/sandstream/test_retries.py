@@ -124,7 +124,7 @@ def test_a_stored_success_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_retry_needs_a_key() -> None:
-    with pytest.raises(UserError, match="retry_failed says what to do with the run of a run_key"):
+    with pytest.raises(UserError, match="retry_failed needs a run_key"):
         RunConfig(retry_failed=True)
 
 

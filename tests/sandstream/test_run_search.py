@@ -228,7 +228,7 @@ def test_a_run_that_was_opened_again_is_as_it_is_now(nats_server: NatsServer) ->
         ({"until": "2h"}, "until must be a datetime or a timedelta, not str"),
         ({"since": timedelta(hours=-1)}, "since must not be a negative time span"),
         ({"since": datetime(2999, 1, 1, tzinfo=UTC)}, "since is in the future"),
-        ({"since": timedelta(1), "until": timedelta(2)}, "since must be the earlier one"),
+        ({"since": timedelta(1), "until": timedelta(2)}, "must be earlier than until"),
     ],
 )
 def test_values_that_make_no_sense(given: dict[str, Any], why: str) -> None:

@@ -341,7 +341,7 @@ def test_a_result_that_released_its_agents_keeps_none_alive(
         result.release_agents()
         gc.collect()
         assert clerk() is None
-        with pytest.raises(UserError, match="take the state before"):
+        with pytest.raises(UserError, match="call to_state\\(\\) first"):
             result.to_state()
 
     play([text("Done.")], program, monkeypatch)

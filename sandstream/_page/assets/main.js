@@ -56,7 +56,7 @@ function follow() {
   try {
     id = decodeURIComponent(rest || "");
   } catch {
-    return openTab("timeline"); // an address that somebody cut in half
+    return openTab("timeline"); // a truncated address
   }
   if (what === "span" && tree.byId.has(id)) {
     openTab("timeline");

@@ -15,7 +15,7 @@ def digest_of_ends(head: bytes, tail: bytes, size: int) -> str:
     from sandstream_memory.transcripts import BYTES_PER_TOKEN
 
     if b"\0" in head or b"\0" in tail:
-        raise ValueError("it is no text")
+        raise ValueError("it is not text")
     if not tail:
         return head.decode()
     tokens = -(-size // BYTES_PER_TOKEN)

@@ -189,7 +189,7 @@ async def _check_no_run(bus: Bus, name: str) -> None:
 async def _scope_of_run(bus: Bus, run: RunId) -> str:
     last = await bus.log.last(bus.subjects.done(run))
     if last is None:
-        raise UserError(f"run {run} has not ended: it is remembered when it has")
+        raise UserError(f"run {run} has not ended; memories are extracted when it has")
     if not isinstance(last.event, RunDone) or last.event.memory is None:
         raise UserError(
             f"run {run} is not remembered: the agent that it ended with has no Memory capability "

@@ -146,9 +146,11 @@ class Dependencies:
 
     def _check_usable(self, key: DependencyKey, binding: _Binding) -> None:
         if self._closing is not None:
-            raise DependenciesError(f"dependencies are closed; `{key}` cannot be had any more")
+            raise DependenciesError(f"dependencies are closed; `{key}` is no longer available")
         if self._bindings.get(key) is not binding:
-            raise DependenciesBindingError(f"dependency `{key}` was bound anew while it was made")
+            raise DependenciesBindingError(
+                f"dependency `{key}` was bound again during its creation"
+            )
 
     def _finished(self, key: DependencyKey, task: asyncio.Task[object]) -> None:
         self._running.discard(task)

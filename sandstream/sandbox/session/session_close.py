@@ -32,7 +32,7 @@ async def session_closed(session: SandboxSession, record: SandboxRecord) -> None
                 msg_id=f"{scope_token(scope)}:closed:{uuid.uuid4().hex}",
             )
         except BusError as error:
-            logger.warning("memory %r did not hear of the close: %s", scope, error)
+            logger.warning("memory %r was not told of the close: %s", scope, error)
     if session.waits_for_memory:
         await wait_quietly(session)
 

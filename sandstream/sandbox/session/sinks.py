@@ -249,7 +249,7 @@ async def _is_running(session: BaseSandboxSession) -> bool:
     try:
         return await session.running()
     except Exception:
-        logger.debug("could not ask whether the sandbox runs", exc_info=True)
+        logger.debug("could not determine whether the sandbox runs", exc_info=True)
         return False
 
 

@@ -208,7 +208,7 @@ def test_a_factory_that_fails_is_tried_again_and_one_that_is_rebound_is_not_used
         waiting = asyncio.create_task(dependencies.get("s"))
         await started.wait()
         dependencies.bind_value("s", "now", overwrite=True)
-        with pytest.raises(DependenciesBindingError, match="bound anew"):
+        with pytest.raises(DependenciesBindingError, match="bound again"):
             await waiting
         assert await dependencies.get("s") == "now"
         await dependencies.aclose()
