@@ -107,7 +107,7 @@ def _note_what_is_not_taken(before: Files, after: Files, notes: list[str]) -> No
         if path in before:
             notes.append(f"{path} is made by the pipeline: its change was not taken over")
         else:
-            notes.append(f"{path!r} is no file of a memory: it was not taken over")
+            notes.append(f"{path!r} is not a file of a memory: it was not accepted")
 
 
 def _others(before: Files, after: Files, scrub: Scrub, notes: list[str]) -> Files:

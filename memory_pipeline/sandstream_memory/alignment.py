@@ -2,7 +2,7 @@
 
 Elements that are unique in both lists are matched first, as the longest sequence in common order;
 then the ranges between them are aligned in the same way. So frequent lines (such as blank ones) do
-not decide, and the cost grows little faster than the lists, whatever they contain.
+not decide, and the cost grows little faster than the lists, for any content.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Paths of memory files: canonical ones, and those in the layout of a workspace.
 
-Canonical paths begin with ``memories/`` or ``sessions/``, whatever a workspace calls these
-directories, so that workspaces with different layouts can share a memory.
+Canonical paths begin with ``memories/`` or ``sessions/``, even if a workspace names these
+directories differently, so that workspaces with different layouts can share a memory.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def to_workspace(path: str, mount: MemoryMount) -> str:
         if path.startswith(prefix):
             return f"{folder}/{path[len(prefix) :]}"
     raise ValueError(
-        f"{path!r} is no path of a memory: it begins with neither memories/ nor sessions/"
+        f"{path!r} is not a path of a memory: it must begin with memories/ or sessions/"
     )
 
 

@@ -21,7 +21,7 @@ from sandstream_memory.statements import Words, statements, words
 
 _DEEPEST = 6
 _FEWEST_WORDS = 2
-"""A line of one word (``- none``) is no statement by itself."""
+"""A line of one word (``- none``) is not a statement by itself."""
 _USUAL_HEADINGS = ("user profile", "user preferences", "general tips", "what is in memory", "older")
 _REMARK = r"(?:\s*\((?P<remark>[^()]*)\))?"
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 IsSource = Callable[[str], bool]
-"""Whether this word names a source. Sources are no part of a statement."""
+"""Whether this word names a source. Sources are not part of a statement."""
 Words = tuple[str, ...]
 
 _BEGINS = re.compile(r"\s*(?:[-*+]|\d+[.)]|\|)\s*")

@@ -69,7 +69,7 @@ def test_layouts_map_both_ways() -> None:
     assert to_workspace(MEMORY_FILE, mount) == "data/mem/MEMORY.md"
     assert to_canonical("data/memory/x", mount) is None
     assert to_canonical("data/mem/../x", mount) is None
-    with pytest.raises(ValueError, match="no path of a memory"):
+    with pytest.raises(ValueError, match="not a path of a memory"):
         to_workspace("x.md", mount)
 
 
