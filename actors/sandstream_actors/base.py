@@ -5,11 +5,11 @@ of them. The base and the :class:`Worker` below it do the rest:
 
     start          prepare, listen to cancel requests, read messages, start background work
     presence       each consumer answers whether a replica serves it
-    heartbeats     a message under way is not given to another replica
-    cancellation   ``cancellations`` stops the work of a run that is cancelled
-    failures       a message is retried, then parked; ``on_parked`` says what follows from that
+    heartbeats     a message in progress is not redelivered to another replica
+    cancellation   ``cancellations`` stops the work of a cancelled run
+    failures       a message is retried, then parked; then ``on_parked`` is called
     results        ``answer`` publishes the outcome of a call, with the headers that belong to it
-    stop           end background work, finish the messages under way, then close
+    stop           end background work, finish messages in progress, then close
 
 A new actor: derive from this class (or use ``@actor.on``), and enter it into ``registry.py``.
 """
@@ -206,7 +206,7 @@ class Actor:
     # --- what an actor does ----------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Called by :meth:`start` before any message comes; may add what the actor reads."""
+        """Called by :meth:`start` before any message arrives; may add workers and handlers."""
 
     def _read_handled(self) -> None:
         """Read the events that have handlers."""
@@ -228,7 +228,7 @@ class Actor:
             await handler(event, Received(*where))
 
     async def on_parked(self, delivery: Delivery, reason: str) -> None:
-        """Called after a message was parked. The run it belongs to goes on."""
+        """Called after a message was parked. Its run continues."""
 
     async def end_run_of(self, delivery: Delivery, reason: str) -> None:
         """End the run of a message that was parked: the run would wait for ever."""
@@ -257,8 +257,9 @@ class Actor:
                 subject,
                 result,
                 after=delivery.sequence if after is None else after,
-                # one for each request: after a move the call is asked for again, and an earlier
-                # result, which does not count then, must not pass for this one
+                # one id for each request: after a move the call is requested again, and the server
+                # must not treat an earlier result, which no longer counts, as a duplicate of this
+                # one
                 msg_id=f"{run}:{call.call}:result:{delivery.sequence}",
                 headers=answering(delivery),
             )
@@ -280,16 +281,16 @@ class Actor:
         if not self._workers:
             raise TypeError(f"actor {self.name!r} handles nothing: decorate a function with @on")
         if self.hears_cancellations:
-            # the replica that holds the work must hear a cancel request, not only the one that
-            # the request is delivered to
+            # the replica that holds the work must get the cancel request, not only the one to which
+            # the request is delivered
             await self._cancellations.start()
         await asyncio.gather(*(worker.start() for worker in self._workers))
         self._background = [asyncio.ensure_future(work()) for work in self._work]
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """Take no more messages, and let those under way finish within ``grace_s``.
+        """Take no more messages, and let those in progress finish within ``grace_s``.
 
-        What is unfinished then comes again, here or at another replica.
+        Unfinished messages are redelivered, here or to another replica.
         """
         for task in self._background:
             task.cancel()
@@ -308,7 +309,7 @@ class Actor:
 
 
 def failed_call(call: CallRequested, text: str, code: str) -> CallFinished:
-    """A call that failed: the model sees the text as its output."""
+    """The result of a failed call: the model reads the text as its output."""
     return CallFinished(
         call=call.call,
         kind=call.kind,

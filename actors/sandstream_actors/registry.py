@@ -28,7 +28,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """What the parsed arguments call it."""
+        """Its name in the parsed arguments."""
         return self.flag.removeprefix("--").replace("-", "_")
 
 
@@ -38,36 +38,39 @@ class ActorEntry:
 
     name: str
     purpose: str
-    """What follows its name in the list of ``sandstream actor``."""
+    """The text after its name in the list of ``sandstream actor``."""
     make: str = ""
     """Makes the :class:`~sandstream_actors.base.Actor` from a bus and the parsed arguments."""
     serve: str = ""
-    """Instead of ``make``: runs the whole command with the parsed arguments; its exit code."""
+    """Instead of ``make``: runs the whole command with the parsed arguments; returns its exit code.
+    """
     examples: str = ""
     """Lines for the help of ``sandstream actor``."""
     options: tuple[Option, ...] = ()
     in_up: Literal["no", "inside", "process"] = "no"
-    """How ``sandstream up`` starts it: not at all, in its own process, in one of its own."""
+    """How ``sandstream up`` starts it: not at all, inside its own process, or in a separate
+    process.
+    """
     up_help: str = ""
-    """The help of ``sandstream up --no-NAME``; empty: it cannot be left out."""
+    """The help of ``sandstream up --no-NAME``; empty: the actor cannot be left out."""
     up_check: str = ""
-    """Raises if the settings of the actor are wrong; ``up`` calls it before it starts anything."""
+    """Raises if the settings of the actor are wrong; ``up`` calls it before it starts any actor."""
     presence: tuple[str, ...] = ()
-    """How the names of its consumers begin: ``NAME``, or ``NAME-`` and a pool, node or group."""
+    """The beginnings of its consumers' names: ``NAME``, or ``NAME-`` and a pool, node or group."""
     role: str = "actor"
     """Its role on a NATS server with permissions (``sandstream_bus.setup.roles``)."""
     doctor: str = ""
-    """What ``sandstream doctor`` says of it; empty: whether a replica is live."""
+    """Its check in ``sandstream doctor``; empty: the check reports whether a replica is live."""
     compose: str = ""
-    """Its service in compose.yaml; empty: it has none."""
+    """Its service in compose.yaml; empty: none."""
 
     def reads(self, consumer: str) -> bool:
-        """Is it a consumer of this actor?"""
+        """Does this actor read with the consumer?"""
         names = self.presence or (f"actor-{self.name}",)
         return any(consumer == it or consumer.startswith(f"{it}-") for it in names)
 
 
-_PROVIDER = Option("--provider", "what makes the sandboxes that it serves, or uses (local)")
+_PROVIDER = Option("--provider", "the provider of the sandboxes (local)")
 
 ACTORS = (
     ActorEntry(
@@ -113,21 +116,19 @@ ACTORS = (
         "where\n                                              OTEL_EXPORTER_OTLP_ENDPOINT says",
         options=(
             Option("--group", "replicas of a group share the work, groups do not (main)"),
-            Option("--store", "where traces are kept (a file below home)", metavar="PATH"),
+            Option("--store", "the file of the trace store (below home)", metavar="PATH"),
             Option(
                 "--content",
-                "also what people, models and tools say "
+                "also keep texts of people, models and tools "
                 "(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)",
                 is_switch=True,
             ),
             Option(
                 "--redact",
-                "goes over what is kept (SANDSTREAM_TRACE_REDACT)",
+                "redacts stored contents (SANDSTREAM_TRACE_REDACT)",
                 metavar="MODULE:FUNCTION",
             ),
-            Option(
-                "--only-new", "a group that is new begins with the runs to come", is_switch=True
-            ),
+            Option("--only-new", "a new group skips existing runs", is_switch=True),
         ),
         in_up="process",
         up_help="start no tracing actor",
@@ -141,7 +142,7 @@ ACTORS = (
         name="memory",
         purpose="learns from runs that have ended, for agents with a memory",
         serve="sandstream.cli.commands.actor.memory:serve_memories",
-        examples="  sandstream actor memory                     what agents remember of their runs",
+        examples="  sandstream actor memory                     the memories of agents",
         options=(
             _PROVIDER,
             Option("--node", "where its sandboxes are (any node of the provider)"),
@@ -157,7 +158,7 @@ ACTORS = (
 
 
 def find_actors(*, installed: bool = True) -> dict[str, ActorEntry]:
-    """All actors by name; ``installed``: those of other installed packages, too."""
+    """All actors by name; ``installed``: include those of other installed packages."""
     found = {it.name: it for it in ACTORS}
     if installed:
         from importlib.metadata import entry_points  # slow, and rarely needed
@@ -165,13 +166,13 @@ def find_actors(*, installed: bool = True) -> dict[str, ActorEntry]:
         for point in entry_points(group=GROUP):
             entry = point.load()
             if not isinstance(entry, ActorEntry) or entry.name in found:
-                raise TypeError(f"{point.value} ({GROUP}) is no ActorEntry with a new name")
+                raise TypeError(f"{point.value} ({GROUP}) is not an ActorEntry with a new name")
             found[entry.name] = entry
     return found
 
 
 def load(reference: str) -> Any:
-    """What ``module:name`` refers to."""
+    """The object that ``module:name`` refers to."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
 

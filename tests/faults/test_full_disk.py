@@ -63,7 +63,7 @@ def test_a_full_disk_is_named_everywhere_and_work_goes_on_after_it(tmp_path: Pat
         assert (done.code, done.out) == (0, "first is done.\n")
         assert await submit.ended() == 0, submit.said
         assert here.effects == ["first", "second"]
-        await here.actors["worker"].says("sandstream: warning: work goes on after")
+        await here.actors["worker"].says("sandstream: warning: work continues after")
         assert here.actors["worker"].count(FULL) == 1
         (found,) = await here.doctor("store")
         assert found["state"] == "ok"

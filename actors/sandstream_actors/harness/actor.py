@@ -1,8 +1,8 @@
 """The harness actor: takes any turn of any run of its pool. Commit, dispatch, ack.
 
-Woken by a message, it folds the run's log, asks :func:`next_step` what is missing, does that, and
-only then lets the message be acknowledged. A crash at any point is healed by the redelivery. It
-keeps nothing that the log cannot rebuild, and knows no user code.
+A message wakes it. It folds the run's log, gets the next step from :func:`next_step`, does it, and
+only then acknowledges the message. Redelivery repairs a crash at any point. It keeps nothing that
+the log cannot rebuild, and runs no user code.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class Harness(Actor):
             )
             return self.reads(spec, announce=yields_to is None, yields_to=yields_to)
 
-        # Runs that are under way come first, then those that have begun, then tasks. Of thousands
-        # of tasks some end soon, instead of all late, and only runs under way take memory.
+        # Runs with open turns come first, then runs that have just started, then tasks. So of
+        # thousands of tasks some end soon, instead of all late, and only active runs use memory.
         going_on = reads(
             "harness",
             [
@@ -134,7 +134,7 @@ class Harness(Actor):
         self.carries(topology.timers, "timers", subjects.due_for("run"), bus.timers.send_on)
 
     async def prepare(self) -> None:
-        """An older version read starts with the consumer of runs under way: continue after it."""
+        """An older version read starts with the consumer of active runs: continue after it."""
         topology, connection, starts = self._bus.topology, self._bus.connection, self._starts
         older = await topology.consumer_info(connection, self._going_on.name)
         if older is None or starts.filters[0] not in older["config"]["filter_subjects"]:
@@ -154,13 +154,14 @@ class Harness(Actor):
         where = self._bus.subjects.delivered_run(delivery.subject)
         event: RunEvent | None = None
         if is_stray(self._bus.subjects, delivery.subject, delivery.headers):
-            event = await self._event(delivery)  # before any read: it may be anything
+            event = await self._event(delivery)  # before any read: the message may be invalid
         if where.kind != "start" and not await self._states.has_begun(where.run, delivery):
-            raise Drop(f"the run {where.run} has not begun")  # if it does, it sees this in its log
+            # if it starts later, it sees the cancel request in its log
+            raise Drop(f"the run {where.run} has not begun")
         if where.kind == "cancel":  # the live copy may have been lost, and a model call may be long
             self._cancellations.take(where.run, delivery.data)
         elif isinstance(event, ApprovalDecided) and event.run and event.run != where.run:
-            # an answer to a question of a child run that was asked above it
+            # a decision about a call of a child run, made in a run above it
             await self._children.pass_on(where.run, event, delivery.sequence)
         elif where.kind == "result" and self._cancellations.is_watching(where.run):
             await self._stop_if_tripped(where.run, delivery)
@@ -168,7 +169,7 @@ class Harness(Actor):
             try:
                 await self._advance(where.run, delivery)
             except BaseException:
-                self._states.drop(where.run)  # whatever the cached state was, do not trust it
+                self._states.drop(where.run)  # the cached state may be wrong; do not trust it
                 raise
 
     def _is_task(self, delivery: Delivery) -> bool:
@@ -185,7 +186,7 @@ class Harness(Actor):
             self._cancellations.stop_run(run)
 
     async def _advance(self, run: RunId, delivery: Delivery) -> None:
-        """Do what the run needs, step by step, until it has to wait for somebody else."""
+        """Do the run's next steps until it has to wait for another actor or a person."""
         state = await self._state(run, delivery)
         await self._begin(state, delivery)
         while state.started is not None and state.pool == self.pool:
@@ -224,37 +225,39 @@ class Harness(Actor):
                     crashpoint("harness.before_waiting")
                     await self._append(state, subject, step.waiting, f"wait{state.waits}", delivery)
                     crashpoint("harness.after_waiting")
-                    if state.done is not None:  # it ended meanwhile: the note came too late
+                    if state.done is not None:  # it ended meanwhile: the index entry came too late
                         await self._bus.open_runs.leave(run)
                     await self._children.report_waiting(state)
                 case RearmTimer():
                     if state.trigger == delivery.sequence:
                         await self._arm_retry(state, delivery)
-                    self._states.drop(run)  # it may wait for long, and waiting costs nothing
+                    self._states.drop(run)  # it may wait long, and waiting costs nothing
                     return
                 case _:
                     assert_never(step)
         self._states.drop(run)  # another pool's run: a cancel goes to all pools
 
     async def _begin(self, state: RunState, delivery: Delivery) -> None:
-        """What the message needs before any decision: the first one of a run arms its alarm; one
-        that somebody had before may have been left after calls were written and before their child
-        runs were started.
+        """Prepare before any decision. The first message of a run arms its alarm. If another
+        delivery of this message crashed, its calls may be in the log without their child runs:
+        start those.
         """
         if state.started is None or state.pool != self.pool or state.done is not None:
             return
         kind = self._bus.subjects.parse_run(delivery.subject).kind
         if kind == "start" or (state.past.retries and kind == "turn"):
             await self._alarms.arm_deadline(state)
-        # whoever ended a run that was opened again may have removed its entry late
+        # the process that ended a reopened run may have removed its entry late
         if not delivery.fresh or (state.reopens and kind == "turn"):
             await self._bus.work_log.enter_again(state.run, entry_of(state.started))
             await self._children.start(state, state.open_children())
 
     async def _rest(self, state: RunState, delivery: Delivery) -> None:
-        """Nothing to do. What must have followed the last decision may not have been sent."""
+        """There is no step to do. Messages that follow from the last decision may be missing: send
+        them.
+        """
         if state.done is not None:
-            if not delivery.fresh:  # whoever wrote the end may have died after it
+            if not delivery.fresh:  # the process that wrote the end may have died right after
                 await self._clean_up(state, delivery)
             self._states.drop(state.run)
         elif state.waiting is not None:
@@ -263,7 +266,7 @@ class Harness(Actor):
             self._states.drop(state.run)  # people may take days, and waiting costs nothing
 
     async def _open_conversation(self, state: RunState, delivery: Delivery) -> bool:
-        """Take part in the conversation; False while others are before us."""
+        """Join the conversation; False while earlier runs hold it."""
         subject = self._bus.subjects.history(state.run)
         try:
             opened = await self._membership.open(state)
@@ -279,7 +282,7 @@ class Harness(Actor):
         is_start = self._bus.subjects.parse_run(delivery.subject).kind == "start"
         is_first = delivery.headers.get(EXPECTED_SEQUENCE) == "0"
         if is_start and is_first and delivery.fresh and self._bus.log.has_proof:
-            # written under compare-and-set: nothing can be before it
+            # written with compare-and-set: no event can precede it
             return await self._states.begin(run, delivery)
         return await self._states.woken(run, delivery)
 
@@ -295,7 +298,7 @@ class Harness(Actor):
         except (RunCancelled, asyncio.CancelledError):
             if is_being_cancelled():
                 raise
-            # a cancel request stopped the model call: its event is in the log, or it was none
+            # a cancel request stopped the model call: its event is in the log, or it was invalid
             state.fold(await self._bus.log.read(state.run, after=state.last_seq))
             if state.cancel is None:
                 self._cancellations.forget(state.run)  # else the next call would be stopped, too
@@ -320,10 +323,12 @@ class Harness(Actor):
     async def _append(
         self, state: RunState, subject: str, message: Message, name: str, delivery: Delivery
     ) -> None:
-        """Commit a decision. If the run moved on, take in the news, and commit if it still fits."""
+        """Commit a decision. If the run has new events, fold them, and commit if the decision still
+        fits.
+        """
         before = _stage(state)
-        # a new one for each decision: another replica's answer under the same id would be
-        # acknowledged as if it were ours
+        # a new id for each decision: with the same id, the server would acknowledge another
+        # replica's answer as if it were ours
         msg_id = f"{state.run}:{name}:{uuid.uuid4().hex}"
         crashpoint("harness.before_commit")
         while True:
@@ -342,7 +347,7 @@ class Harness(Actor):
                 if state.pool != self.pool or _stage(state) != before or stopped:
                     return
                 if not isinstance(message, ModelAnswered | ModelDeferred):
-                    return  # what is new may lead to another decision
+                    return  # the new events may lead to another decision
             else:
                 await take_in(self._bus, state, sequence, message, subject)  # type: ignore[arg-type]
                 if isinstance(message, ModelAnswered):
@@ -351,7 +356,7 @@ class Harness(Actor):
                 return
 
     async def _finish(self, state: RunState, done: RunDone, delivery: Delivery) -> None:
-        """Write the run's end, unless something happened that changes it; then what follows."""
+        """Write the run's end, unless new events change it; then handle the consequences."""
         await self._membership.leave(state, done)
         subject = self._bus.subjects.done(state.run)
         crashpoint("harness.before_done")
@@ -382,7 +387,7 @@ class Harness(Actor):
                 return
 
     async def _clean_up(self, state: RunState, delivery: Delivery) -> None:
-        """What follows from a run's end: safe to do again."""
+        """The consequences of a run's end. Safe to repeat."""
         await asyncio.gather(
             self._bus.open_runs.leave(state.run), self._follow_end(state, delivery)
         )
@@ -400,22 +405,24 @@ class Harness(Actor):
         approvals: list[ApprovalRequested],
         delivery: Delivery,
     ) -> None:
-        """Send calls to who does them, and questions to people. What comes back wakes the run."""
+        """Send calls to actors and approval requests to people. Their results wake the run."""
         calls = with_attempts(state, calls)
         children = [call for call in calls if call.traits.is_child_run]
         crashpoint("harness.before_dispatch")
         # first: a question that is in the log is not asked again
         await asyncio.gather(*(self._alarms.arm_expiry(state, it) for it in approvals))
         await dispatch(self._bus, state, calls, approvals, delivery)
-        # their results count only after the calls: a child may be quick
+        # their results count only after the calls are in the log, and a child may be quick
         await self._children.start(state, children)
         crashpoint("harness.after_dispatch")
-        if approvals:  # nobody else may wake the run: it must see by itself that it waits
+        if approvals:  # no other message may wake the run: it must notice by itself that it waits
             state.fold(await self._bus.log.read(state.run, after=state.last_seq))
             await self._advance(state.run, delivery)
 
     async def _release_sandboxes(self, state: RunState, delivery: Delivery) -> None:
-        """Close what a run that ended at once (cancelled, failed in a turn) has left open."""
+        """Close sandboxes and calls that a run left open because it ended at once (cancelled,
+        failed in a turn).
+        """
         calls = closing_calls(state)
         if calls:
             await self._ask(state, calls, [], delivery)
@@ -445,7 +452,7 @@ class Harness(Actor):
         where = self._bus.subjects.parse_run(delivery.subject)
         is_remark = where.kind in ("cancel", "approval")
         if not is_token(where.run) or (is_remark and await self._says_nothing(delivery)):
-            return  # there is no such run, or it goes on
+            return  # the run does not exist, or it continues
         if not is_remark or await self._is_ours(where.run):
             await end_parked_run(self._bus, where.run, reason)
 
@@ -457,7 +464,9 @@ class Harness(Actor):
         return False
 
     async def _is_ours(self, run: RunId) -> bool:
-        """Every pool gets every cancel. Asked of the subject, as the log may be unreadable here."""
+        """Every pool gets every cancel request. Read the subject instead of the log, which may be
+        unreadable.
+        """
         start = await self._bus.log.first_subject(self._bus.subjects.start(run, "*"))
         return start is None or start == self._bus.subjects.start(run, self.pool)
 

@@ -1,4 +1,4 @@
-"""Durable alarms of a run: the end of its budget's time, the end of a person's time to answer."""
+"""Durable alarms of a run: its time budget, and the time limits of approvals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Alarms:
         )
 
     async def arm_expiry(self, state: RunState, approval: ApprovalRequested) -> None:
-        """Answer a question that nobody answers in time."""
+        """Decide an approval that no person has decided in time."""
         if approval.expires_s is None:
             return
         outcome = state.options.approval_expiry
@@ -49,7 +49,7 @@ class Alarms:
                 call=approval.call,
                 approve=outcome == "approve",
                 by="timer",
-                message=None if outcome == "approve" else "Nobody answered in time.",
+                message=None if outcome == "approve" else "The request for approval has expired.",
                 expired=True,
             ),
             delay_s=approval.expires_s,

@@ -1,9 +1,8 @@
-"""What people outside want of runs and memories: checked here, and only then written to the log.
+"""Checks requests of outside users about runs and memories before they are written to the log.
 
-Their messages have a stream of their own (``<p>.ask.…``), so nothing that they write, and no header
-that they set, touches the log before somebody has looked at it. A look costs no read: the subject
-says who asks, and the run's id says whom the run belongs to. What is refused is parked with the
-reason.
+Requests have their own stream (``<p>.ask.…``), so no content and no header of an outside user
+reaches the log unchecked. The check needs no read: the subject names the user, and the run's id
+names its owner. A refused request is parked with the reason.
 """
 
 from __future__ import annotations
@@ -30,26 +29,29 @@ from sandstream_actors.run.budgets import smaller
 from sandstream_actors.run.state import RunState
 
 _FROM_SERVER = (h.STREAM, h.SEQUENCE, h.SUBJECT)
-"""The server adds these to a stored message that somebody reads. With a reply subject of the
-reader's choice, a message of the log would be asked for by whoever that subject names.
+"""The server adds these headers to a stored message that a client reads. A reader can choose the
+reply subject; without this check, it could have a stored message published as a request of another
+user.
 """
 
 
 class AskIntake:
-    """Checks what users ask, and writes it down where it counts."""
+    """Checks users' requests and writes the permitted ones to the log."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
     async def take(self, delivery: Delivery) -> None:
-        """Send on what a user may ask. Raises :class:`MessageError` for what is to be parked."""
+        """Forward a permitted request. Raises :class:`MessageError` for a request that must be
+        parked.
+        """
         ask = self._bus.subjects.parse_ask(delivery.subject)
         if any(name in delivery.headers for name in _FROM_SERVER):
             raise UndecodableMessage("this is a copy of a stored message, sent by the server")
         if ask.family == "run":
             _check_owner(ask)
         message = _read(ask, delivery.data)
-        # the ask's own place and time: whatever message id the user chose stays outside
+        # derived from the request's sequence and time, not from the message id that the user chose
         msg_id = f"ask:{delivery.sequence}:{delivery.time_ns}"
         if isinstance(message, RetryRequested):
             run, by = RunId(ask.name), "" if ask.user == SHARED else ask.user
@@ -65,7 +67,7 @@ class AskIntake:
         )
 
     async def _within_limits(self, run: RunId, wanted: RetryRequested) -> RetryRequested:
-        """A user may give a run a larger budget, but not more than its worker allows."""
+        """A user may raise a run's budget, but not above the limit of its worker."""
         if wanted.budget is None:
             return wanted
         started = RunState.of(run, await self._bus.log.read(run)).started
@@ -79,10 +81,10 @@ class AskIntake:
 def _check_owner(ask: AskSubject) -> None:
     owner = user_of(ask.name)
     if owner != ask.user:
-        whom = "nobody in particular" if owner == SHARED else f"the user {owner}"
+        whom = "no user" if owner == SHARED else f"the user {owner}"
         raise UndecodableMessage(
-            f"run {ask.name} belongs to {whom}, and {ask.user} asked. "
-            f"Whoever may, publishes to <prefix>.ask.{owner}.run.{ask.name}.{ask.kind}"
+            f"run {ask.name} belongs to {whom}, so {ask.user} may not change it. "
+            f"A permitted user publishes to <prefix>.ask.{owner}.run.{ask.name}.{ask.kind}"
         )
 
 
@@ -101,7 +103,7 @@ Ask = CancelRequested | RetryRequested | InputStaged | ApprovalDecided | MergeRe
 
 
 def _read(ask: AskSubject, data: bytes) -> Ask:
-    """The message, if it is what its subject promises; with the name of who asked."""
+    """The message, if it fits its subject; with the name of the requesting user."""
     make = _KINDS[ask.kind]
     message = _strict(make, data)
     by = {} if ask.user == SHARED else {"by": ask.user}
@@ -111,7 +113,7 @@ def _read(ask: AskSubject, data: bytes) -> Ask:
         return msgspec.structs.replace(message, **by)
     if isinstance(message, ApprovalDecided):
         return msgspec.structs.replace(message, expired=False, **by)
-    if isinstance(message, CancelRequested):  # its other fields are the harness's own
+    if isinstance(message, CancelRequested):  # its other fields belong to the harness
         return CancelRequested(mode=message.mode, reason=message.reason)
     if isinstance(message, RetryRequested):
         return message
@@ -134,7 +136,7 @@ def _strict(kind: type[Ask], data: bytes) -> Ask:
         given = msgspec.json.decode(data)
         if not isinstance(given, dict):
             raise UndecodableMessage("the message is not a JSON object")
-        # the type may be left out: the subject says it
+        # the type may be omitted: the subject implies it
         message = msgspec.json.decode(msgspec.json.encode({"type": tag, **given}), type=kind)
     except NOT_JSON as error:
         raise UndecodableMessage(f"the message does not fit its schema: {error}") from error

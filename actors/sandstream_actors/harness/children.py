@@ -1,7 +1,8 @@
-"""Child runs: an agent as a tool is a run of its own, whose end comes back as a result.
+"""Child runs: an agent as a tool is a separate run, whose end becomes the result of the call.
 
-A child is started once, whoever starts it: its id follows from the call. It tells its parent that
-it waits for a person, and how it ended. A parent that ends first cancels what it has started.
+A child's id is derived from the call, so it is started only once even if several processes try. It
+reports to its parent when it waits for a person and when it ends. If the parent ends first, it
+cancels its open children.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from sandstream_actors.run.tree_ends import TreeEnds, outcome_of
 logger = logging.getLogger(__name__)
 
 MAX_DEPTH = 16
-"""So many levels of runs may be below a run: nobody wants more, and each may multiply them."""
+"""The maximum depth of child runs: limits exponential growth."""
 _child_input = msgspec.json.Decoder(ChildInput).decode
 
 
@@ -59,10 +60,11 @@ class Children(TreeEnds):
         if not calls:
             return
         await asyncio.gather(*(self._start_one(state, call) for call in calls))
-        for sequence, decided in state.decided_below.items():  # whoever had to may have died
+        # the process that had to pass it on may have died
+        for sequence, decided in state.decided_below.items():
             await self.pass_on(state.run, decided, sequence)
         state.fold(await self._bus.log.read(state.run, after=state.last_seq))
-        if state.done is not None:  # ended meanwhile, by somebody who did not see these calls
+        if state.done is not None:  # another process ended the run before it saw these calls
             await self.cancel_open(state)
 
     async def _start_one(self, state: RunState, call: CallRequested) -> None:
@@ -144,13 +146,15 @@ class Children(TreeEnds):
     async def _attach(
         self, state: RunState, call: CallRequested, run: RunId, wanted: RunStarted
     ) -> None:
-        """The child exists: take it along if its parent has moved; tell its end if it is over."""
+        """Handle a child that exists: move it if its parent has moved; report its end if it has
+        ended.
+        """
         assert wanted.parent is not None
         host = wanted.graph.agents[wanted.graph.start].host
         while True:
             child = RunState.of(run, await self._bus.log.read(run))
             if child.started is None:
-                return  # it was cancelled before it began
+                return  # it was cancelled before it started
             link = child.started.parent
             if link is None or (link.run, link.call) != (state.run, call.call):
                 message = f"the run id {run} is taken by a run that {state.run} has not started"
@@ -185,8 +189,8 @@ class Children(TreeEnds):
     async def _retry(
         self, child: RunState, call: CallRequested, wanted: RunStarted, host: str
     ) -> bool:
-        """Have a child go on that failed, or that its parent's end has cut short: here, and from
-        the step that failed. False: something else happened to it meanwhile.
+        """Retry a child that failed or was cancelled with its parent, from the step that failed.
+        False: the child has changed meanwhile.
         """
         assert wanted.parent is not None
         places = child.places
@@ -211,8 +215,8 @@ class Children(TreeEnds):
         return here
 
     async def _stop_tree(self, state: RunState, call: CallRequested) -> None:
-        """Agents that call each other in a circle: if only the deepest run failed, each of those
-        above would try again, as often as its turns allow.
+        """Detects agents that call each other in a circle. If only the deepest run failed, each run
+        above would retry as often as its turns allow.
         """
         assert state.started is not None and state.started.parent is not None
         root = state.started.parent.root
@@ -227,7 +231,7 @@ class Children(TreeEnds):
         )
 
     async def _fail(self, state: RunState, call: CallRequested, error: ErrorInfo) -> None:
-        """There can be no child: the call's outcome says why."""
+        """The child cannot start: the call's outcome gives the reason."""
         failed = CallFinished(
             call=call.call, kind="child", turn=call.turn, error=error, attempt=call.attempt
         )
@@ -238,11 +242,11 @@ class Children(TreeEnds):
         )
 
     async def pass_on(self, above: RunId, decided: ApprovalDecided, sequence: int) -> None:
-        """Tell a run somewhere below what a person has answered."""
+        """Pass a person's decision on to a run below."""
         if not is_token(decided.run) or not await self._is_below(RunId(decided.run), above):
-            # whoever may answer for this run may not answer for others
+            # a user who may decide for this run may not decide for other trees
             extra = {"run": above, "child": decided.run[:64]}
-            logger.warning("an answer for a run that is not below", extra=extra)
+            logger.warning("ignored a decision for a run outside this tree", extra=extra)
             return
         crashpoint("harness.before_pass_on")
         await self._bus.work_log.send(
@@ -265,7 +269,9 @@ class Children(TreeEnds):
     # --- upwards -----------------------------------------------------------------------------
 
     async def report_waiting(self, state: RunState) -> None:
-        """A child run waits for a person: somebody above can see it and pass the answer on."""
+        """Report to the parent that a child run waits for a person, so that the root run shows the
+        approval.
+        """
         parent = state.started.parent if state.started else None
         if parent is None or state.waiting is None:
             return
@@ -298,9 +304,10 @@ def _depth(state: RunState) -> int:
 
 
 def reached(graph: ChildGraph, known: dict[str, ChildGraph]) -> dict[str, ChildGraph]:
-    """What the child's own agents may start: all of a hundred siblings would be in each one's log.
+    """The graphs that the child's own agents may start. Without this, each child's log would
+    contain the graphs of all its siblings.
 
-    Where the tool host decides who is next, that may be an agent with any of the tools.
+    If the tool host chooses the next agent, any graph may be needed.
     """
     found: dict[str, ChildGraph] = {}
     todo = [graph]
@@ -317,7 +324,7 @@ def reached(graph: ChildGraph, known: dict[str, ChildGraph]) -> dict[str, ChildG
 
 
 def _placed(state: RunState, agent: AgentSpec) -> AgentSpec:
-    """The agent with its callables where they are now."""
+    """The agent with the current host of its callables."""
     return msgspec.structs.replace(agent, host=state.places.host_of(agent.host))
 
 

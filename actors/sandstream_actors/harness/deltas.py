@@ -25,7 +25,7 @@ class DeltaSink:
         self._waiting: list[bytes] = []
 
     def __call__(self, event: bytes) -> None:
-        """Take an event. Those that come together are sent together."""
+        """Take an event. Events that arrive together are sent together."""
         self._count += 1
         live = LiveEvent(turn=self._turn, n=self._count, event=Raw(event), attempt=self._attempt)
         if not self._waiting:
@@ -33,7 +33,7 @@ class DeltaSink:
         self._waiting.append(_encode(live))
 
     def flush(self) -> None:
-        """Send what is waiting; called before the answer is written, so that deltas precede it."""
+        """Send pending deltas; called before the answer is written, so that deltas precede it."""
         if self._waiting:
             self._connection.publish_now(self._subject, self._waiting)
             self._waiting = []

@@ -1,4 +1,4 @@
-"""What a decision asks for is sent to those who do it, so that nobody has to read it back later."""
+"""Sends the calls and approval requests of a decision, and folds them without reading them back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def dispatch(
     approvals: list[ApprovalRequested],
     delivery: Delivery,
 ) -> None:
-    """Send calls to who does them, and questions to people, and fold them."""
+    """Send calls to their actors and approval requests to people, and fold them."""
     if len(calls) <= _IN_TURN and not approvals:
         upto = await _in_turn(bus, state, calls, delivery)
     else:
@@ -36,8 +36,8 @@ async def dispatch(
 async def _in_turn(
     bus: Bus, state: RunState, calls: list[CallRequested], delivery: Delivery
 ) -> int:
-    """Send a few calls, each with its predecessor, so that nobody has to read them back; the
-    last one's place.
+    """Send a few calls, each with its predecessor, so that they need not be read back; return the
+    last sequence.
     """
     last = state.last_seq
     for call in calls:
@@ -63,7 +63,7 @@ async def _together(
     approvals: list[ApprovalRequested],
     delivery: Delivery,
 ) -> int:
-    """Send many at once; the last one's place."""
+    """Send many at once; return the last sequence."""
     headers = following(state, delivery)
     sent = await asyncio.gather(
         *(
@@ -106,6 +106,6 @@ def _subject_of(bus: Bus, state: RunState, call: CallRequested) -> str:
 
 
 def _asked_again(state: RunState, approval: ApprovalRequested) -> str:
-    """A question whose time was over is asked anew after a retry."""
+    """An expired approval is requested again after a retry."""
     attempt = state.past.attempts[approval.call]
     return f":a{attempt}" if attempt else ""

@@ -1,11 +1,11 @@
 """Ends open runs before the log loses their beginning.
 
 The log drops events by age. A run that is still open by then (it waits for a person, for a rate
-limit, for its turn in a conversation, for a process that never came back) would lose its beginning
-and remain half there: listed, but nobody could answer or continue it. So each harness sweeps the
+limit, for its turn in a conversation, or for a process that never came back) would lose its first
+events: it would be listed, but could be neither answered nor continued. So each harness sweeps the
 index of open runs, oldest first, and ends such runs a margin earlier, with a reason. Runs whose
-beginning is lost already (the limit was lowered, the log was full, no harness was there in time)
-are ended in the same way, and entries of runs that are gone are removed.
+beginning is already lost (the limit was lowered, the log was full, no harness ran in time) are
+ended in the same way, and entries of runs that no longer exist are removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sandstream_actors.run.forced_ends import end_of, follow_end, read_for_end, 
 logger = logging.getLogger(__name__)
 
 EXPIRED = "run_expired"
-"""The error code of a run that was ended for its age."""
+"""The error code of a run that was ended because of its age."""
 _MARGIN = 0.1
 _MOST_MARGIN_S = 86_400.0
 _LONGEST_PAUSE_S = 600.0
@@ -43,26 +43,26 @@ class Horizon(NamedTuple):
     """How far back the log goes, by its own settings and clock."""
 
     max_age_s: float
-    """0: the log drops nothing for its age."""
+    """0: the log has no age limit."""
     oldest: datetime
     """When the oldest event was stored."""
     now: datetime
 
     @property
     def margin_s(self) -> float:
-        """So long before its first event is dropped a run is ended."""
+        """How long before its first event is dropped a run is ended."""
         return min(self.max_age_s * _MARGIN, _MOST_MARGIN_S)
 
     @property
     def limit(self) -> datetime:
-        """Runs that began before it are ended."""
+        """Runs that started before this time are ended."""
         if not self.max_age_s:
             return self.oldest
         return max(self.oldest, self.now - timedelta(seconds=self.max_age_s - self.margin_s))
 
     @property
     def pause_s(self) -> float:
-        """How long until it is worth looking again."""
+        """The time until the next sweep is useful."""
         pause_s = self.margin_s / 4 if self.max_age_s else _LONGEST_PAUSE_S
         return min(max(pause_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
 
@@ -94,16 +94,16 @@ class Expiry:
                 await end_expiring(self._bus)
                 await remove_ended(self._bus)
                 pause_s = horizon.pause_s
-            except BusError as error:  # the harness's own work reports it, too
+            except BusError as error:  # the harness's own work reports this error too
                 logger.warning("cannot look for expiring runs", extra={"why": str(error)})
                 await asyncio.sleep(_FIRST_PAUSE_S)
-            except Exception:  # a fault of ours must not end the sweeps
+            except Exception:  # a bug here must not end the sweeps
                 logger.exception("looking for expiring runs failed")
                 await asyncio.sleep(_FIRST_PAUSE_S)
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait; not for long after a reconnect. A server that was killed may have forgotten that
-        it removed entries, and show them again once the messages in their place have expired.
+        """Wait; only briefly after a reconnect. A killed server may have forgotten that it removed
+        entries, and shows them again once the tombstones have expired.
         """
         try:
             async with asyncio.timeout(pause_s):
@@ -115,22 +115,23 @@ class Expiry:
 
 
 async def read_horizon(bus: Bus, max_age_s: float | None = None) -> Horizon:
-    """How far back the log goes; ``max_age_s``: with this age limit instead of its own."""
+    """How far back the log goes; ``max_age_s`` replaces its own age limit."""
     info = await bus.topology.stream_info(bus.connection, bus.topology.log)
     now = stored_at(info["ts"])
     own_s = info["config"].get("max_age", 0) / 1e9
     age_s = own_s if max_age_s is None else max_age_s
     if info["state"]["messages"]:
         return Horizon(age_s, stored_at(info["state"]["first_ts"]), now)
-    # empty: an entry that is just being written comes before the first event of its run
+    # an empty log: an entry that is just being written precedes the first event of its run
     return Horizon(age_s, now - timedelta(seconds=min(age_s or _YOUNG_S, _YOUNG_S)), now)
 
 
 async def end_expiring(bus: Bus, *, max_age_s: float | None = None) -> int:
-    """End the open runs whose first event the log drops soon or has dropped; how many.
+    """End the open runs whose first event the log has dropped or will drop soon; return their
+    number.
 
-    ``max_age_s``: with this age limit. Whoever lowers the limit calls it before, so that no run is
-    cut in two.
+    ``max_age_s``: use this age limit. A caller that lowers the limit calls this first, so that no
+    run loses only a part of its events.
     """
     horizon = await read_horizon(bus, max_age_s)
     entries = [it for it in await bus.open_runs.all() if stored_at(it.since) < horizon.limit]
@@ -138,26 +139,26 @@ async def end_expiring(bus: Bus, *, max_age_s: float | None = None) -> int:
     for entry in sorted(entries, key=lambda it: it.since):  # a parent before its children
         try:
             ended += await _end(bus, entry, horizon)
-        except SandstreamError as error:  # must not keep the others from their end
+        except SandstreamError as error:  # one failure must not block the other runs
             extra = {"run_id": entry.run, "why": str(error)}
             logger.error("an expiring run cannot be ended", extra=extra)
     return ended
 
 
 async def remove_ended(bus: Bus) -> int:
-    """Remove entries of runs that have ended: whoever ended them died in that moment, or a slow
-    replica wrote to the index afterwards. How many there may be.
+    """Remove entries of ended runs: the process that ended the run died right then, or a slow
+    replica wrote to the index afterwards. Return how many entries may be left.
     """
     runs = {bus.subjects.done(it.run): it.run for it in await bus.open_runs.all()}
-    # an open run has no such message, so this reads nothing for almost all of them
+    # an open run has no end, so this reads nothing for almost all of them
     ends = await fresh_last_each(bus.connection, bus.topology.log, list(runs))
     for end in ends:
         run = runs[end.subject]
         try:
-            await bus.work_log.leave_if_over(run)  # not if it was opened again
-        except SandstreamError as error:  # must not keep the others
+            await bus.work_log.leave_if_over(run)  # unless it was reopened
+        except SandstreamError as error:  # one failure must not block the others
             extra = {"run_id": run, "why": str(error)}
-            logger.error("an ended run cannot be taken from the index", extra=extra)
+            logger.error("an ended run cannot be removed from the index", extra=extra)
     return len(ends)
 
 
@@ -166,10 +167,10 @@ async def _end(bus: Bus, entry: OpenEntry, horizon: Horizon) -> bool:
     while True:
         state = await read_for_end(bus, entry.run)
         if state is None or (state.done is None and state.last_seq == 0):
-            await bus.open_runs.leave(entry.run)  # it has ended, or nothing of it is left
+            await bus.open_runs.leave(entry.run)  # it has ended, or its events are gone
             return False
         if state.done is not None:
-            await follow_end(bus, state)  # whoever ended it may have died right after
+            await follow_end(bus, state)  # the process that ended it may have died right after
             return False
         if await _is_young(bus, entry.run, horizon):
             return False
@@ -184,8 +185,8 @@ async def _end(bus: Bus, entry: OpenEntry, horizon: Horizon) -> bool:
 
 
 async def _is_young(bus: Bus, run: RunId, horizon: Horizon) -> bool:
-    """Is the run's first event in the log, and far from its age limit? Its entry may be older:
-    the two are written at once, to two streams.
+    """Is the run's first event in the log, and far from its age limit? Its index entry may be
+    older: both are written at once, to two streams.
     """
     first = await bus.log.read_subject(bus.subjects.start(run, "*"), limit=1, skip_unknown=True)
     if not first:

@@ -1,7 +1,7 @@
-"""The harness's dearest effect: one model call, turned into the event that records it.
+"""One model call, turned into the event that records it: the most expensive step of the harness.
 
-A rate limit is waiting, not failure: a short wait happens here, a long one becomes a durable timer.
-Other failures that the seam could not overcome end the run with what the endpoint said.
+A rate limit is a wait and not a failure. A short wait happens here; a long one becomes a durable
+timer. Other failures, after the model client's retries, end the run with the endpoint's error.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from sandstream_actors.run.model_request import build_request, seen_upto
 from sandstream_actors.run.state import RunState
 
 SHORT_WAIT_S = 5.0
-"""Waits up to this long are spent in the process, longer ones in a timer."""
+"""Waits up to this time happen in the process, longer ones in a timer."""
 PATIENCE_S = 3600.0
 """How long in all a turn waits for rate limits before the run fails."""
 
 
 class ModelCaller(Protocol):
-    """The model seam as the harness needs it."""
+    """The model client as the harness needs it."""
 
     async def call(self, request: ModelRequest, on_event: OnEvent | None = None) -> ModelAnswer: ...
 
@@ -37,7 +37,7 @@ class ModelCaller(Protocol):
 async def take_turn(
     bus: Bus, models: ModelCaller, state: RunState, deliveries: int
 ) -> ModelAnswered | ModelDeferred | ErrorInfo | None:
-    """Ask the model for the turn that is due; None if it is not due any more."""
+    """Call the model for the due turn; None if it is no longer due."""
     if state.turn == 0 and "parallel" in state.agent.guards:
         # a guardrail beside this call that has tripped already had nothing to stop
         state.fold(await bus.log.read(state.run, after=state.last_seq))

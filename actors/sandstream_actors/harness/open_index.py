@@ -1,4 +1,4 @@
-"""What the harness tells the index of open runs about a run that waits for people."""
+"""Updates the index of open runs when a run waits for people."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from sandstream_actors.run.state import RunState
 
 
 async def note_waiting(bus: Bus, state: RunState, waiting: RunWaiting) -> None:
-    """Enter the questions that a run is about to wait for, with the times when they were asked.
+    """Enter the approvals for which a run is about to wait, with the times of their requests.
 
-    Before the event that says so: whoever sees that event finds the questions in the list.
+    This happens before the event ``run.waiting``, so that every reader of that event finds them in
+    the index.
     """
     if state.started is None:
         return
@@ -27,7 +28,7 @@ async def note_waiting(bus: Bus, state: RunState, waiting: RunWaiting) -> None:
         it.event.call: it.stored.time for it in asked if isinstance(it.event, ApprovalRequested)
     }
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    questions = [  # a question of a run below is in the entry of that run with its exact time
+    questions = [  # an approval of a child run is in the entry of that run, with its exact time
         Question(asked=it, since=now if it.run else times.get(it.call, now))
         for it in waiting.approvals
     ]

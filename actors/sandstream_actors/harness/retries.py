@@ -1,5 +1,5 @@
-"""Retries of runs: decided on the run's newest state, written under compare-and-set. Of two at once
-one wins, and the same request again is no second retry.
+"""Retries of runs: decided on the run's newest state, written with compare-and-set. Of two
+concurrent retries one succeeds, and a repeated request does not retry twice.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sandstream_actors.run.state import RunState
 async def retry_run(
     bus: Bus, run: RunId, wanted: RetryRequested, *, msg_id: str, by: str = ""
 ) -> None:
-    """Let a run that failed go on. Once per ``msg_id``.
+    """Continue a failed run. Once per ``msg_id``.
 
-    Raises :class:`CannotRetry`, before anything is written.
+    Raises :class:`CannotRetry` before anything is written.
     """
     while True:
         events = await bus.log.read(run)

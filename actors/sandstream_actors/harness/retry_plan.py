@@ -1,8 +1,8 @@
-"""What a retry of a run forgets, or why the run cannot be retried. Pure, but for the clock that a
-budget's time needs.
+"""Which step a retry of a run repeats, or why the run cannot be retried. Pure, except for the clock
+that a time budget needs.
 
-A retry repeats the step that failed and keeps all that succeeded. Which step that was follows from
-the run's state, as the failure itself did.
+A retry repeats the failed step and keeps all that succeeded. The run's state determines which step
+failed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from sandstream_actors.run.ends import Finish
 from sandstream_actors.run.state import RunState
 
 RETRIED: tuple[DoneStatus, ...] = ("failed", "max_turns", "budget", "guardrail")
-"""How a run must have ended."""
+"""The end statuses of runs that can be retried."""
 _ANSWERS = ("model_behavior", "model_refusal")
-"""Failures that are the model's: it is asked for another answer."""
+"""Error codes of the model's answer: the model is called again."""
 
 
 class CannotRetry(MessageError):
@@ -36,7 +36,7 @@ class CannotRetry(MessageError):
 def plan_retry(
     run: RunId, events: Sequence[LogEvent], wanted: RetryRequested, *, by: str = ""
 ) -> RunReopened:
-    """The event that lets a run go on from the step that failed.
+    """The event that continues a run from the step that failed.
 
     Raises :class:`CannotRetry` with the reason if there is no such step, or if it could only fail
     again.
@@ -59,7 +59,7 @@ def plan_retry(
 
 
 def plan_child_retry(child: RunState, attempt: int, budget: Budget | None) -> RunReopened:
-    """The same for a run whose parent is retried. It may still be on its way to its end."""
+    """The same for a run whose parent is retried. The child may not have ended yet."""
     return RunReopened(
         reason="its parent run was retried",
         retry=True,
@@ -115,7 +115,7 @@ def _check_children(state: RunState) -> None:
 
 
 def _forgets(state: RunState) -> list[str]:
-    """The calls whose outcomes ended the run, and those that its end has cut short."""
+    """The calls whose outcomes ended the run, and those that its end cancelled."""
     found: dict[str, None] = {}
     for result in fatal_results(state):
         call = result.call
@@ -123,7 +123,7 @@ def _forgets(state: RunState) -> list[str]:
             call = call.removesuffix("-watch")
             found |= {call: None, f"{call}-watch": None}
         elif result.traits.names_child:
-            # the host had to say what the failure of a child run means
+            # the tool host had to decide about the failure of a child run
             child = state.results.get(call.removesuffix("-output"))
             if child is not None and child.error is not None:
                 found |= {child.call: None, f"{child.call}-watch": None}
@@ -139,12 +139,12 @@ def _forgets(state: RunState) -> list[str]:
 
 
 def _drops_answer(state: RunState) -> bool:
-    """Was it the model's answer that failed, and not what was done because of it?"""
+    """Did the model's answer itself fail, rather than a consequence of it?"""
     done = state.done
     if state.answer is None or done is None or done.error is None or state.turn == 0:
         return False
     if any(it.traits.is_tool for it in state.results.values()):
-        return False  # its calls were made, and must not be made again
+        return False  # its calls were made, and must not be repeated
     fatal = next(fatal_results(state), None)
     if fatal is not None:
         return fatal.traits.checks_answer
@@ -167,7 +167,7 @@ def _max_turns(state: RunState, wanted: RetryRequested) -> int | msgspec.UnsetTy
 
 
 def _budget(state: RunState, wanted: Budget | None) -> Budget | None:
-    """The budget from here on: with the limits that are given, and its time begins anew."""
+    """The budget of the retry: with the given limits, and with its full time again."""
     before = state.options.budget
     if wanted is None:
         return before if before is None else _from_now(before)
@@ -186,7 +186,7 @@ def _from_now(budget: Budget) -> Budget:
 
 
 def _with_used(child: RunState, share: Budget | None) -> Budget | None:
-    """A share of what is left, for a run that has used some of what is gone."""
+    """A share of the remaining budget, for a run that has already used some of it."""
     if share is None:
         return None
     used = {

@@ -25,7 +25,7 @@ def before_sandbox_turn(state: RunState, use: SandboxUse, turn: int) -> Step | N
 
 
 def open_sandbox(state: RunState, turn: int) -> Ask | Wait | None:
-    """It is closed until the agent's first turn, and while the run waits for a person."""
+    """It stays closed until the agent's first turn, and while the run waits for a person."""
     if state.agent.sandbox is None or state.agent_name in state.sandboxes:
         return None
     call = f"t{turn}-open{state.closings or ''}"

@@ -1,4 +1,4 @@
-"""What a harness can be told to do next."""
+"""The steps that a harness can do next."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ class AskModel(msgspec.Struct, frozen=True, tag=True):
 
     turn: int
     beside: list[CallRequested] = []
-    """What is to happen meanwhile: parallel guardrails of a host that does not announce them."""
+    """Calls to send at the same time: parallel guardrails of a tool host that does not announce
+    them.
+    """
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):
-    """Send these calls to who does them, and these questions to people; those that are in the log
-    already are left out.
+    """Send these calls to their actors, and these approval requests to people; those that are
+    already in the log are omitted.
     """
 
     calls: list[CallRequested]
@@ -35,17 +37,17 @@ class Ask(msgspec.Struct, frozen=True, tag=True):
 
 
 class OpenConversation(msgspec.Struct, frozen=True, tag=True):
-    """Take the run's place in its conversation on the bus."""
+    """Join the run's conversation on the bus."""
 
 
 class HandOver(msgspec.Struct, frozen=True, tag=True):
-    """Let the next agent go on."""
+    """Let the next agent continue."""
 
     turn: TurnRequested
 
 
 class Pause(msgspec.Struct, frozen=True, tag=True):
-    """Only people can go on now: say so."""
+    """Only people can continue the run: record that it waits."""
 
     waiting: RunWaiting
 

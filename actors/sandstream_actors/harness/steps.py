@@ -1,8 +1,7 @@
-"""What a run needs next: a pure function of its state. The one place where the agent loop is
-decided.
+"""The next step of a run: a pure function of its state. This is the agent loop.
 
-Each step follows from the head of the log, never from the message that woke the harness; so a
-redelivery after a crash finds out by itself what is missing.
+Each step follows from the log, never from the message that woke the harness. So a redelivery after
+a crash finds by itself which step is missing.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ _encode = msgspec.json.encode
 
 
 def next_step(state: RunState) -> Step:
-    """Decide. Total: every state has a step.
+    """Decide the next step. Total: every state has one.
 
     A run ends only after its last hooks and guardrails, after its session is written and its
-    sandboxes are closed, so that whoever sees the end finds all of it. A cancelled one does not
-    wait.
+    sandboxes are closed, so that readers of the end find everything complete. A cancelled run does
+    not wait for these.
     """
     if state.done is not None or state.started is None:
         return Wait()
@@ -76,9 +75,9 @@ def next_step(state: RunState) -> Step:
 
 
 def _is_told_to_session(state: RunState, error: ErrorInfo | None) -> bool:
-    """Does a conversation hear of the run's last turn although the run failed?
+    """Does the session get the run's last turn although the run failed?
 
-    Of input that a guardrail refused; and of what output guardrails have left of the turn.
+    It gets input that a guardrail refused, and the items that output guardrails kept of the turn.
     """
     if error is None:
         return False
@@ -88,7 +87,7 @@ def _is_told_to_session(state: RunState, error: ErrorInfo | None) -> bool:
 
 
 def decide(state: RunState) -> Step:
-    """What the run would do next, were there nothing to put away before its end."""
+    """The next step, without the work that precedes a run's end."""
     if state.cancel is not None and state.cancel.mode == "immediate":
         return cancelled(state)
     if state.agent_name not in state.agents:
@@ -106,9 +105,9 @@ def decide(state: RunState) -> Step:
 
 
 def _before_end(state: RunState, end: Finish) -> Step:
-    """What must happen before a run is complete."""
+    """The work that must precede a run's end."""
     if state.staged:
-        return _before_model(state)  # somebody has said more meanwhile
+        return _before_model(state)  # more input has arrived
     turn, output = state.turn, end.done.output
     if "agent_end" in state.agent.hooks and f"t{turn}-end" not in state.results:
         return _host_call(
@@ -186,8 +185,8 @@ def _conversation(state: RunState) -> Step | None:
 
 
 def _save(state: RunState, *, paused: bool = False) -> Ask | Wait | None:
-    """The user's session gets the input, and then each turn; before people are asked also the part
-    of it that there is.
+    """The user's session gets the input, and then each turn. Before approvals are requested, it
+    also gets the finished part of the turn.
     """
     session = state.options.session
     call = state.next_save(paused=paused)
@@ -197,7 +196,7 @@ def _save(state: RunState, *, paused: bool = False) -> Ask | Wait | None:
 
 
 def _guard_staged(state: RunState, agent: AgentSpec) -> Step | None:
-    """Input that came meanwhile is input: the agent's guardrails look at it before the model."""
+    """New input is input too: the agent's guardrails check it before the model is called."""
     if not agent.guards or not any(items for _, items in state.staged):
         return None
     call = f"t{state.turn + 1}-guard-{state.staged[-1][0]}"
@@ -207,8 +206,9 @@ def _guard_staged(state: RunState, agent: AgentSpec) -> Step | None:
 
 
 def _head_start(state: RunState, agent: AgentSpec) -> Ask | Wait | None:
-    """Parallel guardrails begin before the model is asked: one that refuses the input at once
-    saves that call. Their host says if they take longer, and then nobody waits for them.
+    """Parallel guardrails start before the model is called: a guardrail that refuses the input at
+    once saves that call. If they take longer, the tool host reports that, and the harness
+    continues.
     """
     if state.turn > 0 or "parallel" not in agent.guards or not agent.guards_announced:
         return None
@@ -230,8 +230,8 @@ def _guards_missing(state: RunState) -> bool:
 
 
 def _guards_lost(state: RunState) -> bool:
-    """Was the run taken from the process that asked the guardrails beside its first turn? Then they
-    are asked again: nothing that was not checked passes.
+    """Did the run move away from the process whose guardrails ran beside its first turn? Then they
+    run again, so that no unchecked input passes.
     """
     assert state.started is not None
     is_first = state.agent_name == state.started.graph.start  # the next one waits for them
@@ -280,7 +280,7 @@ def _after_model(state: RunState, answer: AnswerView) -> Step:
 
 
 def _needs_review(state: RunState) -> bool:
-    """Must the tool host look at the answer before anything is done with it?"""
+    """Must the tool host check the answer before anything else is done with it?"""
     if "llm_end" in state.agent.hooks:
         return True
     tools = [state.tool(call.name) for call in state.tool_calls]
@@ -323,8 +323,8 @@ def _pause(state: RunState) -> Step:
 
 
 def _after_tools(state: RunState, answer: AnswerView) -> Step:
-    """A handoff goes first. Results of function tools may end a run, those of custom tools go back
-    to the model.
+    """A handoff has priority. Results of function tools may end a run; those of custom tools go
+    back to the model.
     """
     if state.handoff_calls:
         return _hand_over(state)
@@ -370,7 +370,8 @@ def _hand_over(state: RunState) -> Step:
         message = f"the handoff {call.name} leads to {handed.agent!r}, which is not part of the run"
         return failed(state, ErrorInfo(code="unknown_agent", message=message))
     if _guards_missing(state):
-        return Wait()  # they answer to this agent's pool: the next one's would not hear of it
+        # their results go to this agent's pool; the next agent's pool would not get them
+        return Wait()
     return HandOver(
         TurnRequested(
             turn=state.turn + 1,
@@ -398,7 +399,7 @@ def _structured_output(state: RunState, answer: AnswerView) -> Step:
 
 
 def _as_json(text: str) -> Raw:
-    """A typed answer is JSON, unless its type is a format of the user's own."""
+    """A typed answer is JSON, unless its type has a custom format."""
     try:
         return msgspec.json.decode(text, type=Raw)
     except msgspec.DecodeError:
@@ -426,7 +427,7 @@ def _is_custom(tool: ToolSpec) -> bool:
         return False  # asked for each call at each step: most need not be decoded
     try:
         return _definition(tool.definition).type == "custom"
-    except msgspec.DecodeError:  # some other client's; the endpoint says what is wrong with it
+    except msgspec.DecodeError:  # written by another client; the endpoint reports the error
         return False
 
 
@@ -465,7 +466,7 @@ def _host_call(
 
 
 def _with_handler(state: RunState, kind: str, turn: int, error: ErrorInfo) -> Step:
-    """Ask the error handler, if there is one; without an answer from it the error stands."""
+    """Call the error handler, if there is one; if it returns nothing, the error stands."""
     if kind in state.options.handled_errors:
         result = state.results.get(f"t{turn}-error")
         if result is None:
@@ -479,7 +480,7 @@ def _with_handler(state: RunState, kind: str, turn: int, error: ErrorInfo) -> St
 def fatal_results(state: RunState) -> Iterator[CallFinished]:
     """The outcomes that end the run."""
     for result in state.results.values():
-        # that a checkpoint failed is in the log; it does not undo the run's work
+        # the log records the failed checkpoint; it does not undo the run's work
         if result.error is None or result.output or result.traits.may_fail:
             continue
         child = result.call.removesuffix("-watch") if result.traits.is_during_child else ""

@@ -1,5 +1,5 @@
-"""Tasks from anybody become runs: decode, find the agent, write the run's first event. Once per
-task.
+"""Turns tasks of outside users into runs: decode, find the agent, write the run's first event. Once
+per task.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TaskIntake:
         crashpoint("harness.after_start")
 
     async def retry(self, run: RunId, reopened: RunReopened, msg_id: str) -> None:
-        """Begin a run after all whose task was refused. Safe to do again under the same ``msg_id``.
+        """Start a run whose task was refused before. Safe to repeat under the same ``msg_id``.
 
         Raises :class:`CannotRetry` if the task is gone, or if it would be refused again.
         """
@@ -87,7 +87,7 @@ class TaskIntake:
             return
 
     async def check(self, run: RunId, events: Sequence[LogEvent]) -> tuple[Stored, RunStarted]:
-        """The task of a run that was refused, and the run's first event if it were taken now.
+        """The task of a refused run, and the first event that the run would have now.
 
         Raises :class:`CannotRetry`.
         """
@@ -106,7 +106,7 @@ class TaskIntake:
         return task, started
 
     async def _task_of(self, run: RunId, sequence: int) -> Stored | None:
-        """The task at that place among the requests, if that is what the run was made of."""
+        """The task at that sequence of the requests, if the run was made from it."""
         bus = self._bus
         for subject in bus.subjects.tasks() if sequence else ():
             found = await fresh_many(
@@ -119,7 +119,7 @@ class TaskIntake:
         return None
 
     async def _started(self, given: Stored) -> RunStarted | ErrorInfo:
-        """The first event of the run that a task becomes, or why there can be none."""
+        """The first event of a task's run, or why the run cannot start."""
         user, agent = self._bus.subjects.parse_task(given.subject)
         task = await self._bus.codec.task(given.data, may_claim=user == SHARED)
         registered = await self._bus.agents.find(agent)
@@ -132,8 +132,8 @@ class TaskIntake:
             )
         if _approves_too_soon(task, registered.options):
             message = (
-                f"approval_expires_s: the agent {agent!r} approves calls that nobody has answered "
-                "in time, so a task may give people more time, but not less"
+                f"approval_expires_s: the agent {agent!r} approves calls whose approval expires, "
+                "so a task may give people more time, but not less"
             )
             return ErrorInfo(code="user_error", message=message)
         if task.session and (task.conversation_id or task.previous_response_id):
@@ -161,7 +161,7 @@ class TaskIntake:
         )
 
     async def refuse(self, delivery: Delivery, error: ErrorInfo) -> None:
-        """The task cannot be a run: its run consists of a ``done`` that says why."""
+        """The task is refused: its run consists of a ``done`` with the reason."""
         try:
             run = self._run(delivery)
         except InvalidSubject:
@@ -179,7 +179,7 @@ class TaskIntake:
         crashpoint("harness.after_refuse")
 
     async def give_up(self, delivery: Delivery, reason: str) -> None:
-        """The task was parked: its run ends with the reason, also if nobody can read it."""
+        """The task was parked: its run ends with the reason, even if the task cannot be decoded."""
         try:
             await self.refuse(delivery, ErrorInfo(code="parked", message=reason))
         except MessageError:
@@ -238,7 +238,7 @@ def _options(task: Task, session: str, options: RunOptions) -> RunOptions:
     }
     if session:
         changed["session"] = SessionUse(id=session, busy=task.session_busy)
-    # each with its own deadline: one that a task names must not stand for the agent's
+    # each option has its own deadline: a task's must not replace the agent's
     given = [with_deadline(it) if it else None for it in (task.budget, options.budget)]
     budget = smaller(*given)
     if budget is not None:
@@ -249,8 +249,8 @@ def _options(task: Task, session: str, options: RunOptions) -> RunOptions:
 
 
 def _approves_too_soon(task: Task, options: RunOptions) -> bool:
-    """Would calls be approved earlier than the agent's owner wants? Whoever may submit may not
-    therefore approve.
+    """Would calls be approved earlier than the agent's owner allows? A user who may submit tasks
+    may not approve calls that way.
     """
     wanted, allowed = task.approval_expires_s, options.approval_expires_s
     if options.approval_expiry != "approve" or not wanted:

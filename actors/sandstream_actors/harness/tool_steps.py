@@ -1,8 +1,8 @@
-"""What the tool calls of an answer need next, call by call. Pure.
+"""The next message for each tool call of an answer. Pure.
 
-A call goes through: a person's agreement, if needed; a hook before it, where not the tool host
-makes the call; for an agent as a tool its input and somebody who listens to its run; the call
-itself; for an agent as a tool its output; a hook after it. Each is one message and one result.
+A call goes through these steps: a person's approval, if needed; a hook before it, unless the tool
+host makes the call; for an agent as a tool its input and a listener for its run; the call itself;
+for an agent as a tool its output; a hook after it. Each step is one message and one result.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sandstream_actors.run.state import RunState
 
 
 class CallWork(msgspec.Struct, frozen=True):
-    """What can be sent now for the open calls of an answer."""
+    """The messages that can be sent now for the open calls of an answer."""
 
     calls: list[CallRequested] = []
     approvals: list[ApprovalRequested] = []
     new: int = 0
     """How many of the calls are tools that begin now."""
     in_progress: bool = False
-    """Somebody is working on one of them."""
+    """At least one of the calls is in progress."""
 
 
 def work_on(state: RunState, missing: list[ToolCall]) -> CallWork:
@@ -48,7 +48,7 @@ def work_on(state: RunState, missing: list[ToolCall]) -> CallWork:
             continue
         waits = state.child_waits.get(call.id)
         if waits is not None and waits.approvals and call.id in state.asked:
-            continue  # after a move it is asked anew, so that it comes along
+            continue  # after a move it is requested again, so that it moves too
         requests = _next_requests(state, call)
         begins = _begins(state, call, requests)
         if begins and room is not None:
@@ -63,7 +63,7 @@ def work_on(state: RunState, missing: list[ToolCall]) -> CallWork:
 
 
 def _begins(state: RunState, call: ToolCall, requests: list[CallRequested]) -> bool:
-    """Does the call take its place among those that may run at a time?"""
+    """Does the call count towards the limit of concurrent calls?"""
     first = {call.id, f"{call.id}-watch"}
     return not _has_begun(state, call) and any(it.call in first for it in requests)
 
@@ -77,7 +77,7 @@ def _has_begun(state: RunState, call: ToolCall) -> bool:
 
 
 def _next_requests(state: RunState, call: ToolCall) -> list[CallRequested]:
-    """What the call needs now; nothing while somebody works on it."""
+    """The next message for the call; none while a step is in progress."""
     if state.gate(call) == "rejected":
         return _once(state, call, "reject", "reject")
     tool = state.tool(call.name)
@@ -96,7 +96,7 @@ def _next_requests(state: RunState, call: ToolCall) -> list[CallRequested]:
         watch = _once(state, call, "watch", "watch")
         if not child.announced:
             return [*watch, request]
-        # the run's model must not answer before somebody listens to its deltas
+        # the child's model must not answer before the tool host listens to its deltas
         return [request] if is_watched(state.results, call.id) else watch
     asks_host = False
     if child is not None:
@@ -114,7 +114,7 @@ def _next_requests(state: RunState, call: ToolCall) -> list[CallRequested]:
 def _once(
     state: RunState, call: ToolCall, suffix: str, kind: CallKind, name: str = ""
 ) -> list[CallRequested]:
-    """A request about a call, unless it was sent."""
+    """The request for a step of a call, unless it was sent."""
     if f"{call.id}-{suffix}" in state.asked:
         return []
     return [
@@ -172,13 +172,13 @@ def expired(state: RunState) -> ErrorInfo | None:
     for call, decision in state.decided.items():
         if decision.expired:
             name = state.requested[call].name
-            message = f"nobody answered in time whether {name} may be called"
+            message = f"the request for approval of {name} has expired"
             return ErrorInfo(code="approval_expired", message=message, data={"tool": name})
     return None
 
 
 def plain_input(arguments: str) -> str | None:
-    """The input of an agent as a tool that takes a text; None if the arguments have none."""
+    """The text input of an agent as a tool; None if the arguments do not contain one."""
     try:
         return msgspec.json.decode(arguments, type=_PlainInput).input
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What a run tree may still use. Checked before each effect; a child run gets a share. Pure."""
+"""The remaining budget of a run tree. Checked before each effect; children get shares. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sandstream_actors.run.state import RunState
 
 
 def exceeded_by_turn(state: RunState) -> ErrorInfo | None:
-    """May the model be asked once more?"""
+    """May the model be called once more?"""
     budget = state.options.budget
     if budget is None:
         return None
@@ -24,7 +24,7 @@ def exceeded_by_turn(state: RunState) -> ErrorInfo | None:
 
 
 def exceeded_by_calls(state: RunState, new: int) -> ErrorInfo | None:
-    """May so many more tools be called?"""
+    """May this many more tools be called?"""
     budget = state.options.budget
     if budget is None or budget.tool_calls is None or new == 0:
         return None
@@ -36,11 +36,11 @@ def exceeded_by_calls(state: RunState, new: int) -> ErrorInfo | None:
 
 
 def share_of(state: RunState) -> Budget | None:
-    """What a child that starts now may use: an equal part of what is left, for it and for all
-    other children of this answer that have not ended.
+    """The budget of a child that starts now: an equal part of the rest, for it and for all other
+    children of this answer that have not ended.
 
-    As nobody gets more than that, those that start later get at least as much, and all together
-    stay within the budget. The deadline is the same for all; the run's own alarm keeps it.
+    No child gets more than that, so later ones get at least as much, and all together stay within
+    the budget. All share the same deadline, which the run's own alarm enforces.
     """
     budget = state.options.budget
     if budget is None:

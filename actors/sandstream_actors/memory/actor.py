@@ -59,7 +59,7 @@ _end: Final = msgspec.json.Decoder(_End).decode
 
 
 class MemoryActor(Actor):
-    """One replica. Whoever starts it serves the harness ``pool`` too."""
+    """One replica. Its starter also serves the harness ``pool``."""
 
     def __init__(
         self,
@@ -149,7 +149,9 @@ class MemoryActor(Actor):
         return state.scope
 
     async def on_parked(self, delivery: Delivery, reason: str) -> None:
-        """Nobody waits for what a person has to look at first."""
+        """Clear the phase of a parked request, so that no caller waits until an operator handles
+        it.
+        """
         if self._bus.subjects.split(delivery.subject).family == "run":
             return
         try:

@@ -161,7 +161,9 @@ class Consolidations:
             if condition.is_ == "alive":
                 await self._watch_again(scope, request, cause=f"watch:{sequence}")
                 return
-            await cancel_run(self._bus, request.watches, "nobody works on it: it begins elsewhere")
+            await cancel_run(
+                self._bus, request.watches, "its process is gone; the phase starts again"
+            )
 
         async def decide(state: MemoryState) -> MemoryState | None:
             if state.merging is None or state.merging.run != request.watches:

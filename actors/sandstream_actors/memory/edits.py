@@ -153,7 +153,7 @@ def _applied(means: Means, base: Files, edits: list[FileEdit], notes: list[str])
 
 def _problem(edit: FileEdit) -> str:
     if not is_editable(edit.path):
-        return "it is no file of a memory that can be edited"
+        return "it is not an editable file of a memory"
     if edit.data is None:
         return ""
     if len(edit.data) > MAX_EDIT_BYTES:

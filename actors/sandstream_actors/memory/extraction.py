@@ -108,7 +108,9 @@ class Extractions:
                 await self._watch_again(scope, request, cause=f"watch:{sequence}")
                 await self._note_slow(scope, request.rollout, request.watches, sequence)
                 return
-            await cancel_run(self._bus, request.watches, "nobody works on it: it begins elsewhere")
+            await cancel_run(
+                self._bus, request.watches, "its process is gone; the phase starts again"
+            )
 
         async def decide(state: MemoryState) -> MemoryState | None:
             rollout = state.rollouts.get(request.rollout)

@@ -42,7 +42,7 @@ class Sweeper:
             try:
                 await self.sweep()
             except BusError as error:
-                logger.warning("memories cannot be looked after", extra={"why": str(error)})
+                logger.warning("the memories cannot be checked", extra={"why": str(error)})
 
     async def sweep(self) -> None:
         """Sweep all scopes, one after the other: there is no hurry."""
@@ -58,9 +58,9 @@ class Sweeper:
                 raise
             except MessageError as error:
                 extra = {"scope": scope, "why": str(error)}
-                logger.warning("a memory cannot be looked after", extra=extra)
+                logger.warning("a memory cannot be checked", extra=extra)
             except Exception:  # one bad scope must not block the others
-                logger.exception("a memory cannot be looked after", extra={"scope": scope})
+                logger.exception("a memory cannot be checked", extra={"scope": scope})
 
     async def _sweep_scope(self, scope: str, digests: set[str]) -> None:
         objects = self._memories.objects(scope)

@@ -22,7 +22,7 @@ def make_call(path: str, endpoint: str, arguments: dict[str, Any], request: Mode
     """Merge the `extra_*` settings into the arguments and encode.
 
     As in the reference, a key of `extra_args` must not repeat an argument that is set, while
-    `extra_body` replaces whatever it names.
+    `extra_body` replaces the arguments that it names.
     """
     settings = request.settings
     extra = dict(settings.get("extra_args") or {})

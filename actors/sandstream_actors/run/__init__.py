@@ -1,1 +1,1 @@
-"""What several actors know about runs: how runs end, are read back, and use sandboxes."""
+"""Code about runs that several actors share: how runs end, are read, and use sandboxes."""

@@ -1,6 +1,6 @@
-"""The calls of a model's answer: what is asked for each, what came back, what a person decided.
+"""The calls of a model's answer: requests, results and decisions of people.
 
-The part of a run's state that answers questions about calls. Pure, as the rest of it.
+This part of a run's state answers questions about calls. Pure, like the rest of the state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ Gate = Literal["free", "wait", "rejected"]
 
 
 class _Sorted:
-    """The calls of one answer as one agent's: what does not change while they are worked on."""
+    """The calls of one answer of one agent: the part that does not change while they are in
+    progress.
+    """
 
     def __init__(
         self, agent: AgentSpec | None, answer: AnswerView | None, disabled: set[str]
@@ -57,7 +59,7 @@ class _Sorted:
 
 
 class AnswerCalls:
-    """What is known of the calls of the last answer."""
+    """The state of the last answer's calls."""
 
     turn: int
 
@@ -66,7 +68,8 @@ class AnswerCalls:
         self.agents: dict[str, AgentSpec] = {}
         self.agent_name = ""
         self.answer: AnswerView | None = None
-        """The last answer. What it asks for is in ``asked`` and ``results``."""
+        """The last answer. The requests and results of its calls are in ``asked`` and ``results``.
+        """
         self.asked: dict[str, CallRequested] = {}
         self.results: dict[str, CallFinished] = {}
         self.disabled_tools: set[str] = set()
@@ -82,7 +85,7 @@ class AnswerCalls:
         self.child_waits: dict[str, ChildWaiting] = {}
         """Calls whose child runs wait for a person."""
         self.decided_below: dict[int, ApprovalDecided] = {}
-        """Answers to what child runs have asked, by their places in the log."""
+        """Decisions about calls of child runs, by their sequences in the log."""
         self.waiting: RunWaiting | None = None
         self._last_sorted = _Sorted(None, None, self.disabled_tools)
 
@@ -115,11 +118,11 @@ class AnswerCalls:
         return self.agents[self.agent_name]
 
     def tool(self, name: str) -> ToolSpec | None:
-        """A tool of the current agent, as it was offered for the last answer."""
+        """A tool of the current agent, as the last request offered it."""
         return self._sorted.tools.get(name) or self.listed_tools.get(name)
 
     def handoff(self, call: ToolCall) -> HandoffSpec | None:
-        """The handoff that a call asks for; a handoff goes before a tool of its name."""
+        """The handoff that a call names; a handoff has priority over a tool of the same name."""
         return self._sorted.handoff(call)
 
     @property
@@ -154,11 +157,11 @@ class AnswerCalls:
         if own is not None or tool is None or not self.needs_approval(call):
             return own
         if tool.approval == "ask_host" and self.reviewed is None:
-            return None  # not known yet whether anybody must be asked
+            return None  # it is not known yet whether an approval is needed
         return self.sticky.get((self.agent_name, call.name))
 
     def open_approvals(self) -> list[ApprovalRequested]:
-        """What people are asked and have not answered, child runs included."""
+        """The open approvals, including those of child runs."""
         calls = {call.id: call for call in self.tool_calls}
         own = [
             it
@@ -193,7 +196,7 @@ class AnswerCalls:
     def has_outside_hook(self, tool: ToolSpec | None, point: str) -> bool:
         """Does a hook want to see a call that the tool host does not make itself?"""
         outside = tool is not None and (tool.sandbox or tool.child is not None)
-        return outside and point in self.agent.hooks  # an agent has the tool, so there is one
+        return outside and point in self.agent.hooks  # an agent has the tool, so it exists
 
     def open_tool_calls(self) -> list[ToolCall]:
         """Tool calls of the last answer that have no outcome yet."""
@@ -207,7 +210,7 @@ class AnswerCalls:
         return calls.open_calls
 
     def look_again(self) -> None:
-        """Results are gone: what was found out about calls does not hold any more."""
+        """Discard what was derived from results, because results were removed."""
         self._last_sorted = _Sorted(None, None, set())
 
     def open_children(self) -> list[CallRequested]:
@@ -222,8 +225,9 @@ class AnswerCalls:
     # --- for the fold --------------------------------------------------------------------------
 
     def _frees_first_turn(self, event: CallFinished, asked: CallRequested) -> bool:
-        """May the first turn begin with this word of guardrails? Of parallel ones it waits for the
-        first word, if their host gives an early one; after that it is somebody's already.
+        """Does this result of guardrails make the first turn due? For parallel guardrails, only
+        their first message does, if their tool host sends an early one; a later message must not
+        trigger the turn twice.
         """
         if asked.name != "parallel":
             return True
@@ -231,8 +235,8 @@ class AnswerCalls:
         return self.agent.guards_announced and other not in self.results
 
     def _child_asks(self, waiting: ChildWaiting) -> None:
-        """What is answered here is no longer open, even if the child has not heard of it yet: the
-        harness passes it on.
+        """Record the approvals of a waiting child. Those decided here are no longer open, even if
+        the child does not know yet: the harness passes the decision on.
         """
         answered = {(it.run, it.call) for it in self.decided_below.values()}
         left = [
@@ -245,6 +249,8 @@ class AnswerCalls:
         self.child_waits[waiting.call] = msgspec.structs.replace(waiting, approvals=left)
 
     def _ask_again(self) -> None:
-        """Whoever was asked and has not answered may be gone, or have given up: ask anew."""
+        """Forget requests without results: their receivers may be gone or have given up. They are
+        sent again.
+        """
         self.results = without_early(self.results)
         self.asked = {call: it for call, it in self.asked.items() if call in self.results}

@@ -1,4 +1,4 @@
-"""What the outcome of a call means: its checked shape, and what the model reads of it. Pure."""
+"""The meaning of a call's outcome: its checked type, and the model's view of it. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _encode = msgspec.json.encode
 
 
 def checked(event: CallFinished, kind: CallKind) -> CallFinished:
-    """The result as what was asked for. One of the wrong shape is a failure of its host, which may
-    be written in any language.
+    """The result as the requested type. A result of the wrong type is a failure of its tool host,
+    which may be written in any language.
     """
     if event.kind != kind:
         event = msgspec.structs.replace(event, kind=kind)
-    if CALLS[kind].is_model:  # an answer is an event of its own: this can only be a failure
+    if CALLS[kind].is_model:  # a success is a separate event: this can only be a failure
         info = ErrorInfo(code="bad_result", message=f"{event.call} ended without an answer")
         return msgspec.structs.replace(event, output=NO_JSON, error=event.error or info)
     shape = CALLS[kind].result
@@ -45,7 +45,7 @@ def checked(event: CallFinished, kind: CallKind) -> CallFinished:
 
 
 def history_of(output: Raw, input: list[Raw]) -> tuple[list[Raw], list[Raw], list[Raw]]:
-    """What a model reads before the run's input, that input, and what the session keeps of it."""
+    """The history before the run's input, the input, and the part that the session stores."""
     found = _history(output)
     own = input if found.input is None else found.input
     return found.history, own, own if found.kept is None else found.kept
@@ -62,7 +62,7 @@ def with_session(started: RunStarted | None, output: Raw) -> RunStarted | None:
 
 
 def rejected_result(state: AnswerCalls, call: ToolCall) -> CallFinished | None:
-    """What the model reads of a call that a person, or a guardrail before them, refused."""
+    """The text that the model reads for a call that a person or a guardrail refused."""
     if state.reviewed is not None and call.id in state.reviewed.outputs:
         return _told(state, call, state.reviewed.outputs[call.id], "guardrail")
     decision = state.decision(call)
@@ -79,7 +79,7 @@ def rejected_result(state: AnswerCalls, call: ToolCall) -> CallFinished | None:
 def child_result(
     state: AnswerCalls, call: ToolCall, child: ChildSpec, ended: CallFinished
 ) -> CallFinished | None:
-    """What the model reads of a child run that has ended."""
+    """The text that the model reads for a child run that has ended."""
     end = child_end(state.results, child, ended)
     if end is None:
         return None
@@ -94,8 +94,8 @@ def child_result(
 def child_end(
     results: Mapping[str, CallFinished], child: ChildSpec, ended: CallFinished
 ) -> CallFinished | None:
-    """How a child run ended for its caller: not well if its watcher had to give up; None until that
-    is known.
+    """How a child run ended for its caller: as a failure if its watcher gave up; None until that is
+    known.
     """
     if not child.watch:
         return ended
@@ -106,14 +106,14 @@ def child_end(
 
 
 def listening_to(watch: str) -> str:
-    """The call whose result says that the tool host listens to a child run. Whoever asks for the
-    watch asks for this, too.
+    """The call whose result says that the tool host listens to a child run. It is requested
+    together with the watch.
     """
     return f"{watch.removesuffix('-watch')}-listening"
 
 
 PARALLEL_GUARDS = "t1-guards"
-"""The call for the guardrails that look at a run's input while its model is asked."""
+"""The call of the guardrails that check a run's input beside the model call."""
 
 
 def looking_at(guards: str) -> str:
@@ -122,19 +122,19 @@ def looking_at(guards: str) -> str:
 
 
 def early_of(call: str) -> str:
-    """The call that was asked for if this one only says, before its result, how it goes."""
+    """The call whose early report this is; empty if it is not an early report."""
     if call.endswith("-listening"):
         return f"{call.removesuffix('-listening')}-watch"
     return call.removesuffix("-looking") if call.endswith("-looking") else ""
 
 
 def is_watched(results: Mapping[str, CallFinished], call: str) -> bool:
-    """Does the tool host listen to the child run of a call, or will it never do so?"""
+    """Does the tool host listen to the child run of a call, or has it failed to?"""
     return f"{call}-listening" in results or f"{call}-watch" in results
 
 
 def without_early(results: Mapping[str, CallFinished]) -> dict[str, CallFinished]:
-    """The results that hold wherever the run goes: whoever was still at it is so no longer."""
+    """The results that stay valid after a move: early reports of calls in progress do not."""
     return {call: it for call, it in results.items() if early_of(call) in {"", *results}}
 
 

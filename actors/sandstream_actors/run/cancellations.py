@@ -1,4 +1,4 @@
-"""Work under way that a cancel request must stop, whichever replica gets the request first."""
+"""Work in progress that a cancel request must stop, whichever replica gets the request first."""
 
 from __future__ import annotations
 
@@ -23,18 +23,22 @@ _REMEMBERED = 1000
 
 _TAG = CancelRequested.__struct_config__.tag
 _decode = msgspec.json.Decoder(CancelRequested | Claim).decode
-"""Of two types, so that a message without a type is neither: alone, a type may be left out."""
+"""A union of two types, so that a message without a type is neither: for a single type, the type
+may be omitted.
+"""
 
 
 class RunCancelled(Exception):
-    """The run was cancelled while work for it was under way."""
+    """The run was cancelled while work for it was in progress."""
 
 
 T = TypeVar("T")
 
 
 class Cancellations:
-    """The tasks of runs in this process. A cancel that comes just before its task is not missed."""
+    """The tasks of runs in this process. A cancel request that arrives just before its task is not
+    missed.
+    """
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -53,9 +57,9 @@ class Cancellations:
 
     @contextmanager
     def watching(self, run: RunId, task: asyncio.Task[Any]) -> Iterator[None]:
-        """Cancel the task if its run is cancelled meanwhile, or was a moment ago."""
+        """Cancel the task if its run is cancelled meanwhile, or was cancelled a moment ago."""
         self._tasks[run].add(task)
-        if self._epoch != self._bus.log.epoch:  # that log was lost, and its cancellations with it
+        if self._epoch != self._bus.log.epoch:  # that log was lost, and its cancel requests with it
             self._epoch = self._bus.log.epoch
             self._lately.clear()
         if run in self._lately:
@@ -68,9 +72,10 @@ class Cancellations:
                 del self._tasks[run]
 
     async def guard(self, run: RunId, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work. :class:`RunCancelled`: the run, and with it the work, was cancelled.
+        """Do the work. Raises :class:`RunCancelled` if the run, and with it the work, was
+        cancelled.
 
-        ``CancelledError``: this task is cancelled itself, or the work raised it on its own.
+        Raises ``CancelledError`` if this task itself is cancelled, or if the work raised it.
         """
         task = asyncio.ensure_future(work)
         try:
@@ -82,11 +87,11 @@ class Cancellations:
             raise RunCancelled(run) from None
 
     def forget(self, run: RunId) -> None:
-        """The log knows of no cancel request: whatever came here was none."""
+        """The log contains no cancel request: the message that arrived here was not valid."""
         self._lately.pop(run, None)
 
     async def recheck(self, run: RunId) -> None:
-        """A run that was cancelled a moment ago may have been opened again: the log knows."""
+        """A run that was cancelled a moment ago may have been reopened: the log decides."""
         if run not in self._lately:
             return
         if RunState.of(run, await self._bus.log.read(run)).cancel is None:
@@ -97,7 +102,7 @@ class Cancellations:
         return run in self._tasks
 
     def stop_run(self, run: RunId) -> None:
-        """Cancel what runs for it now."""
+        """Cancel the tasks that run for it now."""
         for task in tuple(self._tasks.get(run, ())):
             task.cancel()
 
@@ -107,8 +112,8 @@ class Cancellations:
             self.take(self._bus.subjects.parse_run(stored.subject).run, stored.data)
 
     def take(self, run: RunId, request: bytes) -> None:
-        """A cancel request, however it came. One for later stops nothing now, and what is no
-        cancel request stops nothing at all: the subject may carry anything.
+        """Handle a possible cancel request. One for a later time stops nothing now. An invalid one
+        stops nothing at all, because the subject may carry any message.
         """
         try:
             message = _decode(request)

@@ -1,7 +1,7 @@
-"""A run's place in its conversation on the bus: one run at a time, the others queue or are refused.
+"""A run's place in its conversation on the bus: one run holds it, the others queue or are refused.
 
-The run reads the history when it is its turn, and leaves with all that it has said in one event. It
-leaves before its end is written, so that whoever sees the end finds the conversation complete.
+The run reads the history when its turn comes, and leaves with all of its items in one event. It
+leaves before its end is written, so that readers of the end find the conversation complete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Membership:
         self._bus = bus
 
     async def open(self, state: RunState) -> ConversationOpened | None:
-        """The history, if it is the run's turn; None while others are before it.
+        """The history, if it is the run's turn; None while earlier runs hold it.
 
         Raises :class:`ConversationBusy` if the run does not want to wait.
         """
@@ -42,14 +42,14 @@ class Membership:
             session.id, state.run, state.pool, session.busy, attempt=state.past.retries
         )
         crashpoint("harness.after_join")
-        # one that has left was reopened: it has had its turn, and must not wait for another one
+        # a run that has left was reopened: it has had its turn, and must not wait for another one
         if not conversation.is_held_by(state.run) and state.run not in conversation.left:
             return None
         return ConversationOpened(history=readable(conversation.history, session.limit))
 
     async def _relieve(self, session: str, run: RunId) -> None:
-        """A run that has ended where no harness saw it still holds the conversation: let go. So
-        does one that is not in the log: it has aged out, or there was none.
+        """Release the conversation if its holder has ended without a harness, or is not in the log
+        because it expired or never existed.
         """
         while True:
             conversation = await self._bus.conversations.read(session)
@@ -66,7 +66,8 @@ class Membership:
                 return
             try:
                 other = RunState.of(RunId(holder.run), await self._bus.log.read(RunId(holder.run)))
-            except MessageError:  # nobody can open it again, or say what it has said
+            # its log is unreadable, so it can be neither reopened nor added to the history
+            except MessageError:
                 other = RunState(RunId(holder.run))
                 other.done = ended.event
             if other.done is None:
@@ -75,7 +76,7 @@ class Membership:
             await self._wake(session)
 
     async def leave(self, state: RunState, done: RunDone) -> None:
-        """Let go of the conversation; what the run has said becomes part of it."""
+        """Leave the conversation; the run's items become part of it."""
         session = _session_of(state)
         if session is not None:
             await self._leave(session.id, state, done)
@@ -86,9 +87,9 @@ class Membership:
         try:
             await leave(session, state.run, said_in(state), done.status)
         except (PayloadTooLarge, InvalidItem) as error:
-            # the others must be able to go on, and it is all in the run's own log
+            # the other runs must be able to continue, and the run's own log has the items
             logger.error(
-                "what a run has said cannot become part of its conversation",
+                "the items of a run cannot be added to its conversation",
                 extra={"session": session, "run_id": state.run},
                 exc_info=error,
             )
@@ -96,18 +97,18 @@ class Membership:
         crashpoint("harness.after_leave")
 
     async def wake_next(self, state: RunState) -> None:
-        """It is the next run's turn."""
+        """Give the next run its turn."""
         session = _session_of(state)
         if session is not None:
             await self._wake(session.id)
 
     async def _wake(self, session: str) -> None:
-        """Tell the run that has the conversation, unless it knows."""
+        """Wake the run that holds the conversation, unless it knows."""
         holder = (await self._bus.conversations.read(session)).holder
         if holder is None:
             return
         knows = await self._bus.log.first_subject(self._bus.subjects.history(RunId(holder.run)))
-        if knows is None or holder.attempt:  # one that is retried has known it before
+        if knows is None or holder.attempt:  # a retried run has known it before
             again = f":{holder.attempt}" if holder.attempt else ""
             crashpoint("harness.before_wake")
             await self._bus.work_log.send(
@@ -119,14 +120,14 @@ class Membership:
 
 
 async def let_go(bus: Bus, state: RunState, done: RunDone) -> None:
-    """A run was ended by somebody who is no harness: the next one may have its conversation."""
+    """Release the conversation of a run that was ended by a process other than a harness."""
     membership = Membership(bus)
     await membership.leave(state, done)
     await membership.wake_next(state)
 
 
 def why_closed(error: ConversationBusy | PayloadTooLarge) -> ErrorInfo:
-    """Why a run cannot take part in its conversation."""
+    """Why a run cannot join its conversation."""
     if isinstance(error, ConversationBusy):
         return ErrorInfo(code="conversation_busy", message=str(error))
     message = f"the conversation cannot be read: {error}. Read less of it (limit), or clear it."
@@ -140,7 +141,7 @@ def _session_of(state: RunState) -> SessionUse | None:
 
 def readable(history: list[Raw], limit: int | None) -> list[Raw]:
     """The part of a history that a run reads, as an endpoint accepts it. As in SQL, a negative
-    limit is none.
+    limit means no limit.
     """
     if limit is not None and limit >= 0:
         history = history[max(0, len(history) - limit) :]
@@ -148,8 +149,9 @@ def readable(history: list[Raw], limit: int | None) -> list[Raw]:
 
 
 def said_in(state: RunState) -> list[Raw]:
-    """What joins the history. An input to which no model has answered does not: it may be the
-    reason for that, and would spoil the conversation for good. It is in the run's own log.
+    """The items that join the history. An input without an answer of the model does not: it may be
+    the reason for the failure, and would break the conversation permanently. The run's own log has
+    it.
     """
     if state.turn == 0 and not state.past.dropped:
         return []

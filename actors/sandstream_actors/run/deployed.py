@@ -1,7 +1,7 @@
-"""Agents that other workers offer, put in the place of their names when a run starts.
+"""Replaces the names of deployed agents by their registrations when a run starts.
 
-A run then knows all of its agents from its first event on; a later deployment does not change it.
-Agents of different workers may have the same name: each gets a key of its own in the run.
+A run then contains all of its agents from its first event on; a later deployment does not change
+it. Agents of different workers may have the same name: each gets its own key in the run.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sandstream_bus.wire.specs import AgentSpec, ChildGraph, GraphSpec, HandoffS
 
 
 class UnknownAgent(BusError):
-    """A graph names a deployed agent that nobody offers."""
+    """A graph names a deployed agent that no worker offers."""
 
     code = "unknown_agent"
 
 
 async def resolved(graph: GraphSpec, registry: AgentRegistry) -> GraphSpec:
-    """The graph with every remote agent filled in, and what these can reach."""
+    """The graph with every remote agent filled in, and the agents that these can reach."""
     filling = _Filling(registry, dict(graph.children))
     agents = await filling.circle(graph.agents)
     done: set[str] = set()
@@ -47,7 +47,7 @@ def free_key(name: str, taken: Container[str]) -> str:
 
 @dataclass
 class _Filling:
-    """Fills the circles of one graph. What a registration calls as tools is taken over once."""
+    """Fills in one graph. The children of a registration are copied once."""
 
     registry: AgentRegistry
     children: dict[str, ChildGraph]
@@ -56,7 +56,7 @@ class _Filling:
     """By registration: the keys of its children there, and here."""
 
     async def circle(self, given: Mapping[str, AgentSpec]) -> dict[str, AgentSpec]:
-        """Agents that can hand off to each other, with those that are deployed elsewhere."""
+        """Agents that can hand off to each other, including deployed ones."""
         agents = dict(given)
         places: dict[str, str] = {}
         """Where the first agent of a registration is."""
@@ -130,7 +130,7 @@ def _renamed(
     deployed: str = "",
     deployed_key: str = "",
 ) -> AgentSpec:
-    """An agent of a registration as it is in the run."""
+    """An agent of a registration as the run contains it."""
     if agent.remote:
         return agent
     return msgspec.structs.replace(

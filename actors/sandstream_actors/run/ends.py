@@ -34,7 +34,7 @@ def completed(state: RunState, output: Raw, source: Literal["model", "tool", "ha
 
 
 def cancelled(state: RunState) -> Finish:
-    """Somebody, or a limit of its tree, stopped the run."""
+    """The run was cancelled by a user or by a limit of its tree."""
     request = state.cancel
     code = request.code if request else "cancelled"
     reason = request.reason if request else ""
@@ -51,7 +51,7 @@ def failed(state: RunState, error: ErrorInfo) -> Finish:
 
 
 def memory_part(state: RunState) -> MemoryPart | None:
-    """What the run has to do with a memory: that of the agent that it ends with counts."""
+    """The run's relation to a memory: the memory of its last agent counts."""
     if state.options.memory is not None:
         return state.options.memory
     agent = state.agents.get(state.agent_name)
@@ -64,7 +64,7 @@ def memory_part(state: RunState) -> MemoryPart | None:
 
 
 def rollout_of(state: RunState) -> str:
-    """What the run is a part of: a conversation, a session, a group; else it stands for itself."""
+    """The rollout of the run: its conversation, session or group; otherwise the run itself."""
     options = state.options
     session = options.session.id if options.session is not None else ""
     return options.conversation_id or session or options.group_id or f"run-{state.run}"

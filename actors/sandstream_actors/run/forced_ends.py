@@ -1,5 +1,5 @@
-"""Ends of runs that no harness step writes: a message of the run was parked, no process works on
-the run any more, or the log is about to lose the run's beginning. The run may be unreadable.
+"""Ends runs outside of a harness step: a message of the run was parked, no process works on the run
+any more, or the log is about to lose the run's beginning. The run may be unreadable.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from sandstream_actors.run.tree_ends import TreeEnds
 
 
 async def end_parked_run(bus: Bus, run: RunId, reason: str) -> None:
-    """End a run because one of its messages was parked. A run that has ended, or that never began,
-    is left alone.
+    """End a run because one of its messages was parked. No effect on a run that has ended or never
+    started.
     """
     if await bus.log.has_begun(run) or await bus.open_runs.has(run):
         await force_end(bus, run, reason)
 
 
 async def force_end(bus: Bus, run: RunId, reason: str) -> None:
-    """End a run, even if its log is empty or unreadable: a caller waits for the end."""
+    """End a run even if its log is empty or unreadable, because a caller waits for the end."""
     error = ErrorInfo(code="parked", message=f"a message of this run was parked: {reason}")
     while True:
         state = await read_for_end(bus, run)
@@ -54,8 +54,8 @@ async def force_end(bus: Bus, run: RunId, reason: str) -> None:
 async def read_for_end(bus: Bus, run: RunId) -> RunState | None:
     """The run's state as far as it can be read; None if it has ended and cannot be read.
 
-    An event that nobody can read is left out. The others say whom the end concerns: the run above,
-    those below, its conversation, its sandboxes.
+    Unreadable events are skipped. The others tell which parties the end concerns: the parent, the
+    children, the conversation, the sandboxes.
     """
     found = await bus.log.stored(run)
     events = await _readable(bus, found)
@@ -65,13 +65,13 @@ async def read_for_end(bus: Bus, run: RunId) -> RunState | None:
             state.fold(events)
             state.last_seq = found[-1].sequence
             return state
-    # unreadable, or its beginning is lost: what the server knows is enough to end it
+    # unreadable, or its beginning is lost: the subjects on the server are enough to end it
     state = RunState(run)
     state.last_seq = await bus.log.last_sequence(run)
     try:
         ended = await bus.log.last(bus.subjects.done(run))
     except MessageError:
-        ended = None  # an end that nobody can read is none
+        ended = None  # ignore an unreadable end
     if ended is not None and not any(isinstance(it.event, RunReopened) for it in events):
         return None
     return state
@@ -86,7 +86,7 @@ async def _readable(bus: Bus, found: Sequence[Stored]) -> list[LogEvent]:
 
 
 def end_of(state: RunState, error: ErrorInfo, agent: str = "") -> RunDone:
-    """The end; ``agent``: its agent, where the run itself does not say that any more."""
+    """The end; ``agent``: its agent, if the run's events no longer tell."""
     return RunDone(
         status="failed",
         agent=state.agent_name or agent,
@@ -98,20 +98,20 @@ def end_of(state: RunState, error: ErrorInfo, agent: str = "") -> RunDone:
 
 
 async def write_end(bus: Bus, state: RunState, done: RunDone, msg_id: str) -> bool:
-    """Write the end unless the run has moved on; whether it is written."""
+    """Write the end unless the run has new events; return whether it is written."""
     subject = bus.subjects.done(state.run)
     try:
         sequence = await bus.log.append(
             state.run, subject, done, after=state.last_seq, msg_id=msg_id
         )
-    except (Conflict, MessageError):  # it moved on, maybe with what nobody can read
+    except (Conflict, MessageError):  # the run has new events, perhaps unreadable ones
         return False
     await take_in(bus, state, sequence, done, subject)
     return True
 
 
 async def end_cancelled(bus: Bus, run: RunId) -> None:
-    """Write the end of a run that is cancelled and that no harness serves any more."""
+    """Write the end of a cancelled run that no harness serves any more."""
     while True:
         state = RunState.of(run, await bus.log.read(run))
         if state.done is not None:
@@ -129,7 +129,7 @@ async def end_cancelled(bus: Bus, run: RunId) -> None:
 
 
 async def follow_end(bus: Bus, state: RunState) -> None:
-    """What follows from the end of a run that no harness has written: safe to do again."""
+    """The consequences of an end that no harness has written. Safe to repeat."""
     assert state.done is not None
     await bus.open_runs.leave(state.run)
     await let_go(bus, state, state.done)

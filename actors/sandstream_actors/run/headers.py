@@ -1,4 +1,4 @@
-"""Headers of what is published for a run: what it follows from, and which span it belongs to."""
+"""Headers of a run's messages: their cause, and the span that they belong to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandstream_actors.run.state import RunState
 
 
 def trace_of(state: RunState) -> TraceContext:
-    """The run's own span. Its trace is its caller's, or one that follows from the run's id."""
+    """The run's own span. Its trace is the caller's, or is derived from the run's id."""
     given = TraceContext.parse(state.traceparent)
     span_id = run_span_id(state.run, state.reopens)
     if given is not None:
@@ -22,8 +22,8 @@ def trace_of(state: RunState) -> TraceContext:
 
 
 def trace_header(state: RunState) -> str | None:
-    """The ``traceparent`` of a run's own messages. One that wants no trace has none: whoever reads
-    them after its start was purged still knows.
+    """The ``traceparent`` of a run's own messages; None for a run without tracing, so that readers
+    know even after its start event was purged.
     """
     return trace_of(state).header if state.options.traced else None
 
@@ -34,12 +34,12 @@ def following(state: RunState, delivery: Delivery) -> dict[str, str]:
 
 
 def deciding(state: RunState, delivery: Delivery) -> dict[str, str]:
-    """The same for a decision, which also says where the run's events before it are."""
+    """The same for a decision, which also names the run's previous events."""
     return following(state, delivery) | before_header(state.recent)
 
 
 def asking(state: RunState, delivery: Delivery, call: str) -> dict[str, str]:
-    """The same for a call: whoever does it works below the call's span."""
+    """The same for a call: its work is below the call's span."""
     traceparent = call_parent(state, call) if state.options.traced else None
     return _following(delivery, traceparent)
 
@@ -51,12 +51,12 @@ def call_parent(state: RunState, call: str) -> str:
 
 
 def again(state: RunState) -> str:
-    """What is asked again after a move or a reopening is another message, and another span."""
+    """A request repeated after a move or a reopening is another message with another span."""
     return f":m{state.moves}r{state.reopens}" if state.moves or state.reopens else ""
 
 
 def answering(delivery: Delivery) -> dict[str, str]:
-    """Headers of the outcome of a delivered call: it belongs where the call does."""
+    """Headers of the outcome of a delivered call: it belongs to the call's span."""
     return _following(delivery, delivery.headers.get(TRACEPARENT))
 
 

@@ -15,11 +15,11 @@ from sandstream_actors.run.state import RunState
 
 
 def build_request(state: RunState, prepared: Prepared | None = None) -> ModelRequest:
-    """The request of the turn that is due, with what the tool host prepared for it.
+    """The request of the due turn, with the tool host's preparation.
 
     Args:
         state: The run.
-        prepared: What the tool host has just prepared. Left out: what the run's log has.
+        prepared: The tool host's newest preparation; by default the one in the run's log.
     """
     agent = state.agent
     options = state.options
@@ -53,15 +53,15 @@ def build_request(state: RunState, prepared: Prepared | None = None) -> ModelReq
 
 
 def seen_upto(state: RunState, prepared: Prepared | None = None) -> int:
-    """The last event that the request takes into account: what comes later is for the next one."""
+    """The last event that the request includes: later events are for the next request."""
     prepared = prepared or state.prepared
     return (prepared.upto if prepared and prepared.input is not None else 0) or state.last_seq
 
 
 def _definitions(state: RunState, prepared: Prepared) -> list[Raw]:
-    """What the model may call: tools that were listed for the turn, the agent's own, handoffs.
+    """The tools offered to the model: those listed for the turn, the agent's own, and handoffs.
 
-    A handoff goes before a tool of its name, the agent's own tool before a listed one.
+    A handoff has priority over a tool of the same name, the agent's own tool over a listed one.
     """
     agent = state.agent
     disabled = set(prepared.disabled_tools)
@@ -75,9 +75,10 @@ def _definitions(state: RunState, prepared: Prepared) -> list[Raw]:
 
 
 def _cache_key(state: RunState) -> str:
-    """What this request shares with others that begin alike, so that the endpoint finds its cache.
+    """The key that this request shares with requests of the same beginning, for the endpoint's
+    cache.
 
-    A conversation's or group's id is the caller's own and leaves only as a digest.
+    The id of a conversation or group belongs to the caller and is sent only as a digest.
     """
     options = state.options
     for kind, name in (("conversation", options.conversation_id), ("group", options.group_id)):

@@ -1,4 +1,4 @@
-"""What a model's answer contains, read without decoding more than the loop needs. Pure."""
+"""Reads a model's answer, decoding only what the loop needs. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Part(msgspec.Struct):
 
 
 class _Item(msgspec.Struct):
-    """The few fields of an output item that decide what happens next."""
+    """The few fields of an output item that determine the next step."""
 
     type: str = "message"
     id: str | None = None
@@ -72,7 +72,7 @@ class AnswerView(msgspec.Struct):
     refusal: str | None
     has_hosted_tools: bool
     misuse: str | None
-    """How the answer breaks the protocol, if it does."""
+    """How the answer violates the protocol, if it does."""
     replays: set[int]
     """The places of calls that repeat an earlier one: they are not made, and not remembered."""
 
@@ -91,10 +91,10 @@ class AnswerView(msgspec.Struct):
 
 
 def read_answer(event: ModelAnswered, seen_calls: Mapping[str, str]) -> AnswerView:
-    """Look at an answer. Raises nothing: ``misuse`` tells what is wrong with it.
+    """Read an answer. Never raises: ``misuse`` names a violation.
 
-    ``seen_calls`` are the call ids of earlier answers with their fingerprints: an exact replay of
-    one is dropped, the same id for another call is misuse.
+    ``seen_calls`` are the call ids of earlier answers with their fingerprints: an exact replay is
+    dropped; the same id for another call is misuse.
     """
     calls: list[ToolCall] = []
     seen = dict(seen_calls)
@@ -146,7 +146,7 @@ def user_message(text: str) -> Raw:
 def assistant_message(value: Raw) -> Raw:
     """A final output that did not come from the model, as a message in the history.
 
-    Its id is the placeholder that the seam leaves out: the endpoint never gave it one.
+    Its id is a placeholder that the model client omits, because the endpoint never assigned one.
     """
     decoded: Any = msgspec.json.decode(value)
     text = decoded if isinstance(decoded, str) else bytes(value).decode()
@@ -170,7 +170,7 @@ SECOND_HANDOFF = "Multiple handoffs detected, ignoring this one."
 
 
 def handoff_outputs(calls: list[ToolCall], name: str) -> list[Raw]:
-    """The answers to an answer's handoff calls: the first one is taken."""
+    """The outputs for an answer's handoff calls: only the first handoff is accepted."""
     taken = Raw(_encode(json.dumps({"assistant": name})))
     ignored = [call_output_item(call, Raw(_encode(SECOND_HANDOFF))) for call in calls[1:]]
     return [*ignored, *(call_output_item(call, taken) for call in calls[:1])]
@@ -209,7 +209,7 @@ _decode_head = msgspec.json.Decoder(_Head).decode
 def _head(item: Raw) -> _Head:
     try:
         return _decode_head(item)
-    except msgspec.DecodeError:  # not ours to judge: the endpoint says what is wrong with it
+    except msgspec.DecodeError:  # not validated here: the endpoint reports the error
         return _Head()
 
 

@@ -1,5 +1,5 @@
-"""Where a run lives: which harness pool takes its turns, which process hosts its callables, and
-from which ones it was taken away.
+"""The places of a run: the harness pool that takes its turns, the process that hosts its callables,
+and the places from which it has moved.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Places:
         return self._host if host == self._first_host else host
 
     def is_elsewhere(self, subject: str, event: RunEvent) -> bool:
-        """Does it address a process that the run was taken from? Nobody there will act on it."""
+        """Does it address a process from which the run has moved? It will not be handled there."""
         if not self._gone or not subject:
             return False
         last = subject.rpartition(".")[2]
@@ -56,7 +56,7 @@ class Places:
             return last in self._gone
         if isinstance(event, CallRequested):  # decided before the move, sent after it
             if event.sandbox or event.traits.is_child_run:
-                # who does it serves all; only the answer would go to the old pool
+                # its receiver serves all pools; only the answer would go to the old pool
                 return event.reply_pool in self._gone
             return last in self._gone
         if isinstance(event, TurnRequested):  # a timer that was armed before the move

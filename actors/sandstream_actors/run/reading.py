@@ -1,4 +1,4 @@
-"""A run's log as observers read it: an unreadable event does not hide the others."""
+"""A run's log for observers: an unreadable event does not hide the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandstream_bus.wire.subjects import RunId
 
 
 class Reading(NamedTuple):
-    """What a run's log holds."""
+    """The events of a run's log."""
 
     events: list[LogEvent]
     skipped: int

@@ -1,8 +1,8 @@
-"""What a run forgets when it is retried: the step that failed, and nothing else. Pure.
+"""What a run forgets when it is retried: the failed step, and nothing else. Pure.
 
-The event ``run.reopened`` names the calls whose outcomes count no longer; here the state is put
-back to where these calls, or the model, were not asked yet. A call that is asked again is another
-attempt: whatever comes of an earlier one is outdated.
+The event ``run.reopened`` names the calls whose outcomes no longer count. This module puts the
+state back to the point before these calls, or the model call, were requested. A call that is
+requested again is another attempt: outcomes of earlier attempts are outdated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Before(NamedTuple):
 
 
 class _Counted(NamedTuple):
-    """What a child run had used when its parent asked for it again: that is counted already."""
+    """The usage of a child run when its parent requested it again: it is already counted."""
 
     usage: TokenUsage = TokenUsage()
     turns: int = 0
@@ -46,7 +46,7 @@ class _Counted(NamedTuple):
 
 @dataclass
 class Past:
-    """What a run remembers only for the case that it is retried."""
+    """State that a run keeps only for a possible retry."""
 
     retries: int = 0
     attempts: Counter[str] = field(default_factory=Counter)
@@ -65,15 +65,13 @@ class Past:
     bus has heard them.
     """
     _heard: tuple[int, list[Raw]] = field(default_factory=lambda: (0, []))
-    """What a conversation on the bus has instead of so much of all that was said."""
+    """What a conversation on the bus has in place of that many of the said items."""
     _told: dict[str, Raw] = field(default_factory=dict)
     """The outcomes of the last answer's calls that are among the items."""
     _before: _Before | None = None
 
     def answered(self, state: RunState, seen: int) -> None:
-        """The model's next answer is about to be taken in. The model has ``seen`` what was said up
-        to there.
-        """
+        """Prepare for the model's next answer. The model has ``seen`` items up to that event."""
         self._told = {}
         staged = sum(len(items) for place, items in state.staged if place <= seen)
         self._before = _Before(
@@ -86,13 +84,13 @@ class Past:
         )
 
     def tell(self, state: RunState, call: str, outcome: Raw) -> None:
-        """The outcome of a call joins the items, unless it has done so before."""
+        """Add the outcome of a call to the items, unless it was added before."""
         if call not in self._told:
             self._told[call] = outcome
             state.items.append(outcome)
 
     def untell(self, state: RunState, call: str) -> None:
-        """The outcome that the model would have read does not count: it reads the next one."""
+        """Remove a call's outcome, because it no longer counts: the model reads the next one."""
         told = self._told.pop(call, None)
         state.items = [it for it in state.items if it is not told]
 
@@ -109,19 +107,19 @@ class Past:
         state.items, had_before = self._refused
         self._refused = None
         if len(said) > self._before.said:
-            # the conversation has the call with the text that was put in place of its outcome
+            # the conversation has the call, with the text that replaced its outcome
             self._heard = (len(self.all_said(state.said)), heard)
             if had != had_before and had > self._before.said:
                 state.session_has = len(state.said)
 
     def note_late(self, state: RunState, call: str) -> None:
-        """A call has its outcome."""
+        """Record a call whose outcome arrived after the run's end."""
         if state.done is not None:
             self.late.add(call)
 
     def is_outdated(self, event: CallFinished) -> bool:
-        """Is it the end of a child run that was asked to go on since? Whoever answers other calls
-        need not know of attempts: theirs are told apart by the requests.
+        """Is it an end of a child run from before the child's retry? For other calls, the requests
+        distinguish the attempts.
         """
         return event.traits.is_child_run and event.attempt < self.attempts[event.call]
 
@@ -152,7 +150,7 @@ class Past:
 
 
 def reopen(state: RunState, event: RunReopened) -> bool:
-    """The run has not ended after all. False: it is at work, and nothing need be asked again."""
+    """Reopen the run. False: it is active, and no request need be repeated."""
     was_under_way = state.done is None and state.cancel is None
     had_ended = state.done is not None
     state.done = None
@@ -163,7 +161,7 @@ def reopen(state: RunState, event: RunReopened) -> bool:
         if had_ended:
             used = (state.usage, state.tree_turns, state.tool_calls_made)
             state.past.counted = _Counted(*used)
-    if event.retry and was_under_way:  # a child run whose parent had ended and was quick to go on
+    if event.retry and was_under_way:  # a child run whose parent had ended and continued quickly
         return False
     if event.retry:
         _forget_failure(state, event)
@@ -180,7 +178,7 @@ def _forget_failure(state: RunState, event: RunReopened) -> None:
     state.look_again()
     if event.drops_answer:
         past.drop_answer(state)
-    # whoever ended the run has cancelled these: their ends must not count as outcomes
+    # the process that ended the run has cancelled these: their ends must not count as outcomes
     open_calls = [it.call for it in state.open_children()]
     past.attempts.update(call for call in open_calls if call not in event.forgets)
     state.deferred = None
@@ -193,9 +191,9 @@ def _forget_failure(state: RunState, event: RunReopened) -> None:
         state.closings += 1
     session = state.options.session if state.started is not None else None
     if session is not None and session.kind == "bus":
-        state.has_conversation = False  # it queues anew, as others may have gone on
+        state.has_conversation = False  # it queues again, as other runs may have continued
         if state.turn == 0:
-            state.history = None  # nothing that it has said is in there
+            state.history = None  # the history contains none of its items
 
 
 def _forget(state: RunState, call: str) -> None:
@@ -208,7 +206,7 @@ def _forget(state: RunState, call: str) -> None:
         state.prepared = None
     decision = state.decided.get(call)
     if decision is not None and decision.expired and not decision.approve:
-        del state.decided[call]  # nobody had answered in time; what a person has said holds
+        del state.decided[call]  # the approval had expired; a person's decision stays valid
         state.requested.pop(call, None)
 
 
@@ -222,7 +220,7 @@ def _set_limits(state: RunState, event: RunReopened) -> None:
 
 
 def with_attempts(state: RunState, calls: list[CallRequested]) -> list[CallRequested]:
-    """The calls, each with how often its outcome was forgotten."""
+    """The calls, each with the number of its forgotten outcomes."""
     attempts = state.past.attempts
     return [
         msgspec.structs.replace(it, attempt=attempts[it.call]) if attempts[it.call] else it
@@ -231,10 +229,10 @@ def with_attempts(state: RunState, calls: list[CallRequested]) -> list[CallReque
 
 
 def attempt_of(call: CallRequested) -> str:
-    """The name of this attempt of a call, for whoever must not begin it twice."""
+    """The name of this attempt of a call, for hosts that must not start it twice."""
     return f"{call.call}-a{call.attempt}" if call.attempt else call.call
 
 
 def is_answered(state: RunState, call: CallRequested) -> bool:
-    """Has the call a result, or is it an attempt that does not count any more?"""
+    """Does the call have a result, or is it an outdated attempt?"""
     return call.call in state.results or call.attempt < state.past.attempts[call.call]

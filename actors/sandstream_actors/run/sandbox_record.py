@@ -24,7 +24,7 @@ State = Literal["unknown", "intended", "ready", "paused", "stopped", "lost", "de
 
 
 class SandboxRecord:
-    """What the log says of one sandbox."""
+    """The state of one sandbox according to its log."""
 
     def __init__(self, sandbox: str) -> None:
         self.sandbox = sandbox
@@ -34,7 +34,7 @@ class SandboxRecord:
         self.spec = SandboxSpec()
         self.generation = 0
         self.intended_at = 0
-        """The sequence at which its box was last intended."""
+        """The sequence of the last intent to create a box."""
         self.provider = ""
         self.node = ""
         self.key = ""
@@ -45,15 +45,15 @@ class SandboxRecord:
         self.checkpointed = False
         """A checkpoint was made in this generation."""
         self.memories: dict[str, MemoryMount] = {}
-        """By scope, those that are laid out in it."""
+        """The memories with files in it, by scope."""
         self.reason = ""
         self.ended_at = 0
-        """The sequence at which the last box before this one was closed or lost: what was asked
-        earlier may have run there.
+        """The sequence at which the previous box was closed or lost: an earlier request may have
+        run there.
         """
 
         self.closed_at = 0
-        """The sequence at which somebody last let a box go: what was asked earlier was about it."""
+        """The sequence of the last requested close: earlier requests were about the closed box."""
 
     @classmethod
     def of(cls, sandbox: str, events: Iterable[SandboxLogEvent]) -> SandboxRecord:
@@ -69,17 +69,17 @@ class SandboxRecord:
 
     @property
     def may_have_box(self) -> bool:
-        """There is a box, or somebody has begun to make one."""
+        """A box exists, or its creation has begun."""
         return self.is_live or self.state == "intended"
 
     def is_to_be_made(self, spec: SandboxSpec | None) -> bool:
-        """Has it never been there, or may one that was deleted begin anew?"""
+        """Must a box be created: it never existed, or it was deleted and may be renewed?"""
         may_renew = spec is not None and spec.renew
         return self.state == "unknown" or (may_renew and self.state == "deleted")
 
     @property
     def renewed_notice(self) -> str:
-        """What its user must know of a sandbox that is made now."""
+        """A notice for the user of a renewed sandbox."""
         if self.state != "deleted":
             return ""
         return (
@@ -88,26 +88,26 @@ class SandboxRecord:
         )
 
     def is_newer_than(self, asked_at: int | None) -> bool:
-        """Was the box opened after the one that somebody wanted closed, at this sequence, had been
-        let go? Then it is not meant.
+        """Was the box opened after the close that was requested at this sequence? Then the request
+        does not concern it.
         """
         is_open = self.state not in ("unknown", "stopped", "deleted")
         return is_open and asked_at is not None and asked_at < self.closed_at
 
     def was_let_go_by(self, run: str, asked_at: int) -> bool:
-        """Is it closed since its run asked for something in it? Then somebody else has done that:
-        a run waits for all that it asks for before it closes its sandbox.
+        """Was it closed after its run requested this operation? Then another replica has done the
+        operation: a run waits for all its requests before it closes its sandbox.
         """
         is_closed = self.state in ("stopped", "deleted")
         return is_closed and bool(run) and self.spec.run == run and asked_at < self.closed_at
 
     @property
     def base(self) -> str:
-        """What a new box starts from: the last checkpoint, or what the spec was made from."""
+        """The start of a new box: the last checkpoint, or the snapshot in its spec."""
         return self.tree or self.spec.base
 
     def replaced_by(self, mount: MemoryMount) -> list[MemoryMount]:
-        """Memories that cannot be laid out beside this one: of its scope, or in its directories."""
+        """Memories that conflict with this one: the same scope, or the same directories."""
         found = self.memories.values()
         return [it for it in found if it.scope == mount.scope or _share_folder(it, mount)]
 

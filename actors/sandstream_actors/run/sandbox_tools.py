@@ -1,4 +1,4 @@
-"""The built-in tools as models are told of them: plain JSON, for whoever gives them to an agent."""
+"""The built-in tools as models see them: plain JSON definitions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A run's state as a fold over its events. No I/O, no clock: the same events give the same state.
 
-The state answers three questions: what does the conversation look like, what is asked for and not
-answered yet, and which event (``trigger``) makes the next model turn due. Only the actor that holds
-that event takes the turn.
+The state answers three questions: what are the items of the conversation, which requests have no
+result, and which event (``trigger``) makes the next model turn due? Only the actor that holds that
+event takes the turn.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from sandstream_actors.run.retry import Past, reopen
 from sandstream_actors.run.withheld import without_refused
 
 PAUSED = "paused"
-"""The name of a save that is asked for before people are: earlier releases left outcomes out."""
+"""The name of a save before approval requests; earlier releases left outcomes out of it."""
 _prepared = msgspec.json.Decoder(Prepared).decode
 _stop = msgspec.json.Decoder(StopDecision).decode
 _opened = msgspec.json.Decoder(Opened).decode
@@ -68,14 +68,14 @@ _reviewed = msgspec.json.Decoder(Reviewed).decode
 
 
 class RunState(AnswerCalls):
-    """Everything that can be known of a run from its log up to ``last_seq``."""
+    """The state of a run according to its log up to ``last_seq``."""
 
     def __init__(self, run: RunId) -> None:
         super().__init__()
         self.run = run
         self.last_seq = 0
         self.recent: list[int] = []
-        """The places of the last events, oldest first."""
+        """The sequences of the last events, oldest first."""
         self.size_bytes = 0
         """About how much of the log is folded into this state."""
         self.places = Places()
@@ -88,26 +88,26 @@ class RunState(AnswerCalls):
         self.trigger = 0
         """The sequence of the event that made the next turn due; 0 while nothing is due."""
         self.history: list[Raw] | None = None
-        """What was said in the conversation before; None until it is read."""
+        """The items of the conversation before this run; None until they are read."""
         self.has_conversation = False
-        """It is the run's turn in its conversation on the bus."""
+        """The run holds its conversation on the bus."""
         self.input: list[Raw] = []
         """The run's own input; a handoff's filter may rewrite it."""
         self.items: list[Raw] = []
-        """What the run has added to the conversation, as input items."""
+        """The items that the run has added to the conversation, as input items."""
         self.own_input: list[Raw] = []
-        """The run's input as its caller, or the session's callback, gave it."""
+        """The run's input as the caller, or the session's callback, provided it."""
         self._said_before: list[Raw] = []
         self._said_at_answer = 0
         self._rewritten = 0
         self.staged: list[tuple[int, list[Raw]]] = []
-        """Input that came meanwhile and that no answer has taken into account."""
+        """New input that no answer includes yet."""
         self.input_saved = False
         """The user's session has the run's input."""
         self.session_has = 0
-        """How many items of ``said`` it has."""
+        """How many items of ``said`` the session has."""
         self.saving: dict[str, int] = {}
-        """How many it has after a write that was asked for."""
+        """How many it has after each requested save."""
         self._saves: Counter[int] = Counter()
         self.server_knows = 0
         """How many of ``items`` a server-managed conversation has seen."""
@@ -120,16 +120,16 @@ class RunState(AnswerCalls):
         """How many of those have joined the conversation."""
         self.waits = 0
         self.tool_calls_made = 0
-        """Calls of tools, those of child runs included."""
+        """Tool calls, including those of child runs."""
         self.tree_turns = 0
-        """Answers of models, those of child runs included."""
+        """Model answers, including those of child runs."""
         self.deferred: ModelDeferred | None = None
         """Set while the run waits for a timer."""
         self.waited_s = 0.0
         self.wait_attempts = 0
         self.agents_with_tool_use: set[str] = set()
         self.seen_calls: dict[str, str] = {}
-        """The model's call ids so far, with what was called."""
+        """The model's call ids so far, with fingerprints of the calls."""
         self.sandboxes: dict[str, Opened] = {}
         """The open sandboxes, by the agent that works in them."""
         self.closings = 0
@@ -154,11 +154,11 @@ class RunState(AnswerCalls):
             self.apply(event.sequence, event.event, event.subject)
 
     def lacks(self, sequence: int) -> bool:
-        """Is this event of the run, which is not the newest, certainly not folded?"""
+        """Is this event, which is not the newest of the run, certainly missing from this state?"""
         is_known = len(self.recent) < BEFORE or sequence >= self.recent[0]
         return is_known and sequence not in self.recent
 
-    # --- what callers ask for ------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------
 
     @property
     def pool(self) -> str:
@@ -189,7 +189,7 @@ class RunState(AnswerCalls):
         return found
 
     def conversation(self) -> list[Raw]:
-        """The input of the next model call: everything, or what the server has not seen."""
+        """The input of the next model call: all items, or those that the server has not seen."""
         staged = [item for _, items in self.staged for item in items]
         if self.turn > 0 and self.options.is_server_managed:
             return self.items[self.server_knows :] + staged
@@ -197,12 +197,14 @@ class RunState(AnswerCalls):
 
     @property
     def said(self) -> list[Raw]:
-        """All that the run has added, whatever the next agent reads of it after a handoff."""
+        """All items that the run has added, even if a handoff's filter hides some from the next
+        agent.
+        """
         return self._said_before + self.items[self._rewritten :]
 
     def next_save(self, *, paused: bool = False) -> str | None:
-        """The call that gives the user's session what it does not have; None: it has all.
-        ``paused``: with the outcomes that there are of a turn that waits for people.
+        """The id of the next save call; None if the session is up to date. ``paused``: include the
+        known outcomes of a turn that waits for people.
         """
         is_all = self.session_has == len(self.said) and not (paused and self._untold())
         if self.input_saved and is_all:
@@ -213,12 +215,13 @@ class RunState(AnswerCalls):
     # --- the fold ------------------------------------------------------------------------------
 
     def apply(self, sequence: int, event: RunEvent, subject: str = "") -> None:
-        """Take in the next event of the log. Events must come in order and without a gap."""
+        """Fold the next event of the log. Events must come in order and without a gap."""
         self.last_seq = sequence
         self.recent.append(sequence)
         del self.recent[:-BEFORE]
         if self.places.is_elsewhere(subject, event):
-            return  # of or for a process that the run was taken from: it is asked anew
+            # addressed to, or sent by, the previous process; the new process requests it again
+            return
         match event:
             case RunStarted():
                 self._started(sequence, event)
@@ -299,7 +302,7 @@ class RunState(AnswerCalls):
         self.trigger = sequence
 
     def _restored(self, sequence: int, event: RunRestored) -> None:
-        """The events of a log that is not here, then this one's place."""
+        """Fold the events of another log, then continue at the sequence of this one."""
         for stored, (subject, past) in zip(event.events, past_events(event), strict=True):
             self.apply(stored.sequence or sequence, past, subject)
         self.arrive(sequence, event)
@@ -310,7 +313,7 @@ class RunState(AnswerCalls):
         self.recent = [sequence]
         self.staged = [(sequence, items) for _, items in self.staged]  # in this log's order
         self.places.move(RunMoved(pool=event.pool, host=event.host))
-        self.has_conversation = False  # here it has to take its turn
+        self.has_conversation = False  # in this log it has to take its turn
         self._ask_again()
         self.trigger = sequence
 
@@ -337,7 +340,7 @@ class RunState(AnswerCalls):
         self.answer = None
 
     def _said_with(self, rewrite: Rewrite) -> list[Raw]:
-        """A filter may take away what this turn has said, but not what was said before."""
+        """A filter may remove items of this turn, but not earlier ones."""
         if rewrite.earlier is None:
             return self.said
         new = [it.raw for it in rewrite.items[rewrite.earlier :] if it.kind != "tool_approval_item"]
@@ -349,9 +352,7 @@ class RunState(AnswerCalls):
         return spec.name if spec else event.agent
 
     def forget_turn(self) -> None:
-        """What was asked for the last answer is over. Guardrails may still be looking at the run's
-        input.
-        """
+        """Forget the last answer's requests. Guardrails may still be checking the run's input."""
         self.asked = {call: it for call, it in self.asked.items() if it.traits.checks_input}
         self.results = {call: it for call, it in self.results.items() if it.traits.checks_input}
         self.reviewed = None
@@ -446,7 +447,7 @@ class RunState(AnswerCalls):
                 if decision.final and decision.include_in_history and decision.value:
                     self.items.append(assistant_message(decision.value))
             case "prepare" | "review" | "history" | "save" | "finish" | "open" | "error" | "output":
-                pass  # it failed, or has nothing to say
+                pass  # it failed, or has no effect here
             case "model" | "stop" | "checkpoint" | "handoff" | "guard" | "reject" | "hook":
                 pass
             case "child_input" | "child_output" | "watch":
@@ -474,8 +475,8 @@ class RunState(AnswerCalls):
         self._close_if_settled(before)
 
     def _close_if_settled(self, were_settled: bool) -> None:
-        """With the last outcome, all of them join the conversation: in the order of the calls, but
-        first those that had theirs when the run waited for people.
+        """When the last call has an outcome, add all outputs to the conversation: first those that
+        had outcomes when the run waited for people, then the others in the order of the calls.
         """
         calls = self.tool_calls
         if were_settled or self.done is not None or not calls or self.open_tool_calls():

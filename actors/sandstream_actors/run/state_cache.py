@@ -1,6 +1,4 @@
-"""Folded states of the runs that this process has lately seen. A cache: the log can rebuild all of
-it.
-"""
+"""A cache of folded run states in this process. The log can rebuild all of it."""
 
 from __future__ import annotations
 
@@ -24,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 MAX_RUNS = 8192
 MAX_BYTES = 64 * 1024 * 1024
-"""Of what the cached states were folded from; in memory they take a few times as much."""
+"""The limit for the size of the folded events; the states use a few times as much memory."""
 MAX_IDLE_S = 60.0
-"""A tool host does not hear of the end of a run. So a state that it has not used for so long is
-forgotten, and memory depends on how many runs are under way, not on how many there were.
+"""A tool host is not notified of the end of a run. So it forgets a state that was not used for this
+time, and memory depends on the number of active runs, not of all runs.
 """
 
 
@@ -72,7 +70,7 @@ class StateCache:
         return _AtCall(self, run, delivery)
 
     async def load(self, run: RunId) -> RunState:
-        """The run's state as it is now."""
+        """The run's current state."""
         state = self._known(run) or RunState(run)
         self._fold(state, await self.log.read(run, after=state.last_seq))
         return state
@@ -82,10 +80,10 @@ class StateCache:
         return self._known(run) is not None or await self.log.has_begun(run, delivery.headers)
 
     async def woken(self, run: RunId, delivery: Delivery) -> RunState:
-        """The run's state with the delivered event in it, and everything before that.
+        """The run's state including the delivered event and all events before it.
 
-        If somebody may have had the message before, also with everything since: what that one did
-        must not be done again.
+        If the message may have been delivered before, the state includes all later events too: work
+        of the earlier delivery must not be repeated.
         """
         if not delivery.fresh:
             return await self.load(run)
@@ -108,7 +106,7 @@ class StateCache:
         return state
 
     def _known(self, run: RunId) -> RunState | None:
-        """The run's cached state. A log that was lost takes all states with it."""
+        """The run's cached state. If the log was lost, all states are dropped."""
         if self._epoch != self.log.epoch:
             self._epoch = self.log.epoch
             self._states.clear()
@@ -123,7 +121,7 @@ class StateCache:
             del self._used_at[run]
 
     def _fold(self, state: RunState, news: list[LogEvent]) -> None:
-        # somebody else may have folded some of it meanwhile
+        # another handler may have folded some of it meanwhile
         state.fold(event for event in news if event.sequence > state.last_seq)
         self._keep(state)
 
@@ -160,7 +158,7 @@ class StateCache:
 
 
 class _AtCall:
-    """What a call needs to know of its run: everything up to the call. That saves a request."""
+    """The state that a call needs: everything up to the call. This saves a request."""
 
     def __init__(self, cache: StateCache, run: RunId, delivery: Delivery) -> None:
         self._cache = cache
@@ -178,7 +176,7 @@ class _AtCall:
 
 
 async def take_in(bus: Bus, state: RunState, sequence: int, event: RunEvent, subject: str) -> None:
-    """Fold an event that was just written, and what may have come before it."""
+    """Fold an event that was just written, and events that may precede it."""
     if bus.log.has_proof:
         state.apply(sequence, event, subject)
     else:

@@ -1,7 +1,7 @@
-"""Counts the takeovers of one run, event by event, for all who tell of them.
+"""Counts the takeovers of one run, event by event, for all views.
 
 ``sandstream_bus.wire.attempts`` defines a takeover. The move of a run to another program
-(``run_key``) is one, too: the program before is gone. Headers tell of all others.
+(``run_key``) is also one, because the previous program is gone. Headers report all others.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sandstream_bus.wire.messages import (
 )
 
 REMARKS = (ApprovalDecided, CancelRequested, InputStaged)
-"""What others say about a run: no sign of work."""
+"""Messages about a run by other users: they do not show that a process works on it."""
 
 
 class TakeoverCount:
-    """Feed it every event in order. What comes after a run's end does not count."""
+    """Feed it every event in order. Events after a run's end do not count."""
 
     def __init__(self) -> None:
         self._told = Takeovers()
         self._is_waiting = False
-        """The run waits for people: no process has any of it, and none can be lost with it."""
+        """The run waits for people: no process holds any of it, so none can be lost."""
         self._is_over = False
 
     @classmethod
@@ -46,7 +46,7 @@ class TakeoverCount:
         return self._told.count
 
     def note(self, event: RunEvent, attempt: Attempt) -> int:
-        """How many takeovers this event is the first to tell of."""
+        """How many takeovers this event is the first to report."""
         if isinstance(event, RunReopened):
             self._is_over = False
         if self._is_over:

@@ -1,4 +1,4 @@
-"""What the end of a run means for the runs above and below it in its tree."""
+"""The consequences of a run's end for the runs above and below it in its tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TreeEnds:
         self._bus = bus
 
     async def close_tree(self, state: RunState) -> None:
-        """What follows in the tree from the end of a run."""
+        """The consequences of a run's end in the tree."""
         await self.cancel_open(state)
         await self.report_end(state)
 
@@ -72,7 +72,7 @@ def outcome_of(state: RunState) -> CallFinished:
     done = state.done
     parent = state.started.parent if state.started else None
     assert done is not None and parent is not None
-    counted = state.past.counted  # with its last end
+    counted = state.past.counted  # the newest end
     return CallFinished(
         call=parent.call,
         kind="child",
@@ -88,7 +88,7 @@ def outcome_of(state: RunState) -> CallFinished:
 
 
 def _error(done: RunDone) -> ErrorInfo:
-    """Why a child run failed. That it was cancelled does not cancel its parent."""
+    """Why a child run failed. A cancelled child does not cancel its parent."""
     error = done.error or ErrorInfo(code=done.status, message=f"the run ended: {done.status}")
     if error.code != "cancelled":
         return error
@@ -96,7 +96,7 @@ def _error(done: RunDone) -> ErrorInfo:
 
 
 def _output(state: RunState, done: RunDone) -> Raw:
-    """The final output; in place of an empty one that nobody has checked the last thing said."""
+    """The final output; if it is empty and unchecked, the last message."""
     if bytes(done.output) not in (b"", b'""', b"null") or state.agent.checks_output:
         return done.output or Raw(b'""')
     for item in reversed(state.said):

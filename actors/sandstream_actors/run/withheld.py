@@ -1,6 +1,6 @@
-"""What stays of a turn whose output a guardrail refused.
+"""Which items of a turn stay after a guardrail refused its output.
 
-The log keeps all of it; the conversation does not, and nor does a model that reads on.
+The log keeps all of them. The conversation and later model calls do not.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from sandstream_bus.wire.messages import CallRequested
 from sandstream_actors.run.output_items import assistant_message
 
 WITHHELD = "Output withheld by an output guardrail."
-"""In place of what a tool has said."""
+"""Replaces the output of a tool."""
 
 
 def without_refused(
     items: list[Raw], start: int, asked: CallRequested, text: Raw | None
 ) -> list[Raw]:
-    """The items, of which those from ``start`` on are of the turn.
+    """The items without the refused ones; the turn begins at ``start``.
 
-    An error handler's output goes alone; a model's answer goes with all that came with it. Where a
-    tool's result was the output its call has happened: it stays, with a text for its result.
+    Only the output of an error handler is removed. A model's answer is removed with all items of
+    the turn. If a tool's result was the output, the call stays, because it has happened, with a
+    replacement text as its result.
     """
     if asked.name == "handler":
         is_said = items[start:] and items[-1] == assistant_message(asked.value)

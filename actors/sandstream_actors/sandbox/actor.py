@@ -1,9 +1,9 @@
 """The sandbox actor: one kind per provider, any number of replicas per node.
 
-It takes calls from runs and operations from session objects, does each once, and publishes its one
-outcome. A command belongs to the box, not to the actor: killed in the middle, the next replica
-attaches to it and collects its result. Work for a sandbox of another node is passed on to it; if
-that node is gone, the sandbox is restored here or said to be lost.
+It takes calls from runs and operations from session objects, does each once, and publishes its
+single outcome. A command belongs to the box, not to the actor: if the actor is killed, the next
+replica attaches to the command and collects its result. Work for a sandbox of another node is
+passed on to that node; if the node is gone, the sandbox is restored here or reported as lost.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ T = TypeVar("T")
 
 NODE_IDLE_S = 7 * 86_400.0
 OWN_IDLE_S = 3600.0
-"""The consumer of a node that nobody has seen for so long is deleted."""
+"""The consumer of a node that was absent for this time is deleted."""
 MAY_HAVE_BEGUN = "Sandstream-May-Have-Begun"
-"""On work that is passed on and was delivered before: it is new only for its new consumer."""
+"""Marks forwarded work that was delivered before: it is new only to its new consumer."""
 _TRIES = 5
 
 
@@ -89,7 +89,7 @@ class SandboxActor(Actor):
         self._forget_change: Callable[[], None] = lambda: None
 
     async def prepare(self) -> None:
-        """Find out what can be done here."""
+        """Check the provider, and set up consumers and background work."""
         await self.provider.check()
         bus = self._bus
         owner = await installation_of(bus)
@@ -103,7 +103,7 @@ class SandboxActor(Actor):
         self._requests = Requests(bus, tools)
         is_own = self.node.startswith(OWN_NODE)
         state = await bus.topology.stream_state(bus.connection, bus.topology.log)
-        # nothing older can be for this node, unless its consumer is there and knows its place
+        # no older message can be for this node, unless its consumer exists and knows its position
         own = self.consumer_of(self.node, start_sequence=state["last_seq"] + 1)
         if not is_own:
             self.reads(self._shared())
@@ -120,7 +120,7 @@ class SandboxActor(Actor):
             self.works_on(NodeWatch(bus, self, every_s=self._watch_every_s).run)
 
     async def stop(self, grace_s: float = STOP_S, *, ends: Collection[str] = ()) -> None:
-        """Take no more work. ``ends``: sandboxes whose boxes end now, whatever runs in them."""
+        """Take no more work. ``ends``: sandboxes whose boxes end now, with their commands."""
         self._forget_change()
         await super().stop(grace_s)
         await self.lifecycle.stop()
@@ -132,7 +132,7 @@ class SandboxActor(Actor):
         await self.provider.close()
 
     async def _on_lost_log(self, change: LogChange) -> None:
-        """Nothing that is known of sandboxes counts any more. Their boxes are left alone."""
+        """Forget all sandboxes: the log that described them is lost. Their boxes are left alone."""
         self.lifecycle.forget_all()
         if change.what == "older copy":
             return
@@ -164,9 +164,9 @@ class SandboxActor(Actor):
         )
 
     async def adopt(self, node: str, *, start_sequence: int) -> None:
-        """Serve another node's work as well, because nobody else will.
+        """Serve another node's work too, because that node is dead.
 
-        ``start_sequence``: if its consumer is gone, work before this is of no use any more.
+        ``start_sequence``: if its consumer is gone, work before this sequence is useless.
         """
         if node == self.node or node in self._adopted or await self.lifecycle.is_served(node):
             return
@@ -217,7 +217,7 @@ class SandboxActor(Actor):
     async def _until_cancelled(
         self, run: RunId, call: CallRequested, delivery: Delivery
     ) -> CallFinished | None:
-        """Do it; None if the run was cancelled meanwhile: then the command is killed."""
+        """Do the call; None if the run was cancelled meanwhile: then the command is killed."""
         sequence, time_ns, fresh = delivery.sequence, delivery.time_ns, _is_fresh(delivery)
         await self._cancellations.recheck(run)
         work = self._again(
@@ -276,7 +276,7 @@ class SandboxActor(Actor):
         return SandboxReply(op=request.op, result=Raw(msgspec.json.encode(result)))
 
     async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
-        """A sandbox whose log went on under us is looked at again."""
+        """Repeat the work if another process wrote to the sandbox's log first."""
         for _ in range(_TRIES):
             try:
                 return await work()
@@ -305,7 +305,7 @@ class SandboxActor(Actor):
             return
         op = delivery.headers.get(OPERATION) or _operation_of(delivery.data)
         sandbox = self._bus.subjects.parse_sandbox(delivery.subject).sandbox
-        if is_token(op) and is_token(sandbox):  # its caller must not wait for ever
+        if is_token(op) and is_token(sandbox):  # its caller must not wait forever
             text = f"the request could not be handled and was parked: {reason}"
             failure = SandboxFailure(code="parked", message=text)
             await self._bus.sandboxes.reply(sandbox, SandboxReply(op=op, error=failure))
@@ -316,7 +316,7 @@ class _Peek(msgspec.Struct):
 
 
 def _operation_of(request: bytes) -> str:
-    """The operation of a request that is otherwise unreadable; empty if it cannot be known."""
+    """The operation of an otherwise unreadable request; empty if it is unknown."""
     try:
         return msgspec.json.decode(request, type=_Peek).op
     except NOT_JSON:
@@ -324,11 +324,11 @@ def _operation_of(request: bytes) -> str:
 
 
 def _is_fresh(delivery: Delivery) -> bool:
-    """Certainly nobody has begun it, here or on another node."""
+    """Is it certain that no node has begun this work?"""
     return delivery.fresh and MAY_HAVE_BEGUN not in delivery.headers
 
 
 async def installation_of(bus: Bus) -> str:
-    """What tells this installation's boxes from those of another one on the same machine."""
+    """An id that distinguishes this installation's boxes from those of others on this machine."""
     created = await bus.topology.created(bus.connection, bus.topology.log)
     return f"{bus.subjects.prefix}:{created}"

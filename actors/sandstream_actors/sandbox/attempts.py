@@ -1,4 +1,4 @@
-"""Does something in a sandbox's box: the one place that decides what may be tried a second time."""
+"""Runs work in a sandbox's box: the only place that decides what may be repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sandstream_actors.sandbox.live import Live
 
 T = TypeVar("T")
 RESTART_S = 0.5
-"""How long a box may have no socket while it is started again."""
+"""How long a box may have no socket while it restarts."""
 
 
 async def in_box(
@@ -29,11 +29,12 @@ async def in_box(
     when_lost: Callable[[Live], T] | None = None,
     when_closed: Callable[[], T] | None = None,
 ) -> T:
-    """The work's result. It is done again if its box went away under it: at once, and once more a
-    moment later, as another replica may be starting it anew.
+    """The work's result. If its box disappears, the work is repeated: at once, and once more a
+    moment later, because another replica may be restarting the box.
 
-    Where it must not run twice, ``when_lost`` is the outcome of what may have begun in a box that
-    is gone, and ``when_closed`` of what was in one that somebody let go; ``run``: whose call it is.
+    For work that must not run twice, ``when_lost`` gives the outcome if it may have begun in a box
+    that is gone, and ``when_closed`` if that box was closed on request. ``run``: the run that made
+    the call.
     """
     for pause_s in (0.0, RESTART_S, None):
         try:

@@ -58,7 +58,9 @@ class RunCalls:
     async def do(
         self, run: RunId, call: CallRequested, *, sequence: int, fresh: bool, time_ns: int
     ) -> CallFinished:
-        """The call's outcome. Failures are outcomes, too; what is raised is the bus's or ours."""
+        """The call's outcome. Failures are outcomes too; only errors of the bus and our bugs are
+        raised.
+        """
         try:
             if call.traits.is_tool:
                 request = StoredRequest(sequence, time_ns)
@@ -81,9 +83,9 @@ class RunCalls:
         return _finished(call, output=Raw(msgspec.json.encode(result)))
 
     async def give_up(self, run: RunId, call: CallRequested) -> None:
-        """The run was cancelled: end what the call started. Nothing is made or woken for that."""
+        """The run was cancelled: end what the call started, without creating or waking a box."""
         if call.traits.result is Opened:
-            # the run never learns that it has the sandbox, so it would not close it
+            # the run never gets the sandbox's name, so it would not close it
             try:
                 await self._close(run, call, "its run was cancelled")
             except Refused:
@@ -95,10 +97,10 @@ class RunCalls:
                     await box.kill(op_of(run, call))
 
     async def is_settled(self, run: RunId, call: CallRequested) -> bool:
-        """Has the call a result, or is it of no use any more?"""
+        """Does the call have a result, or is it no longer needed?"""
         state = RunState.of(run, await self._bus.log.read(run))
         if call.traits.closes_sandbox:
-            return False  # done twice it does nothing, and a run that ended still needs it
+            return False  # repeating it has no effect, and a run that ended still needs it
         return state.done is not None or call.turn < state.turn or is_answered(state, call)
 
     async def _lifecycle_call(
@@ -111,7 +113,7 @@ class RunCalls:
         match kind:
             case "open":
                 use, spec, memory = await self._use_of(run, call)
-                # another replica may have done it since we looked first, and the run may be over
+                # another replica may have done it since the first check, and the run may have ended
                 if not fresh and await self.is_settled(run, call):
                     raise Settled
                 if use.checkpoint == "never" and await self._was_retried(run):
@@ -129,7 +131,7 @@ class RunCalls:
                 assert_never(kind)
 
     async def _was_retried(self, run: RunId) -> bool:
-        """Its end has deleted a sandbox without checkpoints, and nothing of it is left."""
+        """Whether the run was retried: its end has deleted a sandbox without checkpoints."""
         return RunState.of(run, await self._bus.log.read(run)).past.retries > 0
 
     async def _close(
@@ -149,7 +151,7 @@ class RunCalls:
     async def _use_of(
         self, run: RunId, call: CallRequested
     ) -> tuple[SandboxUse, SandboxSpec, MemoryMount | None]:
-        """How the run uses the sandbox: its first event says it."""
+        """How the run uses the sandbox, from the run's first event."""
         first = await self._bus.log.read_subject(self._bus.subjects.start(run, "*"), limit=1)
         started = first[0].event if first else None
         graph = started.graph if isinstance(started, RunStarted) else GraphSpec(start="", agents={})
@@ -192,7 +194,7 @@ class RunCalls:
             return await self._outcome(call, live, outcome)
 
         def lost(live: Live) -> CallFinished:
-            # who restored it may have died before it could say so
+            # the replica that restored it may have died before it reported that
             live.notice = live.notice or restored_notice(live.record.reason)
             return _told(call, _noticed(live, _LOST), "outcome_unknown")
 
@@ -226,7 +228,7 @@ class RunCalls:
 
 
 def op_of(run: RunId, call: CallRequested) -> str:
-    """The operation's id: the same for every delivery of the call, whoever waits for it."""
+    """The operation's id: the same for every delivery of the call, in every replica."""
     return f"{run}-{attempt_of(call)}"
 
 
@@ -236,7 +238,7 @@ def _noticed(live: Live, text: str) -> str:
 
 
 def _told(call: CallRequested, text: str, code: str) -> CallFinished:
-    """A failure that the model is told of."""
+    """A failure that the model reads."""
     info = ErrorInfo(code=code, message=text)
     return _finished(call, output=Raw(msgspec.json.encode(text)), error=info)
 

@@ -1,4 +1,4 @@
-"""What a provider or a tool says went wrong, as the stable codes that callers know."""
+"""Maps errors of providers and tools to the stable codes that callers know."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Elsewhere(Exception):
 
 
 class LetGo(Exception):
-    """The run closed its sandbox after it had asked for this: another replica has done it."""
+    """The run closed its sandbox after it requested this: another replica has done it."""
 
     def __init__(self, tree: str) -> None:
         super().__init__(tree)
@@ -54,7 +54,7 @@ class Settled(Exception):
 
 
 class Refused(Exception):
-    """An operation that cannot be done, with the code that its caller will see."""
+    """An operation that cannot be done, with the code for its caller."""
 
     def __init__(
         self, code: str, message: str, *, retryable: bool = False, **context: object
@@ -66,8 +66,8 @@ class Refused(Exception):
 
 
 def failure_of(error: Exception, op: str) -> SandboxFailure | None:
-    """The failure as data; None for what is not the caller's business but a fault of the bus or
-    of ours.
+    """The failure as data; None for a fault of the bus, or a bug of ours, which is not the
+    caller's.
     """
     if isinstance(error, Refused):
         return SandboxFailure(
@@ -86,7 +86,7 @@ def failure_of(error: Exception, op: str) -> SandboxFailure | None:
             retryable=error.retryable,
         )
     if isinstance(error, BusError) and error.retryable:
-        return None  # it is waited out
+        return None  # it is retried until the bus is back
     if isinstance(error, SandstreamError):
         return SandboxFailure(code=error.code, message=str(error), op=op)
     code = getattr(error, "code", None)
@@ -111,7 +111,7 @@ def _code_of(error: ProviderError, op: str) -> str:
 
 
 def unsaved(sandbox: str, reason: str) -> Refused:
-    """A box that is to be closed is gone, and with it what no checkpoint has."""
+    """The box to close is gone, and with it all changes since the last checkpoint."""
     return Refused(
         "workspace_lost",
         f"sandbox {sandbox} cannot be saved: {reason}; what changed since its last checkpoint is "

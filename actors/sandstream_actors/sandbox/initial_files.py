@@ -1,4 +1,4 @@
-"""What a new box starts with: the last checkpoint or the plan of its sandbox."""
+"""The files of a new box: from the last checkpoint, or from the plan of its sandbox."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ async def fill(
     *,
     op: str,
 ) -> None:
-    """Done again after a crash, it empties the box first. The operation ids begin with ``op``."""
+    """Fill the box. A repetition after a crash empties it first. The operation ids begin with
+    ``op``.
+    """
     if record.base:
         await store.restore(box, record.base, op=f"{op}-restore", keep=[])
         crashpoint("sandbox.after_restore")

@@ -1,8 +1,8 @@
 """From a record in the log to a live box and back: create, find, recover, checkpoint, close.
 
-The log is written first (intent) and last (ready, stopped), so that whatever exists can be found
+The log is written first (intent) and last (ready, stopped), so that every existing box can be found
 from it. A box whose actor died is found again; one that is gone is restored from its last
-checkpoint; what cannot be restored is said to be lost.
+checkpoint; a box that cannot be restored is reported as lost.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Lifecycle:
         self._listening: Subscription | None = None
 
     async def start(self) -> None:
-        """Hear what other replicas of the node do with sandboxes that are known here."""
+        """Subscribe to changes that other replicas of the node make to sandboxes known here."""
         self._listening = await self._bus.connection.subscribe(
             self._bus.subjects.sandbox_state("*"), self._on_news
         )
@@ -101,7 +101,8 @@ class Lifecycle:
             return
         self.forget(sandbox)
         if news.is_idle_pause and sandbox in self._in_use:
-            self._removals.go_on(self._wake(sandbox))  # whoever paused it did not know of us
+            # the replica that paused it did not know that it is in use here
+            self._removals.go_on(self._wake(sandbox))
 
     async def _wake(self, sandbox: str) -> None:
         try:
@@ -109,16 +110,16 @@ class Lifecycle:
                 record = await self.record(sandbox)
                 if record.state == "paused":
                     await self._find(record)
-        except (Refused, Elsewhere, ProviderError) as error:  # whoever uses it will find out
+        except (Refused, Elsewhere, ProviderError) as error:  # the next operation reports the error
             logger.info("a sandbox cannot be woken", extra={"sandbox": sandbox, "why": str(error)})
 
     # --- finding -------------------------------------------------------------------------------
 
     async def live(self, sandbox: str, *, run: str = "", asked_at: int = 0) -> Live:
-        """The sandbox, ready for an operation: woken, found again or restored, as it needs.
+        """The sandbox, ready for an operation: woken, found again or restored as needed.
 
-        Raises :class:`Elsewhere`, :class:`Refused`, or :class:`LetGo` if it is the sandbox of the
-        run that asks, which has closed it since ``asked_at``.
+        Raises :class:`Elsewhere`, :class:`Refused`, or :class:`LetGo` if the requesting run has
+        closed its sandbox since ``asked_at``.
         """
         found = self._known(sandbox)
         if found is None:
@@ -136,14 +137,14 @@ class Lifecycle:
         return found
 
     def _known(self, sandbox: str) -> Live | None:
-        """What needs no look into the log."""
+        """The sandbox, if it is known without reading the log."""
         found = self._live.get(sandbox)
         if found is None or found.is_new or found.record.state == "paused":
             return None
         return found if found.epoch == self._bus.connection.reconnects else None
 
     async def box_of(self, sandbox: str) -> Box | None:
-        """Its box if it has one here now; nothing is made or recovered."""
+        """Its box if there is one here now; creates and recovers nothing."""
         known = self._live.get(sandbox)
         if known is not None:
             return known.box
@@ -153,9 +154,7 @@ class Lifecycle:
         return await self._provider.get(record.key)
 
     async def was_closed(self, sandbox: str) -> bool:
-        """Is its box gone because somebody let it go? Then nothing is to be repeated in a new
-        one.
-        """
+        """Was its box closed on request? Then no work is repeated in a new one."""
         return (await self.record(sandbox)).state in ("stopped", "deleted")
 
     async def record(self, sandbox: str) -> SandboxRecord:
@@ -163,7 +162,7 @@ class Lifecycle:
 
     @contextlib.contextmanager
     def using(self, sandbox: str) -> Iterator[None]:
-        """While something is done in it, it is not idle."""
+        """While an operation runs in it, it is not idle."""
         self._in_use[sandbox] += 1
         try:
             yield
@@ -185,7 +184,7 @@ class Lifecycle:
     async def open(
         self, sandbox: str, spec: SandboxSpec | None, memory: MemoryMount | None = None
     ) -> Opened:
-        """Make the sandbox unless it is there; ``memory``: it is to have this one from now on."""
+        """Create the sandbox unless it exists; ``memory``: add this memory to it."""
         async with self._lock(sandbox):
             record = await self.record(sandbox)
             created = record.is_to_be_made(spec)
@@ -232,7 +231,7 @@ class Lifecycle:
         if record.node != self.node and await self.is_served(record.node):
             raise Elsewhere(record.node)
         if record.state == "intended":
-            return await self._make(record, record.spec, "")  # its maker died on the way
+            return await self._make(record, record.spec, "")  # its creator died on the way
         if record.node != self.node and self._is_neighbours(record):
             await self._inherit(record)
         if record.node != self.node:
@@ -247,18 +246,18 @@ class Lifecycle:
         return self._keep(record, box)
 
     def _is_neighbours(self, record: SandboxRecord) -> bool:
-        """Has it a box that a process of this machine left, with all that runs in it?"""
+        """Does it have a box of another process of this machine, with running processes?"""
         return record.may_have_box and machine_of(record.node) == machine_of(self.node)
 
     async def is_ours(self, record: SandboxRecord) -> bool:
-        """Is it this process's, or one that its own process has left to its neighbours?"""
+        """Does it belong to this process, or has its process on this machine ended?"""
         if record.node == self.node:
             return True
         return self._is_neighbours(record) and not await self.is_served(record.node)
 
     async def _inherit(self, record: SandboxRecord) -> None:
         if record.state == "paused":
-            with contextlib.suppress(BoxGone):  # what is left of it is looked for next
+            with contextlib.suppress(BoxGone):  # its leftovers are found next
                 await self._provider.resume(record.key)
         ready = SandboxReady(
             generation=record.generation,
@@ -270,7 +269,7 @@ class Lifecycle:
         await self._append(record, ready)
 
     async def _recover(self, record: SandboxRecord, reason: str) -> Live:
-        """Go on from the last checkpoint, or say that there is nothing to go on from."""
+        """Continue from the last checkpoint, or report that there is none."""
         restorable = bool(record.tree)
         if record.state != "lost":
             lost = SandboxLost(generation=record.generation, reason=reason, restorable=restorable)
@@ -290,8 +289,8 @@ class Lifecycle:
     # --- making --------------------------------------------------------------------------------
 
     async def _make(self, record: SandboxRecord, spec: SandboxSpec, notice: str) -> Live:
-        """A box for the sandbox, from its last checkpoint or its plan. Redone as a whole after a
-        crash in between: the box is found by its key, and emptied first.
+        """Create a box for the sandbox, from its last checkpoint or its plan. Repeated as a whole
+        after a crash: the box is found by its key, and emptied first.
         """
         began = time.monotonic()
         checked = await check_spec(spec, self.sources)
@@ -335,7 +334,7 @@ class Lifecycle:
         return live
 
     async def _give_up(self, record: SandboxRecord, error: Exception) -> None:
-        """What could not be filled is of no use; the record says why."""
+        """Delete a box that could not be filled; the record gives the reason."""
         await self._provider.delete(record.key)
         stopped = SandboxStopped(generation=record.generation, reason=str(error))
         await self._append(record, stopped)
@@ -362,7 +361,7 @@ class Lifecycle:
     async def checkpoint(
         self, live: Live, *, exclude: Sequence[str] = (), reason: str = ""
     ) -> Checkpointed:
-        """Store what changed; the log names the snapshot."""
+        """Store the changes; the log names the snapshot."""
         async with self._lock(live.record.sandbox):
             return await self._checkpoint(live, exclude, reason)
 
@@ -403,8 +402,8 @@ class Lifecycle:
         reason: str = "",
         asked_at: int | None = None,
     ) -> Checkpointed:
-        """Let the box go, after a checkpoint if wanted. Closing what is closed is no error, also
-        where it was opened anew since then (``asked_at``: the request's place in the log).
+        """End the box, after a checkpoint if requested. Has no effect on a closed sandbox, or on
+        one that was reopened since (``asked_at``: the request's sequence in the log).
         """
         async with self._lock(sandbox):
             record = await self.record(sandbox)
@@ -441,9 +440,9 @@ class Lifecycle:
             return result
 
     async def _close_lost(self, record: SandboxRecord) -> None:
-        """What a dead node had cannot be saved any more, and whoever closes it must know."""
+        """The changes on a dead node cannot be saved; the caller that closes it must know."""
         if record.state == "intended":
-            return  # nothing was in it
+            return  # it was empty
         reason = f"its node {record.node} is gone"
         if record.state != "lost":
             restorable = bool(record.tree)
@@ -460,17 +459,17 @@ class Lifecycle:
             paused = SandboxPaused(generation=live.record.generation, reason=reason)
             try:
                 await self._append(live.record, paused)
-            except SandboxMovedOn:  # another replica uses it, and would never learn of it
+            except SandboxMovedOn:  # another replica uses it, and would not notice
                 await self._provider.resume(live.record.key)
                 raise
 
     def idle(self, now: float) -> list[str]:
-        """Sandboxes that asked to be paused after so long without an operation."""
+        """Sandboxes whose idle time is over."""
         found = [sandbox for sandbox, live in self._live.items() if live.is_idle(now)]
         return [sandbox for sandbox in found if sandbox not in self._in_use]
 
     async def stop(self) -> None:
-        """Finish what was begun in the background. Boxes live on, except for closed ones."""
+        """Finish background work. Boxes continue, except for closed ones."""
         if self._listening is not None:
             await self._listening.close()
         await self._removals.finish()
@@ -479,7 +478,7 @@ class Lifecycle:
     # --- parts ---------------------------------------------------------------------------------
 
     def _lock(self, sandbox: str) -> asyncio.Lock:
-        """One at a time makes, saves or closes a sandbox. It lives while somebody needs it."""
+        """One task at a time creates, saves or closes a sandbox. Removed when unused."""
         return self._locks.setdefault(sandbox, asyncio.Lock())
 
     async def _append(self, record: SandboxRecord, event: SandboxEvent) -> None:
@@ -496,5 +495,6 @@ class Lifecycle:
         consumer = f"sandbox-{self._provider.name}-{node}"
         if await self._bus.presence.is_served(consumer):
             return True
-        await asyncio.sleep(0.5)  # after a restart of the server its clients are away for a moment
+        # after a restart of the server its clients are disconnected for a moment
+        await asyncio.sleep(0.5)
         return await self._bus.presence.is_served(consumer)

@@ -1,4 +1,4 @@
-"""A sandbox as an actor works in it."""
+"""A live sandbox as an actor uses it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Live(msgspec.Struct):
     rule: ResolveRule
     env: dict[str, str]
     notice: str = ""
-    """What the next answer has to say: the workspace is not what it was."""
+    """A notice for the next answer: the workspace was restored or reset."""
     is_new: bool = False
-    """Its box was just made, and its memories are not laid out yet."""
+    """Its box was just created, and the files of its memories are not written yet."""
     used_at: float = 0.0
     epoch: int = 0
-    """The connection under which it was found. Whoever was away may have lost it to another node.
+    """The connection under which it was found. After a disconnect another node may own the sandbox.
     """
 
     def opened(self, provider: str, *, created: bool) -> Opened:
-        """As whoever opened it is told."""
+        """The state reported to the opener."""
         return Opened(
             sandbox=self.record.sandbox,
             provider=provider,
@@ -41,11 +41,11 @@ class Live(msgspec.Struct):
         )
 
     def may_have_run(self, sequence: int, *, fresh: bool) -> bool:
-        """Can what was asked at ``sequence`` have begun in an earlier box?"""
+        """Can a request at ``sequence`` have begun in an earlier box?"""
         return not fresh and sequence < self.record.ended_at
 
     def is_idle(self, now: float) -> bool:
-        """Has nobody done anything in it for so long that it is to be paused?"""
+        """Was it unused for so long that it must be paused?"""
         idle_s = self.record.spec.idle_s
         return self.record.state == "ready" and idle_s is not None and now - self.used_at > idle_s
 
@@ -60,6 +60,6 @@ def restored_notice(reason: str) -> str:
 async def awake(provider: Provider, record: SandboxRecord) -> Box | None:
     """Its box if there is one, woken if it was paused."""
     if record.state == "paused":
-        with contextlib.suppress(BoxGone):  # what is left of it is looked for next
+        with contextlib.suppress(BoxGone):  # the rest of it is looked for next
             await provider.resume(record.key)
     return await provider.get(record.key)

@@ -1,4 +1,4 @@
-"""Passes a command's output on as it comes. Core NATS: nobody waits for it, nothing is stored."""
+"""Publishes a command's output while it runs. Core NATS: not acknowledged and not stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other replicas write into the logs of sandboxes, as far as it matters to who knows them."""
+"""Events that other replicas write to the logs of sandboxes known to this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 from sandstream_bus.logs.codec import NOT_JSON
 
 IDLE = "idle"
-"""Why a sandbox was paused that nobody seemed to use."""
+"""The reason for pausing an unused sandbox."""
 
 
 class News(msgspec.Struct):
@@ -17,7 +17,7 @@ class News(msgspec.Struct):
     node: str = ""
 
     def leaves_box(self, node: str) -> bool:
-        """The box that was known to ``node`` is still the sandbox's, awake, and its own."""
+        """Does the sandbox keep the box that ``node`` knows, awake and on that node?"""
         if self.type == "sandbox.ready":
             return self.node == node
         return self.type in ("sandbox.checkpointed", "sandbox.mounted")
@@ -31,7 +31,7 @@ _news = msgspec.json.Decoder(News).decode
 
 
 def read_news(data: bytes) -> News:
-    """What the event says; one that cannot be read says nothing."""
+    """The event; an unreadable one is empty."""
     try:
         return _news(data)
     except NOT_JSON:

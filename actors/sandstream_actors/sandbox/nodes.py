@@ -1,7 +1,7 @@
-"""A dead node's work is not left lying: the others of its provider take it.
+"""The nodes of a provider take over the work of a dead node.
 
-Each node has a consumer of its own. One that nobody serves, though work waits in it, is served by
-whoever notices. The sandbox's log decides what happens then: restored here, or lost.
+Each node has its own consumer. If a consumer has pending work but no actor serves it, any actor
+that notices serves it. The sandbox's log then decides: it is restored here, or lost.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MISSED_LOOKS = 6
-"""How often in a row nobody must answer for a node before it counts as dead."""
+"""How many checks in a row must go unanswered before a node counts as dead."""
 _EMPTY_LOOKS = 120
-"""How often in a row nothing must wait for a dead node before its work is let go of: a run that was
-taken over sends its next call there, too, which should not wait for the next look.
+"""How many checks in a row must find no work before a dead node's consumer is released: a run that
+was taken over sends its next call there too, and it should not wait for the next check.
 """
 
 
 class NodeWatch:
-    """Looks at the other nodes' consumers, and serves those of dead ones until they are empty."""
+    """Checks the other nodes' consumers, and serves those of dead nodes until they are empty."""
 
     def __init__(self, bus: Bus, actor: SandboxActor, *, every_s: float) -> None:
         self._bus = bus
@@ -47,7 +47,7 @@ class NodeWatch:
                 try:
                     await self.look()
                 except BusError as error:
-                    logger.warning("nodes cannot be watched", extra={"why": str(error)})
+                    logger.warning("the nodes cannot be checked", extra={"why": str(error)})
         finally:
             await asyncio.gather(*(worker.stop(0.0) for worker in self._adopted.values()))
 

@@ -1,4 +1,4 @@
-"""One function per action: what a session object can ask of a live sandbox."""
+"""One function per action that a session object can request of a live sandbox."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ from sandstream_actors.sandbox.tools.dispatch import ToolOutcome, run_tool
 from sandstream_actors.sandbox.tools.patch_apply import apply_patch
 
 READ_PART_BYTES = 16 * 1024 * 1024
-"""The most that one answer carries; a session object asks for the rest."""
+"""The maximum that one answer carries; a session object requests the rest."""
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """What operations need besides the sandbox."""
+    """The objects that operations need besides the sandbox."""
 
     lifecycle: Lifecycle
     provider: Provider
@@ -66,7 +66,7 @@ class Tools(msgspec.Struct, frozen=True):
 
 
 def inside(live: Live, path: str) -> str:
-    """An absolute path in the box; relative ones start at the root."""
+    """An absolute path in the box; relative paths start at the root."""
     return posixpath.normpath(posixpath.join(live.record.root, real_path(path)))
 
 

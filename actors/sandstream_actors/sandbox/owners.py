@@ -1,7 +1,7 @@
-"""Whether anybody still needs a sandbox: its run, or the program or client that made it.
+"""Whether a sandbox is still needed by its run, or by the program or client that created it.
 
-That the log says "intended" or "ready" is not enough: the process that was to use the box may have
-been killed. Nothing here changes anything.
+The states "intended" and "ready" in the log are not enough: the process that was to use the box may
+have been killed. This module changes nothing.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.run.state import RunState
 
 PROCESS_POOL = "p-"
-"""Pools of programs. Their names are random: what a dead one left, no other process continues."""
+"""The prefix of programs' pools. Their names are random, so no other process continues the work of
+a dead one.
+"""
 
 
 class Owner(NamedTuple):
-    """Who a sandbox belongs to."""
+    """The owner of a sandbox, and whether it still exists."""
 
     is_gone: bool
-    """Nobody can need the sandbox any more."""
+    """The sandbox is no longer needed."""
     why: str
     abandoned: RunState | None = None
-    """Its run, if that is to be ended too."""
+    """Its run, if the run must be ended too."""
     can_save: bool = True
-    """There is something in the workspace that somebody may look for."""
+    """The workspace may contain files that a user wants."""
 
 
 async def owner_of(bus: Bus, record: SandboxRecord, *, is_running: bool) -> Owner:
-    """``is_running``: has its box processes that are not paused? One whose program is gone ends by
-    itself when its grace is over, and is closed after that.
+    """Find the owner. ``is_running``: the box has processes that are not paused. If its program is
+    gone, such a box ends by itself after its grace period, and is closed after that.
     """
     if record.spec.run:
         return await _run_of(bus, record)
@@ -58,7 +60,7 @@ async def _run_of(bus: Bus, record: SandboxRecord) -> Owner:
     if state.waiting is not None:
         return Owner(False, f"its run {run} waits for a person")
     if await is_abandoned(bus, state):
-        # a phase of a memory is begun again by whoever makes memories, unless it is cancelled
+        # the memory actor starts a phase again, unless it is cancelled
         to_end = state.options.memory is None or state.cancel is not None
         why = f"the caller of its run {run} is gone"
         return Owner(True, why, state if to_end else None)
@@ -66,18 +68,18 @@ async def _run_of(bus: Bus, record: SandboxRecord) -> Owner:
 
 
 async def is_abandoned(bus: Bus, state: RunState) -> bool:
-    """Is it the run of a process that is gone, which nobody can continue?"""
+    """Is it a run of a dead process that cannot be continued?"""
     if state.started is None or state.started.key is not None or state.waiting is not None:
-        return False  # whoever has the key, or the saved state, can
+        return False  # a process with the key, or the saved state, can continue it
     if not state.pool.startswith(PROCESS_POOL):
-        return False  # a deployed agent's: its worker may come back
+        return False  # the run of a deployed agent: its worker may come back
     if state.options.memory is not None:
         return not await _is_served(bus, f"harness-{state.pool}")
     return state.pool == state.host and not await _is_served(bus, f"tools-{state.host}")
 
 
 async def _is_served(bus: Bus, consumer: str) -> bool:
-    for _ in range(2):  # after a restart of the server its clients are away for a moment
+    for _ in range(2):  # after a restart of the server its clients are disconnected for a moment
         if await bus.presence.is_served(consumer):
             return True
         await asyncio.sleep(1.0)

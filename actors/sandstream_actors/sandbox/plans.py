@@ -1,4 +1,4 @@
-"""Lays a manifest's plan out in a box. Done again after a crash, it gives the same workspace."""
+"""Writes a manifest's plan into a box. A repetition after a crash gives the same workspace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def apply_plan(
     op: str,
     only_ephemeral: bool = False,
 ) -> None:
-    """Snapshots first, then repositories, then single files, which may lie inside the others."""
+    """Snapshots first, then repositories, then single files, which may be inside the others."""
     plan, rule = checked.plan, ResolveRule(roots=[box.root])
     for number, tree in enumerate(plan.trees):
         if tree.ephemeral or not only_ephemeral:

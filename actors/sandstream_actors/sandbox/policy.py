@@ -1,4 +1,4 @@
-"""What an actor's operator lets tasks have of the actor's machine."""
+"""What the operator of an actor lets tasks use of the actor's machine."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ SETTING = "SANDSTREAM_SANDBOX_ALLOW"
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever asks may have of the actor's machine. A caller's own process allows itself all
-    of it; an actor that serves others allows what its operator says.
+    """What a requester may use on the actor's machine. A caller's own process allows itself
+    everything; an actor that serves others allows what its operator configured.
     """
 
     grants: bool = True
-    """Paths of the host, repositories that lie there, and ones that it fetches in other ways than
-    by HTTP, which may use its keys."""
+    """Paths of the host, repositories there, and repositories fetched in other ways than by HTTP,
+    which may use the host's keys.
+    """
     network: bool = True
-    """The host's network, with all that listens on it."""
+    """The host's network, with all services that listen on it."""
     unlimited: bool = True
     """No limit of memory or processes."""
     private_sources: bool = True
-    """Repositories of hosts that are not public: its own loopback, its network."""
+    """Repositories on hosts that are not public: the loopback and the private network."""
 
     @classmethod
     def of(cls, allowed: Iterable[str]) -> Policy:

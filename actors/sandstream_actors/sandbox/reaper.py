@@ -1,9 +1,10 @@
-"""No orphans: compares what the provider lists with what the log says, and lets go of the rest.
+"""Removes orphans: compares the provider's boxes with the log, and removes those that are not
+needed.
 
-A box is kept while the log says that it is its sandbox's current one and somebody can still need
-it (``owners``). Superseded, closed and unknown ones are removed after a grace, which is longer than
-any creation takes. A run that ended without closing its sandbox has it closed here, and so has a
-program that is gone; a sandbox that has been idle is paused.
+A box is kept while the log names it as its sandbox's current box and the sandbox is still needed
+(``owners``). Superseded, closed and unknown boxes are removed after a grace period, which is longer
+than any creation takes. The reaper also closes the sandboxes of runs that ended without closing
+them and of programs that are gone, and pauses idle sandboxes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 GRACE_S = 600.0
 _FIRST_S = 5.0
-"""The first look comes early: callers' processes may be too short-lived for a second one."""
+"""The first check comes early: callers' processes may be too short-lived for a second one."""
 
 
 class Reaper:
@@ -61,7 +62,7 @@ class Reaper:
             try:
                 await self.sweep()
             except (BusError, ProviderError) as error:
-                logger.warning("the reaper could not look around", extra={"why": str(error)})
+                logger.warning("the reaper cannot list the boxes", extra={"why": str(error)})
             await asyncio.sleep(self._every_s)
 
     async def sweep(self, only: Container[str] | None = None) -> list[str]:
@@ -79,11 +80,11 @@ class Reaper:
                 logger.info("a box is left for later", extra={"key": info.key, "why": str(error)})
             except BusError:
                 raise
-            except MessageError as error:  # somebody has written what nobody can read
+            except MessageError as error:  # the sandbox's log has an unreadable message
                 extra = {"key": info.key, "why": str(error)}
-                logger.warning("a box cannot be looked after", extra=extra)
-            except Exception:  # one bad box must not keep the others
-                logger.exception("a box cannot be looked after", extra={"key": info.key})
+                logger.warning("a box cannot be checked", extra=extra)
+            except Exception:  # one bad box must not block the others
+                logger.exception("a box cannot be checked", extra={"key": info.key})
         for sandbox in self._lifecycle.idle(time.monotonic()):
             try:
                 await self._lifecycle.pause(sandbox, IDLE)
@@ -102,8 +103,8 @@ class Reaper:
         return time.time() - info.created_at > self._grace_s
 
     def _is_of_lost_log(self, info: BoxInfo) -> bool:
-        """Was it made before the log was set back? Then it may be the only trace of what was lost:
-        people decide.
+        """Was it created before the log was set back? Then it may be the only trace of the lost
+        part, and people decide about it.
         """
         change = self._bus.guard.change
         if change is None or info.created_at > datetime.fromisoformat(change.at).timestamp():
@@ -118,13 +119,13 @@ class Reaper:
         return True
 
     async def _look_after(self, record: SandboxRecord, info: BoxInfo) -> None:
-        """Close it if its owner is gone. Else hold it: it is not to end by itself while an actor
-        of its node lives.
+        """Close it if its owner is gone. Otherwise hold it: it must not end by itself while an
+        actor of its node lives.
         """
         owner = await owner_of(self._bus, record, is_running=info.state == "running")
         if not owner.is_gone:
             if record.node != self._lifecycle.node and info.state == "paused":
-                await self._provider.stop(info.key)  # it stands still, so it cannot end by itself
+                await self._provider.stop(info.key)  # it is frozen, so it cannot end by itself
             elif record.node == self._lifecycle.node and isinstance(self._provider, Leasing):
                 self._provider.hold(info.key)
             return
@@ -135,7 +136,7 @@ class Reaper:
         )
 
     async def _end(self, state: RunState) -> bool:
-        """End a run that nobody can continue, unless somebody has written to it meanwhile."""
+        """End a run that cannot be continued, unless the run has new events."""
         state.cancel = state.cancel or CancelRequested(reason="its caller is gone")
         try:
             await self._bus.log.append(

@@ -1,4 +1,4 @@
-"""Closed boxes are removed beside the work: nobody waits for it, but it is not forgotten."""
+"""Removes closed boxes in the background; the reaper repeats a failed removal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Removals:
-    """What goes on in the background of one node's sandboxes."""
+    """The background work of one node's sandboxes."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
@@ -26,13 +26,13 @@ class Removals:
         self.go_on(self._remove(key))
 
     def go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that nobody waits for."""
+        """Run work in the background."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self) -> None:
-        """The end of an event loop cancels the tasks that were removing boxes: again, then."""
+        """Remove the rest. The end of an event loop may have cancelled removals: repeat those."""
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(self._remove(key) for key in tuple(self._keys)))

@@ -38,7 +38,7 @@ UNKNOWN: dict[type[Any], Any] = {
     Interact: Executed(state="lost"),
     RunTool: ToolAnswer(output=Raw(msgspec.json.encode(LOST)), error="outcome_unknown"),
 }
-"""The outcome of what may have run in a box that is gone, and must not run twice."""
+"""The outcome of an action that may have run in a lost box and must not run twice."""
 
 
 class Requests:
@@ -49,7 +49,7 @@ class Requests:
         self._tools = tools
 
     async def do(self, sandbox: str, request: SandboxRequest, *, sequence: int, fresh: bool) -> Any:
-        """The action's result. ``fresh``: nobody can have begun it before."""
+        """The action's result. ``fresh``: no replica can have begun it before."""
         action = request.action
         lifecycle = self._tools.lifecycle
         if isinstance(action, Open):
@@ -112,6 +112,6 @@ class Requests:
         if record.node != self._tools.lifecycle.node:
             if await self._tools.lifecycle.is_served(record.node):
                 raise Elsewhere(record.node)
-            return Running(running=False, state=record.state)  # with its node it is gone
+            return Running(running=False, state=record.state)  # its box is gone with its node
         box = await self._tools.provider.get(record.key)
         return Running(running=box is not None, state=record.state)

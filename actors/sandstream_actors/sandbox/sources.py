@@ -1,9 +1,9 @@
-"""Where the files of a sandbox may come from. Every way in goes through :meth:`Sources.check`: its
-result is the only thing that :func:`~sandstream_actors.sandbox.plans.apply_plan` takes.
+"""The permitted sources of a sandbox's files. All of them go through :meth:`Sources.check`:
+:func:`~sandstream_actors.sandbox.plans.apply_plan` accepts only its result.
 
-A source is what the actor itself opens: a path of its host, a repository that it fetches with its
-own network though the box has none. Files and snapshots of a plan come from the bus, not from the
-host; they must only stay in the workspace.
+A source is something that the actor itself opens: a path of its host, or a repository that it
+fetches with its own network even if the box has none. Files and snapshots of a plan come from the
+bus, not from the host; they must only stay inside the workspace.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ class CheckedPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     plan: WorkspacePlan
     public_only: bool
-    """Its repositories may come from public hosts only: to be kept while they are fetched, too."""
+    """Its repositories may come from public hosts only; this also applies while they are fetched.
+    """
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """The one check, with what the operator of an actor allows."""
+    """The check, with the permissions that the operator of an actor configured."""
 
     policy: Policy = Policy()
     resolve: Resolve = resolve_host

@@ -1,4 +1,4 @@
-"""A sandbox's spec as what the provider needs. Secrets get their values here, on the node that uses
+"""Converts a sandbox's spec for the provider. Secrets get their values here, on the node that uses
 them, and nowhere else.
 """
 
@@ -27,11 +27,11 @@ MOST_GRANTS = 256
 
 
 async def check_spec(spec: SandboxSpec, sources: Sources) -> CheckedPlan:
-    """Refuse what cannot or must not be made, before anything is: whoever asks may be anybody."""
+    """Refuse an impossible or forbidden spec before anything is created: requests are untrusted."""
     _check_policy(spec, sources.policy)
     wrong = [port for port in spec.ports if not 1 <= port <= 65_535]
     if wrong:
-        _refuse(f"port {wrong[0]} is none: ports are from 1 to 65535")
+        _refuse(f"port {wrong[0]} is not valid: ports are from 1 to 65535")
     for what, count, most in (
         ("ports", len(spec.ports), MOST_PORTS),
         ("path grants", len(spec.grants), MOST_GRANTS),
@@ -76,8 +76,8 @@ def environment_of(spec: SandboxSpec, environ: Mapping[str, str] | None = None) 
 
 
 def box_spec_of(record: SandboxRecord, owner: str) -> BoxSpec:
-    """What to ask of the provider. The environment is given to each command, not kept in the
-    box's own records: it may hold secrets.
+    """The provider's settings. The environment is passed to each command and not stored with the
+    box, because it may contain secrets.
     """
     spec = record.spec
     given = {

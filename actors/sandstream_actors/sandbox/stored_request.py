@@ -1,4 +1,4 @@
-"""What a box remembers of the request that something was done for: which event of which log."""
+"""The request for which a box did something: which event of which log. The box remembers it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class StoredRequest(NamedTuple):
         return f"{self.sequence}@{self.time_ns}"
 
     async def is_foreign(self, first: str, bus: Bus) -> bool:
-        """Does a box know this from another request, which the log does not contain?
+        """Does the box know this call from another request, which the log does not contain?
 
-        A call is asked for again when its run moves: then both requests are in the log.
+        A call is requested again when its run moves: then both requests are in the log.
         """
         if first == self.text:
             return False
@@ -49,8 +49,8 @@ class StoredRequest(NamedTuple):
 
 
 async def first_use(bus: Bus, record: SandboxRecord, box: Box) -> tuple[str, str]:
-    """The id of a new box's first operation, and what to say if the box was used before, by a part
-    of the log that was lost.
+    """The id of a new box's first operation, and a notice if a lost part of the log has used the
+    box.
     """
     op = f"{record.sandbox}-g{record.generation}"
     intended = await bus.guard.message_at(record.intended_at)
@@ -60,5 +60,5 @@ async def first_use(bus: Bus, record: SandboxRecord, box: Box) -> tuple[str, str
     if not await request.is_foreign(await box.first_request(op, request.text), bus):
         return op, ""
     logger.warning("the box of sandbox %s was used by a lost part of the log", record.sandbox)
-    # another id: the box would take it for done
+    # another id, because the box would treat the old one as done
     return f"{op}-{request.time_ns}", REUSED

@@ -1,9 +1,9 @@
-"""The tool host actor: runs the user's own code where that code lives.
+"""The tool host actor: runs the user's own code in the process that has it.
 
 Every call has an id. A call that may have been delivered before is looked up first: if it has a
-result, that result stands. At-least-once calls run again; an at-most-once call that was started and
-has no result is reported as unknown, never repeated. The host knows messages and outcomes; what a
-call does is the business of the :class:`Callables` it was given.
+result, that result counts. At-least-once calls run again; an at-most-once call that was started and
+has no result is reported as unknown, never repeated. The host handles messages and outcomes; its
+:class:`Callables` run the calls.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ UNKNOWN_OUTCOME = (
 
 
 class TakenCall(CallRequested, frozen=True, kw_only=True, tag="call.requested"):
-    """A request in the hands of a tool host, with what its delivery says."""
+    """A request to a tool host, with data of its delivery."""
 
     again: bool = False
-    """It may have been begun before."""
+    """It may have been started before."""
     sequence: int = 0
     """Where the request is in the log."""
 
@@ -61,13 +61,17 @@ class Callables(Protocol):
     """The user's code behind the calls of a pool."""
 
     async def admit(self, run: RunId, states: States) -> None:
-        """Return if the run's code is here; raise :class:`Retry` if it has to be waited for."""
+        """Return if the run's code is available here; raise :class:`Retry` if it has to be waited
+        for.
+        """
         ...
 
     async def invoke(
         self, run: RunId, call: TakenCall, states: States
     ) -> CallFinished | ModelAnswered:
-        """Do what is asked. Errors of the user's code are outcomes; what is raised is our bug."""
+        """Run the call. Errors of the user's code become outcomes; an exception from here is our
+        bug.
+        """
         ...
 
 
@@ -126,12 +130,12 @@ class ToolHost(Actor):
             crashpoint("tools.published")
 
     async def _is_settled(self, run: RunId, call: CallRequested) -> bool:
-        """Has the call a result, or has its run ended?"""
+        """Does the call have a result, or has its run ended?"""
         state = RunState.of(run, await self._bus.log.read(run))
         return state.done is not None or call.turn < state.turn or is_answered(state, call)
 
     async def _claim(self, run: RunId, call: CallRequested, delivery: Delivery) -> int | None:
-        """Write down that the call starts; where. None: somebody started it before."""
+        """Record that the call starts; return the sequence. None: it was started before."""
         crashpoint("tools.before_claim")
         sequence = await self._bus.work_log.create_once(
             self._bus.subjects.started(run, attempt_of(call)),
@@ -164,7 +168,7 @@ class ToolHost(Actor):
         crashpoint("tools.after_invoke")
         if isinstance(outcome, CallFinished):
             if outcome.error is not None and not outcome.output:
-                self._cancellations.stop_run(run)  # the run fails: its other calls are in vain
+                self._cancellations.stop_run(run)  # the run fails: its other calls are useless
             duration_ms = round((time.monotonic() - began) * 1000)
             return msgspec.structs.replace(outcome, duration_ms=duration_ms)
         return outcome

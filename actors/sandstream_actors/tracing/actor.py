@@ -54,7 +54,7 @@ def consumer_name(group: str) -> str:
 
 
 class TracingActor(Actor):
-    """One replica. Store, exporter and metrics belong to whoever made them.
+    """One replica. The creator of store, exporter and metrics closes them.
 
     Replicas of a ``group`` share the work; another group makes all traces again. With ``only_new``,
     a new group starts with new messages instead of the whole log.

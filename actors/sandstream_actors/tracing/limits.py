@@ -67,7 +67,7 @@ def _first(env: Mapping[str, str], *names: str) -> int | None:
         if text.isdecimal():
             return int(text)
         if text:
-            logger.warning("ignored a limit that is no number", extra={name: text})
+            logger.warning("ignored a limit that is not a number", extra={name: text})
     return None
 
 

@@ -376,7 +376,7 @@ class Conversations:
                     raise
                 place = {"subject": stored.subject, "sequence": stored.sequence}
                 logger.warning(
-                    "a message in a conversation's log is no event and is passed over",
+                    "skipped a message in a conversation's log that is not an event",
                     extra=place | {"why": str(error)},
                 )
                 conversation.skip(stored.sequence)

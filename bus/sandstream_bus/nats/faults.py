@@ -66,7 +66,7 @@ class Troubles:
                 self._told.discard(name)
                 lasted_s = round(time.monotonic() - ended.since, 1)
                 logger.warning(
-                    "work goes on after %s s", lasted_s, extra={"code": ended.error.code}
+                    "work continues after %s s", lasted_s, extra={"code": ended.error.code}
                 )
                 if not self._told:
                     self._tell(None)

@@ -43,7 +43,7 @@ class SetupLock:
         while not await self._take():
             if not is_told:
                 logger.warning(
-                    "another set-up is at work: waiting for its end; if it was killed, for a minute"
+                    "waiting for another set-up to end; if it was killed, this takes a minute"
                 )
                 is_told = True
             await self._remove_stale()

@@ -207,7 +207,7 @@ def test_a_box_whose_log_nobody_can_read_is_left_alone(
         where = story.bus.subjects.sandbox_state("one")
         await story.bus.connection.publish(where, b'{"type":"cancel.requested"}', msg_id="forged")
         assert await story.reaper.sweep() == []
-        said = [it for it in caplog.records if "cannot be looked after" in it.message]
+        said = [it for it in caplog.records if "cannot be checked" in it.message]
         assert len(said) == 1 and said[0].exc_info is None
         await story.end_old()
 

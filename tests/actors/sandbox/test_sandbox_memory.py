@@ -161,7 +161,7 @@ def test_changes_that_nobody_can_tell_without_the_marker_are_named(
             assert (workspace / HANDBOOK).read_text() == ALL[HANDBOOK]
 
     asyncio.run(story())
-    assert ".memory.json is missing or damaged and nobody can tell" in caplog.text
+    assert ".memory.json is missing or damaged, so they cannot be identified" in caplog.text
     assert f"make them again: {HANDBOOK}" in caplog.text
 
 
@@ -417,7 +417,7 @@ def test_trouble_with_a_memory_is_said_once_and_stops_nothing(
             subject = it.bus.subjects.memory_state("broken")
             await it.bus.connection.publish(subject, b"{", msg_id="1")
             await it.open("four", MemoryMount(scope="broken"))
-            assert "not laid out" in caplog.text
+            assert "its files were not written" in caplog.text
 
     asyncio.run(story())
 

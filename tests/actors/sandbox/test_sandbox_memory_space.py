@@ -53,5 +53,5 @@ def test_a_full_disk_costs_the_memory_and_nothing_else(
             assert len(await it.told()) == 1
 
     asyncio.run(story())
-    assert "not laid out" in caplog.text
+    assert "its files were not written" in caplog.text
     assert "No space left on device" in caplog.text

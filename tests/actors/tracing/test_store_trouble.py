@@ -159,7 +159,7 @@ def test_a_file_that_is_no_store_is_put_aside(
 
     asyncio.run(main())
     (record,) = (it for it in caplog.records if it.levelno == logging.ERROR)
-    assert "put aside" in record.message
+    assert "moved aside" in record.message
 
 
 def test_what_belongs_to_a_damaged_store_goes_with_it(tmp_path: Path) -> None:

@@ -1,1 +1,3 @@
-"""The copies of memories in workspaces: laid out, changed by agents, told to the memory actor."""
+"""The copies of memories in workspaces: written there, changed by agents, reported to the memory
+actor.
+"""

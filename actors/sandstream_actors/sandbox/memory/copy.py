@@ -1,8 +1,8 @@
-"""One memory in one workspace: its files are laid out there, and what was changed is told.
+"""One memory in one workspace: writes its files to the workspace and reports changes.
 
-A sync takes three versions together: the memory as it was laid out last (the marker says it), what
-is in the workspace now, and the memory as it is. What both changed is merged; what the workspace
-changed is told as an edit of the memory's present revision. Generated files are written first, in
+A sync compares three versions: the memory as it was last written here (named by the marker), the
+files in the workspace now, and the current memory. Changes of both sides are merged; changes of the
+workspace are reported as an edit of the current revision. Generated files are written first, in
 parts; then the handbook, its summary and the marker in one change, the marker last. So a reader
 sees whole files, and a crash leaves a copy that is at least as new as its marker says.
 """
@@ -52,7 +52,7 @@ from sandstream_actors.sandbox.memory.taken import NOTHING_TAKEN, Taken, taken_o
 from sandstream_actors.sandbox.memory.trees import batches, editable, with_versions
 
 MOST_SANDBOXES = 100
-"""So many workspaces a memory knows that have it."""
+"""How many workspaces with a copy a memory remembers."""
 _FOLDERS = (RAW_MEMORIES, SUMMARIES, SKILLS, SESSIONS)
 _NOTHING = FileRef(digest="", size=0)
 _GETS_AT_ONCE = 16
@@ -61,19 +61,20 @@ _TRIES = 5
 _LOOK_AGAIN_S = 0.3
 
 Purpose = Literal["open", "refresh", "close", "discard"]
-"""``close``: only what was changed there matters; ``discard``: and nothing is written."""
+"""``close``: only report changes made in the workspace; ``discard``: the same, and write nothing.
+"""
 
 
 class Origin(NamedTuple):
-    """What the files in the workspace are a changed version of."""
+    """The version from which the files in the workspace were changed."""
 
     base: Tree
     told: dict[str, str]
     keeps: bool
     """Changes count; else the memory replaces them."""
     is_known: bool = True
-    """Else only files are taken over that the memory does not have: nobody can tell what was
-    changed in the others, and they would be added to it with each new workspace.
+    """If false, only files that the memory does not have are taken over: changes in the others
+    cannot be identified, and would be added again with each new workspace.
     """
     parent: str = ""
     """Another memory that may have the contents of ``base``."""
@@ -90,7 +91,7 @@ class MemoryCopy:
         mount: MemoryMount,
         say: Callable[[str], None],
     ) -> None:
-        """``say``: for what people should know of."""
+        """``say``: reports a problem to people."""
         self._bus = bus
         self._memories = bus.memories
         self._record = record
@@ -103,9 +104,9 @@ class MemoryCopy:
     async def sync(
         self, purpose: Purpose, *, is_new: bool, first: bool, was_there: bool = False
     ) -> MemorySynced:
-        """``is_new``: the box was just made, no command has run in it. ``first``: what is there
-        without a marker is the workspace's own, and not an agent's doing. ``was_there``: nothing
-        was in the way of the memory's directories at an earlier sync.
+        """Sync once. ``is_new``: the box was just created, and no command has run in it. ``first``:
+        files without a marker belong to the workspace and were not made by an agent. ``was_there``:
+        an earlier sync has written the memory's directories.
         """
         for _ in range(_TRIES):
             synced = await self._try(purpose, is_new=is_new, first=first, was_there=was_there)
@@ -116,7 +117,7 @@ class MemoryCopy:
     async def _try(
         self, purpose: Purpose, *, is_new: bool, first: bool, was_there: bool
     ) -> MemorySynced | None:
-        """None: somebody changed a file meanwhile that would have been overwritten."""
+        """Sync; None if a file changed meanwhile that would have been overwritten."""
         state = await self._state(purpose)
         known = state.tree.keys() - in_place_of_folders(state.tree, _FOLDERS)
         found = await self._folder.survey(known, was_there=was_there)
@@ -144,8 +145,8 @@ class MemoryCopy:
             replaced = [path for path in theirs if decisions[path] == "edit"]
             if replaced and not first:
                 self._say(
-                    f"changes are not kept, because {MARKER_FILE} is missing or damaged and nobody "
-                    f"can tell what they are; make them again: {', '.join(replaced[:5])}"
+                    f"changes are not kept, because {MARKER_FILE} is missing or damaged, so they "
+                    f"cannot be identified; make them again: {', '.join(replaced[:5])}"
                 )
             decisions |= dict.fromkeys(theirs, "head")
         merged = await self._merged(decisions, origin, state, found)
@@ -187,13 +188,14 @@ class MemoryCopy:
         if purpose == "open" and parent is not None and not parent.is_settled:
             state = await pull(self._bus, self._scope, parent.scope, may_settle=True)
         sandbox = self._record.sandbox
-        is_lasting = not self._record.spec.run  # a run's own is gone before there is any news
+        # the workspace of a run is gone before the memory changes
+        is_lasting = not self._record.spec.run
         if stored.sequence and is_lasting and sandbox not in state.sandboxes:
             state = await self._memories.change(self._scope, self._with_sandbox)
         return state
 
     async def _with_sandbox(self, state: MemoryState) -> MemoryState | None:
-        """Whoever changes the memory asks the workspaces that it knows to lay it out again."""
+        """Add this workspace to the memory, so that later changes are written to it."""
         sandbox = self._record.sandbox
         if sandbox in state.sandboxes:
             return None
@@ -234,7 +236,7 @@ class MemoryCopy:
         return await taken_over(self._memories, state, found.marker, ours)
 
     async def _not_older_than(self, revision: int, state: MemoryState) -> MemoryState:
-        """A server of a cluster may answer before it has what another one has."""
+        """Read until the state has this revision: a server of a cluster may lag behind."""
         for _ in range(_LOOKS):
             if state.revision >= revision:
                 break
@@ -242,12 +244,12 @@ class MemoryCopy:
             state = (await self._memories.read(self._scope)).state
         return state
 
-    # --- what was changed there ----------------------------------------------------------------
+    # --- changes in the workspace -----------------------------------------------------------------
 
     async def _merged(
         self, decisions: dict[str, Decision], origin: Origin, state: MemoryState, found: Found
     ) -> dict[str, bytes | None]:
-        """The changed files with what changed in the memory meanwhile; None: deleted."""
+        """The changed files, merged with changes of the memory meanwhile; None: deleted."""
         edited = [path for path, it in decisions.items() if it != "head"]
         if not edited:
             return {}
@@ -276,7 +278,9 @@ class MemoryCopy:
     def _name_what_is_not_kept(
         self, origin: Origin, state: MemoryState, found: Found, *, may_delete: bool
     ) -> None:
-        """It may be a person's: whoever changes a file with a session looks like the agent."""
+        """Report changes that are not kept. A person may have made them: changes through a session
+        look like those of the agent.
+        """
         changed = decide(
             {path: digest_of(data) for path, data in found.texts.items()},
             base=origin.base,
@@ -301,8 +305,8 @@ class MemoryCopy:
         found: Found,
         merged: dict[str, bytes | None],
     ) -> set[str]:
-        """Files where there must be directories: those of other files, or always. They are neither
-        told nor laid out, wherever they are from.
+        """Files in the place of directories that other files, or every memory, need. They are
+        neither reported nor written.
         """
         paths = {path for path in state.tree if path not in merged}
         paths |= {path for path, data in merged.items() if data is not None}
@@ -317,7 +321,7 @@ class MemoryCopy:
         return misplaced
 
     async def _contents(self, tree: Tree, origin: Origin) -> Files:
-        """What can be had of them."""
+        """The contents of the files that can be read."""
         found: Files = {}
         for path, ref in tree.items():
             for scope in filter(None, (self._scope, origin.parent)):
@@ -376,7 +380,7 @@ class MemoryCopy:
                 if now != b"":
                     files[path] = b""
             elif now is not None and found.marker is not None:
-                removed.add(path)  # without a marker it was never ours
+                removed.add(path)  # without a marker it does not belong to us
         generated: Tree = {}
         if purpose != "close":
             generated = self._outdated(state, found)
@@ -395,13 +399,13 @@ class MemoryCopy:
                 if data_of:
                     await self._folder.write(data_of, (), found)
                     new += data_of.keys() - found.sizes.keys()
-        except NoSpace:  # what is half there would only take the room of others
+        except NoSpace:  # an incomplete one would only use space
             await self._folder.write({}, new, found)
             raise
         files |= await self._fetched(wanted, missing)
         laid = {path: ref for path, ref in marker.files.items() if path not in missing}
         files[MARKER_FILE] = msgspec.structs.replace(marker, files=laid).encode()
-        removed = found.among(removed)  # else it was in the way of a batch
+        removed = found.among(removed)  # otherwise it blocked a batch
         if await self._folder.differs(found, [*files, *removed]):
             return False
         is_ours = found.marker is not None and found.marker.scope == self._scope
@@ -426,7 +430,7 @@ class MemoryCopy:
         }
 
     def _superfluous(self, state: MemoryState, found: Found) -> set[str]:
-        """Generated files that were laid out and are not in the memory any more."""
+        """Generated files that were written here and are no longer in the memory."""
         laid = found.marker.files if found.marker is not None else {}
         kept = {*state.tree, MARKER_FILE}
         return {it for it in laid if not is_editable(it) and it in found.sizes and it not in kept}

@@ -1,7 +1,8 @@
-"""What becomes of each editable file at a sync. No I/O.
+"""Decides about each editable file at a sync. No I/O.
 
-Three versions count: what was laid out last, what is in the workspace now, and the memory as it is.
-They are compared by digest; contents are needed only where two of them changed.
+It compares three versions by digest: the file as it was last written to the workspace, the file in
+the workspace now, and the file in the current memory. Contents are needed only if two of them
+changed.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from sandstream_bus.wire.memories import Tree
 from sandstream_memory.layout import MEMORY_FILE, SUMMARY_FILE, is_editable
 
 ALWAYS_THERE = (MEMORY_FILE, SUMMARY_FILE)
-"""An empty one is as good as none, so that nobody tells of it."""
+"""Files that always exist. An empty one counts as absent, so that it is not reported as a change.
+"""
 ABSENT = ""
 EMPTY = hashlib.sha256(b"").hexdigest()
 
 Decision = Literal["head", "pending", "edit"]
-"""Take the memory's; keep a change that was told but is not in the memory yet; tell a change."""
+"""Use the memory's version; keep a reported change that the memory does not have yet; report a
+change.
+"""
 
 
 def digest_of(data: bytes) -> str:
@@ -54,11 +58,12 @@ def decide(
     writable: bool,
     may_delete: bool,
 ) -> dict[str, Decision]:
-    """For every editable file; ``local`` are digests. What is ``unreadable`` counts as unchanged.
+    """The decision for every editable file; ``local`` are digests. An ``unreadable`` file counts as
+    unchanged.
 
-    ``settled``: the memory has decided on what was told of these; whatever it says counts.
-    ``is_taken``: it has something of what was told, but nobody knows what. ``may_delete``: what is
-    missing was deleted; the handbook and its summary never are.
+    ``settled``: files whose reported changes the memory has handled; its version counts.
+    ``is_taken``: the memory has taken over some reported changes, but it is unknown which.
+    ``may_delete``: missing files were deleted, except for the handbook and its summary.
     """
     paths = {path for path in {*local, *base, *head, *ALWAYS_THERE} if is_editable(path)}
     decisions: dict[str, Decision] = {}

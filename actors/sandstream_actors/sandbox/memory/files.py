@@ -1,7 +1,7 @@
-"""The files of a memory in a box: found without trusting what is there, written whole.
+"""The files of a memory in a box: read without trust, written completely.
 
-Whatever works in the box can put anything in their place: links, directories, files of any size.
-Nothing is read or written through a link, and nothing outside of the workspace.
+Processes in the box can put anything in their place: links, directories, files of any size. Links
+are never followed, and nothing outside of the workspace is read or written.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _MODE = 0o644
 
 
 class MemoryTrouble(Exception):
-    """A memory cannot be laid out as things are; the message says what to do."""
+    """A memory cannot be written to the workspace; the message says what to do."""
 
 
 class Found(msgspec.Struct):
-    """What is in the memory's directories of a workspace. Paths are canonical."""
+    """The files in the memory's directories of a workspace. Paths are canonical."""
 
     marker: Laid | None = None
     texts: dict[str, bytes] = {}
@@ -59,9 +59,9 @@ class Found(msgspec.Struct):
     sizes: dict[str, int] = {}
     """All other files."""
     odd: dict[str, str] = {}
-    """What is not taken over, and why."""
+    """Files that are not taken over, and why."""
     barriers: list[str] = []
-    """Links and files on the way to the directories, as absolute paths: they must go."""
+    """Links and files that block the directories, as absolute paths: they must be removed."""
 
     def among(self, paths: Set[str]) -> set[str]:
         """Those of the paths that are files here."""
@@ -83,9 +83,9 @@ class Folder:
     # --- finding -------------------------------------------------------------------------------
 
     async def survey(self, known: Collection[str], *, was_there: bool = False) -> Found:
-        """``known``: paths that are files, so that a directory there is out of place.
-        ``was_there``: the memory was laid out here before, so that a file in the place of its
-        directories came later. One that was there first is not ours to remove.
+        """Scan the directories. ``known``: paths that must be files, so that a directory there is
+        misplaced. ``was_there``: the memory was written here before, so that a file in the place of
+        its directories came later. A file that was there first must not be removed.
         """
         found = Found()
         blocking: list[str] = []
@@ -147,7 +147,7 @@ class Folder:
         try:
             entries = await self._box.list(posixpath.join(self._box.root, folder), self._rule)
         except (NotFound, PathEscapes, WrongKind):
-            return  # somebody changed it meanwhile
+            return  # it was changed meanwhile
         except NotPermitted:
             self._is_odd(found, folder, "cannot be read")
             return
@@ -201,7 +201,7 @@ class Folder:
                 found.odd[path] = data
 
     async def _text(self, path: str) -> bytes | str:
-        """Its content, or why it cannot be had; an empty reason: it went meanwhile."""
+        """Its content, or why it cannot be read; an empty reason: it disappeared meanwhile."""
         limit = MAX_FILE_BYTES + 1
         try:
             data = await self._box.read(self.path(path), self._rule, limit=limit)
@@ -218,7 +218,7 @@ class Folder:
         return data
 
     async def differs(self, found: Found, paths: Iterable[str]) -> bool:
-        """Was one of these texts changed since it was found?"""
+        """Was one of these texts changed since the scan?"""
         known = [path for path in paths if path in found.texts]
         now = await asyncio.gather(*map(self._text, known))
         return any(data != found.texts[path] for path, data in zip(known, now, strict=True))
@@ -229,7 +229,7 @@ class Folder:
         try:
             data = await self._box.read(self.path(MARKER_FILE), self._rule, limit=_MARKER_BYTES)
         except (NotFound, NotPermitted, PathEscapes, WrongKind):
-            return  # as good as none
+            return  # counts as absent
         found.marker = parse_marker(data)
 
     # --- writing -------------------------------------------------------------------------------
@@ -237,12 +237,12 @@ class Folder:
     async def write(
         self, files: Files, removed: Iterable[str], found: Found, *, folders: Sequence[str] = ()
     ) -> None:
-        """All or nothing, unless the box is killed meanwhile. What is in the way of a file goes;
-        ``found`` is told so.
+        """Write all or nothing, unless the box is killed meanwhile. Files that block a path are
+        removed, and ``found`` is updated.
 
-        Each file is replaced in one step, so that nobody ever reads half of one. The handbook and
-        its summary are replaced one right after the other, and the marker last: wherever the box
-        dies, no file is older than the marker says, and would be taken for a change.
+        Each file is replaced in one step, so that no reader sees a partial file. The handbook and
+        its summary are replaced one right after the other, and the marker last: if the box dies at
+        any point, no file is older than the marker says, so no old file looks like a change.
         """
         gone = [FileWrite(path=it, kind="remove") for it in found.barriers]
         found.barriers = []

@@ -1,7 +1,7 @@
-"""A workspace that was made from another one's snapshot starts with that one's memory.
+"""A workspace that was created from a snapshot of another one starts with its memory.
 
-Its own scope takes over what the other one knows: at once, and again at later opens, until all that
-the other one had under way is done. From then on each goes its own way.
+The new scope copies the parent's memory: at once, and again at later opens, until all pending work
+of the parent is done. After that the two memories are independent.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _COPIES_AT_ONCE = 16
 
 
 async def is_parent(sandboxes: Sandboxes, record: SandboxRecord, scope: str) -> bool:
-    """Was the workspace made from a snapshot of the one whose memory ``scope`` is? A marker alone
-    proves nothing: whoever worked there could write the name of any memory into it.
+    """Was the workspace created from a snapshot of the workspace with the memory ``scope``? The
+    marker alone proves nothing: any process in the workspace could write the name of any memory
+    into it.
     """
     sources = {record.spec.base, *(tree.tree for tree in record.spec.plan.trees)} - {""}
     if not sources or not is_workspace_scope(scope):
@@ -50,9 +51,9 @@ async def is_parent(sandboxes: Sandboxes, record: SandboxRecord, scope: str) -> 
 
 
 async def pull(bus: Bus, scope: str, parent: str, *, may_settle: bool) -> MemoryState:
-    """Take over what ``parent`` has and ``scope`` has not; the state of ``scope`` then.
+    """Copy what ``parent`` has and ``scope`` lacks; return the new state of ``scope``.
 
-    ``may_settle``: nothing can be on its way to the parent that its state does not know of.
+    ``may_settle``: the parent's state names all work that is still on its way to it.
     """
     memories = bus.memories
     stored = await memories.read(parent)
@@ -95,7 +96,9 @@ class _Merge:
         self._copying = asyncio.Semaphore(_COPIES_AT_ONCE)
 
     async def trees(self, base: Tree, ours: Tree, theirs: Tree) -> Tree:
-        """What only one side changed is that side's; generated files that both did are ours."""
+        """A file that one side changed is taken from that side; of generated files changed by both,
+        ours wins.
+        """
         tree = dict(ours)
         both: list[str] = []
         copied: list[str] = []
@@ -134,7 +137,7 @@ class _Merge:
         found: Files = {}
         for path in paths:
             if path in tree:
-                with contextlib.suppress(ObjectMissing):  # forgotten since: as if there were none
+                with contextlib.suppress(ObjectMissing):  # forgotten since: treat it as absent
                     found[path] = await self._memories.get(of or self._scope, tree[path])
         return found
 
@@ -154,7 +157,9 @@ def _finished(state: MemoryState) -> dict[str, Rollout]:
 
 
 def _without_unfinished(state: MemoryState) -> Tree:
-    """Of what is under way nothing is taken: it comes when it is done, and is not done twice."""
+    """Pending work of the parent is not copied: its result is copied later, and the work is not
+    done twice.
+    """
     tree = dict(state.tree)
     for rollout in state.rollouts.values():
         if not _is_finished(rollout):

@@ -1,7 +1,6 @@
-"""What a workspace says of the memory that was laid out in it: it travels with its snapshots.
+"""The marker of a memory in a workspace: a file that travels with the workspace's snapshots.
 
-It is a file of the workspace, so whoever works there can change it. It is believed only in what
-concerns that workspace.
+Any process in the workspace can change it. So it is trusted only in matters of that workspace.
 """
 
 from __future__ import annotations
@@ -11,25 +10,25 @@ from sandstream_bus.wire.memories import Tree
 
 
 class Laid(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The memory as it was laid out last."""
+    """The memory as it was last written to the workspace."""
 
     scope: str
     revision: int
     files: Tree = {}
-    """All of it; what is there besides them is not ours."""
+    """All files of the memory; other files there are not ours."""
     told: dict[str, str] = {}
-    """Files that were changed in the workspace, by the digest of their content (empty: deleted)
-    when that was told. Nobody needs to be told again.
+    """Changed files of the workspace, by the digest of their reported content (empty: deleted).
+    They need not be reported again.
     """
     messages: dict[str, int] = {}
-    """The same files, by the message that told of them: the memory's history names it."""
+    """The same files, by the message that reported them: the memory's history names it."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self, order="sorted") + b"\n"
 
 
 def parse_marker(data: bytes) -> Laid | None:
-    """None: it is no marker, or somebody destroyed it."""
+    """None: it is not a valid marker."""
     try:
         laid = msgspec.json.decode(data, type=Laid)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,8 +1,8 @@
-"""The memories of a node's sandboxes: laid out when one is opened, their changes told before it is
-closed.
+"""The memories of a node's sandboxes: written when a sandbox is opened; changes are reported before
+it is closed.
 
-A memory that makes trouble never keeps a sandbox from being opened or closed: it is said in the
-log, once, and the sandbox goes on with what it has.
+A failure of a memory never prevents a sandbox from being opened or closed: it is logged once, and
+the sandbox continues with the files that it has.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE_S = 30.0
-"""So long an open or a close waits for a memory."""
+"""How long an open or a close waits for a memory."""
 _KEPT_SAYINGS = 1000
 _KEPT_SYNCED = 10_000
 
@@ -41,10 +41,10 @@ Append = Callable[[SandboxRecord, SandboxEvent], Awaitable[None]]
 
 
 def mount_of(agent: AgentSpec, graph: GraphSpec, sandbox: str) -> MemoryMount | None:
-    """Where an agent's memory lies in its sandbox; also if it only generates.
+    """The place of an agent's memory in its sandbox; also if the memory is only generated.
 
-    Changes there are kept if one of the run's agents that work in that sandbox may make them:
-    nobody can tell whose they are.
+    Changes there are kept if any of the run's agents that use this sandbox may make them, because
+    the author of a change is unknown.
     """
     if agent.memory is None:
         return None
@@ -58,7 +58,7 @@ def mount_of(agent: AgentSpec, graph: GraphSpec, sandbox: str) -> MemoryMount | 
 
 
 def _share_sandbox(one: AgentSpec, other: AgentSpec) -> bool:
-    """One that has no name yet is the agent's own."""
+    """A memory without a name yet belongs to the agent's workspace."""
     if one.sandbox is None or other.sandbox is None:
         return False
     return one.sandbox.id != "" and one.sandbox.id == other.sandbox.id
@@ -84,12 +84,12 @@ class WorkspaceMemories:
         """Memories of sandboxes whose directories were there: a file in their place came later."""
 
     async def opened(self, live: Live, append: Append, added: MemoryMount | None = None) -> None:
-        """Lay out all that it has; ``added``: it is to have this one from now on."""
+        """Write the files of all its memories; ``added``: also add this one."""
         record = live.record
         mounted = ""
         if added is not None and record.memories.get(added.scope) != added:
             for mount in record.replaced_by(added):
-                # what may not be kept must not be taken for a change under the new one
+                # files that may not be kept must not look like changes of the new memory
                 purpose: Purpose = "close" if mount.writable else "refresh"
                 await self._sync(record, live.box, mount, purpose)
             event = SandboxMounted(generation=record.generation, memory=added)
@@ -107,19 +107,19 @@ class WorkspaceMemories:
         return await self._sync(record, box, record.memories[scope], "refresh")
 
     async def closing(self, live: Live) -> None:
-        """Tell what was changed, before the last checkpoint."""
+        """Report changes, before the last checkpoint."""
         for mount in live.record.memories.values():
             await self._sync(live.record, live.box, mount, "close", is_new=live.is_new)
 
     async def leaving(self, record: SandboxRecord) -> None:
-        """The workspace goes without a checkpoint, but what was changed in a memory there stays."""
+        """Report changes of a workspace that is closed without a checkpoint."""
         if not record.memories:
             return
         try:
             box = await awake(self._provider, record)
         except ProviderError as error:
             logger.warning(
-                "what was changed in the memories of a sandbox that is closed is lost: %s",
+                "changes to the memories of a closed sandbox are lost: %s",
                 error,
                 extra={"sandbox": record.sandbox},
             )
@@ -153,10 +153,10 @@ class WorkspaceMemories:
                 return synced
         except (SandstreamError, ProviderError, MemoryTrouble, ValueError, TimeoutError) as error:
             why = str(error) or f"nothing happened for {PATIENCE_S:.0f} s"
-            say(f"not laid out ({why}); it is tried again at the next open")
-        except Exception as error:  # a fault of ours must not cost a workspace
+            say(f"its files were not written ({why}); the next open tries again")
+        except Exception as error:  # a bug here must not cost a workspace
             if self._is_news(record.sandbox, mount.scope, repr(error)):
-                logger.exception("a memory cannot be laid out", extra=facts)
+                logger.exception("the files of a memory cannot be written", extra=facts)
         return MemorySynced(synced=False)
 
     def _is_news(self, sandbox: str, scope: str, text: str) -> bool:

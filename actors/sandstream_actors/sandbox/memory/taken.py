@@ -1,7 +1,7 @@
-"""Which of the changes that a workspace told of has its memory taken over since?
+"""Finds which reported changes of a workspace its memory has taken over since.
 
-Those are the memory's own affair from then on: whatever it says now counts, also if somebody has
-taken the change back. The workspace must neither keep it nor tell of it again.
+The memory's current version of these files counts, even if the change was undone there. The
+workspace must neither keep such a change nor report it again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Taken(NamedTuple):
     """By path."""
 
     versions: dict[str, FileRef | None]
-    """What the memory made of the change, where that is known: what was changed since in the
-    workspace is a change of that. None: it was deleted.
+    """The memory's version after it took over the change, if known: later changes in the workspace
+    are relative to it. None: the file was deleted.
     """
     settled: frozenset[str]
     """The memory has decided on these, one way or the other."""
     is_any: bool = False
-    """Something from this workspace was taken over; or nobody knows."""
+    """A change from this workspace was taken over, or that is unknown."""
 
 
 NOTHING_TAKEN = Taken({}, frozenset())
@@ -36,7 +36,7 @@ NOTHING_TAKEN = Taken({}, frozenset())
 async def taken_over(
     memories: Memories, state: MemoryState, marker: Laid, ours: Collection[str]
 ) -> Taken:
-    """``ours``: as whom the workspace is known in the history."""
+    """``ours``: the names of the workspace in the history."""
     known = [it for it in state.history if it.number > marker.revision]
     is_cut = len(state.history) >= KEPT_REVISIONS and len(known) == len(state.history)
     if is_cut and known[0].number > marker.revision + 1:
@@ -46,7 +46,7 @@ async def taken_over(
         return Taken({}, frozenset(), is_any)
     versions: dict[str, FileRef | None] = {}
     settled = set()
-    if any(it.kind == "remove" for it in known):  # with what was told on an older revision
+    if any(it.kind == "remove" for it in known):  # including changes reported on an older revision
         settled = {*marker.told}
     by_note = {it.note: it for it in known if it.kind == "edit"}
     for path in marker.told:

@@ -1,7 +1,7 @@
 """The arguments of a JSON tool, as a model wrote them.
 
-Models are sloppy: ``"10"`` for a number is taken for what is meant. What cannot be meant is
-reported by the names of the fields; the values are not repeated.
+Models are imprecise: ``"10"`` is accepted for a number. Invalid arguments are reported by the names
+of the fields; the values are not repeated.
 """
 
 from __future__ import annotations

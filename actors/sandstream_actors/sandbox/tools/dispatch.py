@@ -1,6 +1,6 @@
-"""From a tool's name to what it does in the box. What a model gets wrong is an answer, not a crash.
+"""Runs a tool by its name in the box. A mistake of the model becomes an answer, not a crash.
 
-Only the loss of the box goes through as an exception: what to do then is the actor's decision.
+Only the loss of the box is raised: the actor decides what to do then.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to one call."""
 
     output: str | list[dict[str, str]]
-    """A text, or parts of content, as the output of a call has it on the wire."""
+    """A text, or content parts, in the form of a call's output on the wire."""
     error: str | None = None
-    """A code: the call did not do what was asked for, and the output says why."""
+    """A code: the call failed, and the output says why."""
     full: bytes | None = None
     """The whole output of a command, if the text has only a part of it."""
 

@@ -1,7 +1,7 @@
-"""A whole patch on a live box: all of it or nothing.
+"""Applies a patch to a live box: all of it or nothing.
 
-Every operation is first done in memory, in order, on what the files hold now; then one change of
-the box puts the outcome in place. An operation thus sees what the ones before it did.
+Every operation is first applied in memory, in order, to the current files; then one change of the
+box writes the result. So an operation sees the effects of earlier ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sandstream_actors.sandbox.tools.patch_errors import (
 )
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Of a file to update: its text is held in memory."""
+"""The limit for a file to update: its text is held in memory."""
 
 
 class _Target(NamedTuple):
@@ -74,7 +74,8 @@ async def apply_patch(
             await _within_root(draft.do(step), step)
         await draft.put_in_place(op)
     except PatchError:
-        # Asked again after a lost answer, the patch does not fit any more: it is there already.
+        # After a lost answer the patch is applied again, and does not fit any more because it is
+        # already applied.
         if await _was_done(box, rule, root, op):
             return outcome
         raise
@@ -119,10 +120,9 @@ def _line(step: _Step) -> str:
 
 
 async def _was_done(box: Box, rule: ResolveRule, root: str, op: str) -> bool:
-    """Whether the change of this operation is known to the box.
+    """Whether the box knows the change of this operation.
 
-    A box answers a known operation with its outcome, whatever it is asked to do; so it is asked
-    for something that cannot be done.
+    Probe with an impossible change: the box returns the stored outcome if it knows the id.
     """
     absent = posixpath.join(root, f".absent-{hashlib.sha256(op.encode()).hexdigest()}")
     try:
@@ -135,7 +135,7 @@ async def _was_done(box: Box, rule: ResolveRule, root: str, op: str) -> bool:
 
 
 class _File:
-    """What is at one place, and what will be there."""
+    """The current and the future content of one path."""
 
     def __init__(self, found: Entry | None) -> None:
         self.found = found
@@ -187,7 +187,7 @@ class _Draft:
                 await self._update(step)
 
     async def put_in_place(self, op: str) -> None:
-        """One change; removals first, so that a name is free for what takes its place."""
+        """One change; removals first, so that their names are free."""
         removals, writes = [], []
         for place, file in self._files.items():
             if not file.is_changed:

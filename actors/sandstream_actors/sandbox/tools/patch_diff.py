@@ -39,7 +39,7 @@ def created_text(diff: str) -> str:
 
 
 def updated_text(text: str, diff: str) -> str:
-    """The text with all hunks applied. Its line ends stay what they were."""
+    """The text with all hunks applied. Its line ends stay unchanged."""
     line_end = _line_end_of(text if "\n" in text else diff)
     lines = text.replace("\r\n", "\n").split("\n")
     return line_end.join(_edited(lines, _Hunks(diff, lines).edits()))
@@ -106,7 +106,7 @@ class _Hunks:
                 raise PatchDiffError(f"Invalid Anchor {self._cursor}:\n{anchor}")
 
     def _find_anchor(self, anchor: str, *, may_be_behind: bool) -> int | None:
-        """Where to go on from. One that was passed before leaves the place as it is."""
+        """Where to continue. An anchor before the current place has no effect."""
         for look in (str, str.strip):
             wanted = look(anchor)
             behind = self._lines[: self._cursor] if may_be_behind else []
@@ -157,7 +157,7 @@ class _Hunks:
 def _find(lines: list[str], wanted: list[str], start: int, *, at_end: bool) -> int | None:
     if not at_end:
         return _find_from(lines, wanted, start)
-    # The empty piece after the last line end is no line of its own.
+    # The empty piece after the last line end is not a line.
     real = lines[:-1] if lines[-1] == "" else lines
     place = _find_from(real, wanted, max(0, len(real) - len(wanted)))
     if place is None:

@@ -1,4 +1,4 @@
-"""From what a model wrote to a list of file operations.
+"""Parses a model's patch into a list of file operations.
 
 Two forms are read: the freeform envelope (``*** Begin Patch`` ... ``*** End Patch``), and JSON for
 models that wrap their patches anyway: one operation, ``{"operation": ...}``,

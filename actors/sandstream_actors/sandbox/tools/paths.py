@@ -1,7 +1,7 @@
-"""How a path that a model wrote becomes a path in the box, and back into what the model reads.
+"""Converts paths that a model wrote to paths in the box, and back for the model.
 
-These rules are about spelling only. Where links lead is decided inside the box, by the
-``ResolveRule`` that goes with every access.
+These rules concern only spelling. Links are resolved inside the box, by the ``ResolveRule`` of
+every access.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _WINDOWS_DRIVE = re.compile(r"[A-Za-z]:/")
 
 
 class PathNotAllowed(ValueError):
-    """The path is outside of what the model may name, or is no path at all."""
+    """The path is outside of the permitted ones, or is not a path at all."""
 
 
 def in_workspace(path: str, root: str, cwd: str) -> str:
-    """The absolute path, which must lie below the root. Relative paths start at ``cwd``."""
+    """The absolute path, which must be below the root. Relative paths start at ``cwd``."""
     absolute = _absolute(path, root, cwd)
     if not _is_below(absolute, root):
         raise PathNotAllowed(path)
@@ -37,7 +37,7 @@ def in_workspace_or_grant(path: str, root: str, cwd: str, rule: ResolveRule) -> 
 
 
 def shown(path: str, absolute: str, root: str, cwd: str) -> str:
-    """How to name the path to the model: relative to where its own relative paths start."""
+    """The path as the model sees it: relative to where its own relative paths start."""
     if not _is_below(absolute, root):
         return absolute
     start = root if is_absolute(path) else posixpath.join(root, cwd)

@@ -1,6 +1,6 @@
-"""``exec_command`` and ``write_stdin``: commands in the box, and what the model reads about them.
+"""``exec_command`` and ``write_stdin``: commands in the box, and the model's view of them.
 
-A command that runs on after its time is left running, and has a number by which the model finds it
+A command that exceeds its time continues to run, and gets a number by which the model finds it
 again. Nothing here decides when a command ends.
 """
 
@@ -35,7 +35,7 @@ YIELD_MS_MIN = 250
 YIELD_MS_MAX = 30_000
 POLL_MS_MIN = 5_000
 MAX_TEXT_TOKENS = 250_000
-"""More than any model can read: without it one command could fill the run's log."""
+"""More than any model can read: without a limit one command could fill the run's log."""
 
 INVALID_WORKDIR = "Invalid workdir. Use a path within the workspace or an explicitly granted path."
 STDIN_CLOSED = (
@@ -65,7 +65,7 @@ class StdinArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolText(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command tool gives."""
+    """The result of a command tool."""
 
     text: str
     """For the model."""
@@ -75,7 +75,7 @@ class ToolText(msgspec.Struct, frozen=True, kw_only=True):
     session: int | None = None
     """Of a command that is still running."""
     error: str | None = None
-    """A code, if there was no command to run or to talk to."""
+    """A code, if there was no command to run or to write to."""
 
 
 async def exec_command(
@@ -89,7 +89,7 @@ async def exec_command(
     op: str,
     on_output: OnOutput | None = None,
 ) -> ToolText:
-    """Start a command; wait for its end, or as long as the model wants to."""
+    """Start a command; wait for its end, or as long as the model requested."""
     try:
         asked = parse_arguments(arguments, ExecArguments)
         _check_no_nul(cmd=asked.cmd, workdir=asked.workdir, shell=asked.shell)
@@ -118,7 +118,7 @@ async def exec_command(
 async def write_stdin(
     box: Box, arguments: str, *, op: str, on_output: OnOutput | None = None
 ) -> ToolText:
-    """Write to a running command, or just look after it."""
+    """Write to a running command, or just check it."""
     try:
         asked = parse_arguments(arguments, StdinArguments)
     except BadArguments as error:
@@ -137,12 +137,12 @@ async def write_stdin(
     return _report(op, started, output, asked.max_output_tokens)
 
 
-# --- what to run ----------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 def shell_of(asked: ExecArguments) -> list[str]:
-    """The shell to give the command to. A login shell must be asked for by name: the box has its
-    environment from its provider, and profile files of the image would override it.
+    """The shell for the command. A login shell must be requested by name: the provider sets the
+    environment of the box, and profile files of the image would override it.
     """
     if asked.shell is None:
         return ["sh", "-c"]
@@ -150,7 +150,7 @@ def shell_of(asked: ExecArguments) -> list[str]:
 
 
 def argv_of(asked: ExecArguments, workdir: str | None) -> list[str]:
-    """The shell with its command, both streams in one: what happened first is read first."""
+    """The shell with its command, both streams in one, so that their order is kept."""
     argv = [*shell_of(asked), command_in(workdir, asked.cmd)]
     return argv if asked.tty else ["sh", "-c", 'exec "$@" 2>&1', "sh", *argv]
 
@@ -167,7 +167,7 @@ def clamped_yield_ms(yield_time_ms: int) -> int:
 
 
 def poll_yield_ms(yield_time_ms: int, *, is_poll: bool) -> int:
-    """A poll waits longer, so that a model cannot spend its turns on asking."""
+    """A poll waits longer, so that a model does not spend its turns on polling."""
     clamped = clamped_yield_ms(yield_time_ms)
     return max(clamped, POLL_MS_MIN) if is_poll else clamped
 
@@ -175,7 +175,7 @@ def poll_yield_ms(yield_time_ms: int, *, is_poll: bool) -> int:
 async def _workdir(
     box: Box, rule: ResolveRule, root: str, cwd: str, workdir: str | None
 ) -> str | None:
-    """Where to go first; None: the command starts in the root anyway."""
+    """The directory to enter first; None: the command starts in the root anyway."""
     if workdir is None or not workdir.strip():
         if paths.is_root(cwd, root):
             return None
@@ -184,7 +184,7 @@ async def _workdir(
     try:
         return (await box.stat(absolute, rule)).path
     except (NotFound, WrongKind):
-        return absolute  # the shell says what is wrong with it
+        return absolute  # the shell reports the error
 
 
 def _check_no_nul(**texts: str | None) -> None:
@@ -193,7 +193,7 @@ def _check_no_nul(**texts: str | None) -> None:
         raise BadArguments(wrong)
 
 
-# --- what to say ----------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 def _report(op: str, started: float, output: Output, max_tokens: int | None) -> ToolText:
@@ -230,7 +230,7 @@ def _failure(op: str, started: float, text: str, *, exit_code: int, error: str) 
 
 
 def output_text(output: Output) -> str:
-    """Both streams, errors last, and what the model cannot see from them."""
+    """Both streams, errors last, and facts that the model cannot see from them."""
     parts = [
         output.stdout.decode(errors="replace"),
         output.stderr.decode(errors="replace"),

@@ -1,7 +1,7 @@
-"""Shortening of a command's output to a budget of tokens: the head and the tail stay.
+"""Shortens a command's output to a budget of tokens: keeps the head and the tail.
 
-A token is taken for four bytes of UTF-8, rounded up: no tokenizer is at hand, and none is needed
-to keep a context from overflowing.
+A token is estimated as four bytes of UTF-8, rounded up. That needs no tokenizer, and is precise
+enough to keep a context from overflowing.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ BYTES_PER_TOKEN = 4
 
 
 def tokens_of(size_bytes: int) -> int:
-    """About how many tokens so many bytes are."""
+    """The approximate number of tokens of this many bytes."""
     return -(-size_bytes // BYTES_PER_TOKEN)
 
 
 def shorten(text: str, max_tokens: int | None) -> tuple[str, int | None]:
     """The text within the budget, and the estimate for the whole text if it had to be shortened.
 
-    A first line says how many lines there were, if there is room for it. What is left out is
-    marked in the middle. Characters are never cut.
+    The first line states the number of lines, if there is room for it. The omitted part is marked
+    in the middle. Characters are never cut.
     """
     if max_tokens is None:
         return text, None
@@ -31,7 +31,7 @@ def shorten(text: str, max_tokens: int | None) -> tuple[str, int | None]:
 
 
 def _head_and_tail(data: bytes, budget: int, heading: str) -> str:
-    # The marker is made twice: first as long as it can get, to know the room for the content.
+    # The marker is built twice: first at its maximum length, to find the room for the content.
     longest = _size(_marker(len(data)))
     if len(heading) + longest > budget:
         heading = ""

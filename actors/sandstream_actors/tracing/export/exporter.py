@@ -65,7 +65,7 @@ class Exporter:
                 result = self._sdk.export([readable_span(span, self._resource) for span in spans])
             except NotTaken as error:
                 return Failure(reason=error_text(error))
-            except Exception as error:  # noqa: BLE001  whatever an exporter raises is its failure
+            except Exception as error:  # noqa: BLE001  any exception of an exporter is its failure
                 return Failure(reason=named_error(error), is_for_good=True)
         if result is not SpanExportResult.SUCCESS:
             return failure_of(records)

@@ -35,7 +35,7 @@ class ExportTurn:
         except OSError as error:
             if not self._is_out_of_reach:
                 logger.warning(
-                    "whose turn it is to export cannot be told; spans wait",
+                    "cannot determine which process exports; spans wait",
                     extra={"file": str(self._path), "why": error.strerror},
                 )
             self._is_out_of_reach = True

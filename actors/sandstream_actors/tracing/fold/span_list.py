@@ -21,7 +21,7 @@ class SpanList:
         self._spans: dict[str, Span] = {}
 
     def tick(self, sequence: int, time_ns: int) -> int:
-        """Advance to the next event. Time never runs backwards, whatever the server's clock did,
+        """Advance to the next event. Time never runs backwards, even if the server's clock did,
         and is never 0, which would mean an open span.
         """
         self.sequence = sequence

@@ -204,7 +204,7 @@ class Metrics:
         self._queue_duration = meter.create_histogram(
             semconv.QUEUE_DURATION,
             unit="s",
-            description="How long work had waited for somebody to begin with it.",
+            description="Time that work waited in a queue.",
             explicit_bucket_boundaries_advisory=MESSAGING_BOUNDS,
         )
         self._lost_duration = meter.create_histogram(

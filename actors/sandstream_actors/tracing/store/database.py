@@ -171,7 +171,7 @@ def put_aside(path: Path, why: str) -> Path:
                 "move it away by hand",
             ) from error
     logger.error(
-        "the trace store was damaged: it was put aside, and a new one is begun",
+        "the trace store was damaged: it was moved aside, and a new one is created",
         extra={"path": str(path), "aside": str(aside), "why": why},
     )
     return aside
