@@ -74,7 +74,8 @@ def _clone(memory: Any) -> list[bool]:
 
 
 def _laid_out(sdk: Any, **directories: str) -> dict[str, str]:
-    return vars(sdk.Memory(layout=sdk.MemoryLayoutConfig(**directories)).layout)
+    found: dict[str, str] = vars(sdk.Memory(layout=sdk.MemoryLayoutConfig(**directories)).layout)
+    return found
 
 
 class Names:
@@ -95,7 +96,8 @@ def outcomes(sdk: str) -> dict[str, Any]:
             found[title] = make(names)
         except (ValueError, TypeError) as error:
             found[title] = "TypeError" if isinstance(error, TypeError) else "ValueError"
-    return json.loads(json.dumps(found))
+    told: dict[str, Any] = json.loads(json.dumps(found))
+    return told
 
 
 if __name__ == "__main__":

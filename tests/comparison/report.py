@@ -159,7 +159,8 @@ def error_report(error: BaseException) -> dict[str, Any]:
     if hasattr(error, "guardrail_result"):
         report["guardrail_result"] = guardrail_report(error.guardrail_result)
     if hasattr(error, "guardrail"):
-        report |= {"guardrail": error.guardrail.get_name(), "output": plain(error.output)}
+        tripped: Any = error  # of either SDK
+        report |= {"guardrail": tripped.guardrail.get_name(), "output": plain(tripped.output)}
     if error.__cause__ is not None:
         report["cause"] = type(error.__cause__).__name__
     data = getattr(error, "run_data", None)

@@ -352,7 +352,7 @@ async def approval_of_the_tool_that_ends_a_run(sdk: Any, probe: Probe) -> Any:
 
 @program(one_refund)
 async def hooks_around_an_approval(sdk: Any, probe: Probe) -> Any:
-    class Watching(sdk.RunHooks):  # type: ignore[misc]
+    class Watching(sdk.RunHooks):
         async def on_agent_start(self, context: Any, agent: Any) -> None:
             probe.note("agent start")
 

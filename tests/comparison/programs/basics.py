@@ -1,5 +1,6 @@
 """Plain runs: instructions, input, settings, filters."""
 
+from collections.abc import Callable
 from typing import Any
 
 from comparison.program import MODEL, Probe, program
@@ -285,7 +286,7 @@ async def item_helpers_and_usage(sdk: Any, probe: Probe) -> Any:
 
 @program(lambda m: [])
 async def wrong_arguments(sdk: Any, probe: Probe) -> Any:
-    attempts = {
+    attempts: dict[str, Callable[[], Any]] = {
         "name": lambda: sdk.Agent(name=1),
         "tools": lambda: sdk.Agent(name="A", tools="f"),
         "instructions": lambda: sdk.Agent(name="A", instructions=7),

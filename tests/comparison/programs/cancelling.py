@@ -52,7 +52,7 @@ async def cancel_after_the_turn_and_at_once(sdk: Any, probe: Probe) -> Any:
 
 @program(two_turns)
 async def cancel_at_once_with_hooks_and_a_session(sdk: Any, probe: Probe) -> Any:
-    class Watching(sdk.RunHooks):  # type: ignore[misc]
+    class Watching(sdk.RunHooks):
         async def on_agent_start(self, context: Any, agent: Any) -> None:
             probe.note("agent start")
 

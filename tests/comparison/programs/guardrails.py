@@ -105,7 +105,7 @@ async def parallel_guardrail_trips_after_a_tool_ran(sdk: Any, probe: Probe) -> A
 
 
 def tells_when_it_ends(sdk: Any, ended: asyncio.Event) -> Any:
-    class Ending(sdk.AgentHooks):  # type: ignore[misc]
+    class Ending(sdk.AgentHooks):
         async def on_end(self, context: Any, agent: Any, output: Any) -> None:
             ended.set()
 

@@ -96,7 +96,7 @@ async def parallel_guardrail_trips_at_once_in_a_session(sdk: Any, probe: Probe) 
 
 @program(never_asked)
 async def parallel_guardrail_trips_before_hooks(sdk: Any, probe: Probe) -> Any:
-    class Watching(sdk.RunHooks):  # type: ignore[misc]
+    class Watching(sdk.RunHooks):
         async def on_agent_start(self, context: Any, agent: Any) -> None:
             probe.note("agent start")
 

@@ -15,7 +15,7 @@ def typed(probe: Probe, *lines: str) -> Iterator[None]:
     """What a person types, and a note of what is shown of the answers."""
     left = iter(lines)
 
-    def ask(prompt: str = "") -> str:
+    def ask(prompt: object = "", /) -> str:
         probe.note("prompt", prompt)
         line = next(left, None)
         if line is None:

@@ -162,7 +162,7 @@ async def hook_raises_in_a_streamed_run(sdk: Any, probe: Probe) -> Any:
 
 @program(tool_then_handoff)
 async def arguments_of_hooks(sdk: Any, probe: Probe) -> Any:
-    class Detailed(sdk.RunHooks):  # type: ignore[misc]
+    class Detailed(sdk.RunHooks):
         async def on_agent_start(self, context: Any, agent: Any) -> None:
             probe.note("agent start", type(context).__name__, context.context, context.turn_input)
 
@@ -196,7 +196,7 @@ async def arguments_of_hooks(sdk: Any, probe: Probe) -> Any:
 
 @program(tool_then_handoff)
 async def arguments_of_agent_hooks(sdk: Any, probe: Probe) -> Any:
-    class Detailed(sdk.AgentHooks):  # type: ignore[misc]
+    class Detailed(sdk.AgentHooks):
         async def on_start(self, context: Any, agent: Any) -> None:
             probe.note("start", type(context).__name__, agent.name, context.turn_input)
 
@@ -216,7 +216,7 @@ async def arguments_of_agent_hooks(sdk: Any, probe: Probe) -> Any:
 
 @program(lambda m: [m.tool_call("f"), m.text("Done.")])
 async def hooks_share_the_context(sdk: Any, probe: Probe) -> Any:
-    class Counting(sdk.RunHooks):  # type: ignore[misc]
+    class Counting(sdk.RunHooks):
         async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
             context.context["hook"] = context.context.get("hook", 0) + 1
 
@@ -258,7 +258,7 @@ async def hooks_of_a_tool_that_fails(sdk: Any, probe: Probe) -> Any:
     def f() -> str:
         raise ValueError("no")
 
-    class Ending(sdk.RunHooks):  # type: ignore[misc]
+    class Ending(sdk.RunHooks):
         async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
             probe.note(tool.name, result)
 

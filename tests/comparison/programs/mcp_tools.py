@@ -238,7 +238,7 @@ async def mcp_server_that_does_not_start(sdk: Any, probe: Probe) -> Any:
 
 @program(add)
 async def hooks_and_guardrails_of_mcp_tools(sdk: Any, probe: Probe) -> Any:
-    class Watching(sdk.RunHooks):  # type: ignore[misc]
+    class Watching(sdk.RunHooks):
         async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
             probe.note("start", tool.name, context.tool_arguments)
 

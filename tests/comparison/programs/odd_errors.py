@@ -101,7 +101,7 @@ async def instructions_raise_what_has_no_text(sdk: Any, probe: Probe) -> Any:
 
 @program(one_answer)
 async def hook_raises_what_has_no_text(sdk: Any, probe: Probe) -> Any:
-    class Failing(sdk.RunHooks):  # type: ignore[misc]
+    class Failing(sdk.RunHooks):
         async def on_agent_start(self, context: Any, agent: Any) -> None:
             raise Unspeakable
 
@@ -119,7 +119,7 @@ async def error_handler_raises_what_has_no_text(sdk: Any, probe: Probe) -> Any:
 
 @program(one_answer)
 async def session_raises_what_has_no_text(sdk: Any, probe: Probe) -> Any:
-    class Failing(sdk.SQLiteSession):  # type: ignore[misc]
+    class Failing(sdk.SQLiteSession):
         async def get_items(self, limit: Any = None) -> Any:
             raise Unspeakable
 
@@ -129,7 +129,7 @@ async def session_raises_what_has_no_text(sdk: Any, probe: Probe) -> Any:
 
 @program(one_answer)
 async def session_cannot_keep_and_has_no_text(sdk: Any, probe: Probe) -> Any:
-    class Failing(sdk.SQLiteSession):  # type: ignore[misc]
+    class Failing(sdk.SQLiteSession):
         async def add_items(self, items: Any) -> None:
             raise Odd
 
@@ -139,7 +139,7 @@ async def session_cannot_keep_and_has_no_text(sdk: Any, probe: Probe) -> Any:
 
 @program(one_answer)
 async def model_provider_raises_what_has_no_text(sdk: Any, probe: Probe) -> Any:
-    class Failing(sdk.ModelProvider):  # type: ignore[misc]
+    class Failing(sdk.ModelProvider):
         def get_model(self, name: Any) -> Any:
             raise Unspeakable
 

@@ -176,9 +176,9 @@ async def sandbox_guide_skills_in_a_session(sdk: Any, probe: Probe) -> Any:
 
 
 def port_finder(sdk: Any) -> Any:
-    b = box(sdk)
+    b: Any = box(sdk)
 
-    class PortFinder(b.Capability):  # type: ignore[misc]
+    class PortFinder(b.Capability):
         type: str = "port_finder"
 
         def tools(self) -> list[Any]:
@@ -216,9 +216,9 @@ async def sandbox_guide_port(sdk: Any, probe: Probe) -> Any:
     import urllib.error
     import urllib.request
 
-    b = box(sdk)
+    b: Any = box(sdk)
 
-    class Fetcher(b.Capability):  # type: ignore[misc]
+    class Fetcher(b.Capability):
         type: str = "fetcher"
 
         def tools(self) -> list[Any]:
@@ -295,9 +295,9 @@ async def sandbox_guide_secrets(sdk: Any, probe: Probe) -> Any:
 
 @sandbox_program(commands("echo $WHO"))
 async def sandbox_guide_value_found_late(sdk: Any, probe: Probe) -> Any:
-    b = box(sdk)
+    b: Any = box(sdk)
 
-    class Late(b.EnvValue):  # type: ignore[misc]
+    class Late(b.EnvValue):
         type: Literal["comparison_late"] = "comparison_late"
 
         async def resolve(self) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from comparison.program import MODEL, Probe
@@ -152,7 +153,7 @@ async def sandbox_session_files(sdk: Any, probe: Probe) -> Any:
 @sandbox_program(lambda m: [m.text("Done.")])
 async def sandbox_session_failures(sdk: Any, probe: Probe) -> Any:
     async with session_with(sdk, entries=files(sdk, a_dot_txt="A")) as session:
-        attempts = {
+        attempts: dict[str, Callable[[], Awaitable[Any]]] = {
             "read what is missing": lambda: session.read("missing.txt"),
             "read outside": lambda: session.read("../x"),
             "read absolute": lambda: session.read("/etc/hostname"),
@@ -177,13 +178,14 @@ async def sandbox_session_failures(sdk: Any, probe: Probe) -> Any:
 @sandbox_program(lambda m: [m.text("Done.")])
 async def sandbox_session_commands(sdk: Any, probe: Probe) -> Any:
     async with session_with(sdk) as session:
-        for command, options in [
+        tries: list[tuple[tuple[str, ...], dict[str, Any]]] = [
             (("echo out; echo err >&2; exit 4",), {}),
             (("echo", "a b", "$HOME"), {"shell": False}),
             (("echo", "a   b"), {}),
             (("echo $0",), {"shell": ["bash", "-c"]}),
             (("printf 'x%.0s' $(seq 1 70000) | wc -c",), {"timeout": 10}),
-        ]:
+        ]
+        for command, options in tries:
             done = await session.exec(*command, **options)
             probe.note(done.exit_code, done.ok(), done.stdout, done.stderr)
         update = await session.pty_exec_start("read x; echo got $x", tty=True, yield_time_s=0.3)
@@ -255,9 +257,9 @@ async def sandbox_path_that_escapes(sdk: Any, probe: Probe) -> Any:
 
 @sandbox_program(commands("true"))
 async def sandbox_state_of_another_backend(sdk: Any, probe: Probe) -> Any:
-    b = box(sdk)
+    b: Any = box(sdk)
 
-    class OtherState(b.SandboxSessionState):  # type: ignore[misc]
+    class OtherState(b.SandboxSessionState):
         type: Literal["comparison_other"] = "comparison_other"
 
     other = OtherState(manifest=b.Manifest(), snapshot=b.NoopSnapshot(id="x"))
@@ -265,7 +267,9 @@ async def sandbox_state_of_another_backend(sdk: Any, probe: Probe) -> Any:
 
 
 def changing(sdk: Any, change: Any) -> Any:
-    class Changing(box(sdk).Capability):  # type: ignore[misc]
+    b: Any = box(sdk)
+
+    class Changing(b.Capability):
         type: Literal["changing"] = "changing"
 
         def process_manifest(self, manifest: Any) -> Any:

@@ -44,7 +44,9 @@ async def sandbox_compacted_input(sdk: Any, probe: Probe) -> Any:
 
 @sandbox_program(commands("true"))
 async def sandbox_settings_of_the_model(sdk: Any, probe: Probe) -> Any:
-    class Tuned(box(sdk).Capability):  # type: ignore[misc]
+    b: Any = box(sdk)
+
+    class Tuned(b.Capability):
         type: Literal["tuned"] = "tuned"
 
         def sampling_params(self, sampling_params: dict[str, Any]) -> dict[str, Any]:
@@ -162,9 +164,9 @@ async def sandbox_events(sdk: Any, probe: Probe) -> Any:
 
 @sandbox_program(lambda m: [*commands("cat notes.txt")(m), *commands("cat notes.txt more.txt")(m)])
 async def sandbox_capability_meets_a_resumed_session(sdk: Any, probe: Probe) -> Any:
-    b = box(sdk)
+    b: Any = box(sdk)
 
-    class Adding(b.Capability):  # type: ignore[misc]
+    class Adding(b.Capability):
         type: Literal["adding"] = "adding"
         name: str = "notes.txt"
 

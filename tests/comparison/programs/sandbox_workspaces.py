@@ -163,9 +163,9 @@ async def sandbox_without_capabilities(sdk: Any, probe: Probe) -> Any:
 
 def notebook(sdk: Any, probe: Probe) -> Any:
     """A capability of the user's own, with all hooks."""
-    b = box(sdk)
+    b: Any = box(sdk)
 
-    class Notebook(b.Capability):  # type: ignore[misc]
+    class Notebook(b.Capability):
         type: Literal["notebook"] = "notebook"
 
         def process_manifest(self, manifest: Any) -> Any:
@@ -233,7 +233,9 @@ async def sandbox_own_capability_in_a_session(sdk: Any, probe: Probe) -> Any:
 
 @sandbox_program(lambda m: [m.text("Never.")])
 async def sandbox_capability_that_needs_another(sdk: Any, probe: Probe) -> Any:
-    class Demanding(box(sdk).Capability):  # type: ignore[misc]
+    b: Any = box(sdk)
+
+    class Demanding(b.Capability):
         type: Literal["demanding"] = "demanding"
 
         def required_capability_types(self) -> set[str]:

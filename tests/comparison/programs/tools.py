@@ -1,7 +1,7 @@
 """Function tools: loops, errors, timeouts, outputs, what ends a run."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
@@ -232,11 +232,15 @@ async def context_mutation(sdk: Any, probe: Probe) -> Any:
 async def tool_context(sdk: Any, probe: Probe) -> Any:
     from importlib import import_module
 
-    context_type = import_module(f"{sdk.__name__}.tool_context").ToolContext
+    if TYPE_CHECKING:
+        from sandstream.tool_context import ToolContext
+    else:
+        ToolContext = import_module(f"{sdk.__name__}.tool_context").ToolContext
 
     @sdk.function_tool
-    def who(ctx: context_type[Any], x: int) -> str:
+    def who(ctx: ToolContext[Any], x: int) -> str:
         probe.note(ctx.tool_name, ctx.tool_call_id, ctx.tool_arguments, ctx.context)
+        assert ctx.agent is not None and ctx.tool_call is not None
         probe.note(ctx.usage.requests, ctx.agent.name, ctx.qualified_tool_name)
         probe.note(ctx.tool_call.name, ctx.tool_call.call_id)
         return "ok"

@@ -68,7 +68,7 @@ async def spans_in_instructions_and_guardrails(sdk: Any, probe: Probe) -> Any:
 
 @program(adding)
 async def spans_in_hooks(sdk: Any, probe: Probe) -> Any:
-    class Hooks(sdk.RunHooks):  # type: ignore[name-defined, misc]
+    class Hooks(sdk.RunHooks):
         async def on_agent_start(self, context: Any, agent: Any) -> None:
             with sdk.custom_span("before the agent"):
                 pass
