@@ -122,6 +122,8 @@ class Sources:
 
     def is_file(self, word: str) -> bool:
         """Whether this word looks like the file of a rollout, known or not."""
+        if "/" not in word:  # most words: without a folder, only known files count
+            return bool(self._files.get(word)) or word in self._others
         return is_rollout_file(word) or bool(self.of_file(word)) or self.is_of_others(word)
 
     def of_name(self, name: str) -> str:
