@@ -59,7 +59,7 @@ test: $(STAMP) isolation browser ## Run all tests, side by side; ARGS="-k name" 
 # Three processes for two cores, as some tests wait for time limits. Python keeps the compiled tests,
 # whatever the environment says: compiling them takes longer than to run them.
 quick: $(STAMP) ## Run the tests that need no server and no process, within 30 s; ARGS="-k name"
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -m quick -n 3 --dist loadgroup $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -m quick -n 3 --dist loadfile $(ARGS)
 
 check: $(STAMP) isolation browser ## Format, lint, types (mypy strict, pyright), tests
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }

@@ -19,11 +19,10 @@ from sandstream_actors.sandbox.actor import SandboxActor
 from sandstream_actors.tool_host.actor import ToolHost
 from sandstream_actors.tracing.actor import TracingActor
 from sandstream_bus.setup.roles import ROLES
-from support.sources import FOLDERS, ROOT, imports, modules, nodes, reads_sources
+from support.sources import FOLDERS, ROOT, imports, modules, nodes
 
 import sandstream
 
-pytestmark = reads_sources
 ROOMS = ("harness", "sandbox", "memory", "tracing", "tool_host")
 """Each is one actor. All other modules of the package are shared."""
 SHARED_PARTS = ("memory.scope",)

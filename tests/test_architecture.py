@@ -6,9 +6,8 @@ import graphlib
 import re
 
 import pytest
-from support.sources import ROOT, imports, modules, reads_sources, text
+from support.sources import ROOT, imports, modules, text
 
-pytestmark = reads_sources
 ARROWS = {
     "sandstream_bus": {"sandstream_bus"},
     "sandstream_providers": {"sandstream_providers"},

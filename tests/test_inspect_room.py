@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from support.sources import FOLDERS, is_import_module, nodes, reads_sources
+from support.sources import FOLDERS, is_import_module, nodes
 
-pytestmark = reads_sources
 HOME = FOLDERS["sandstream"]
 VIEWS = ("sandstream.cli", "sandstream._page")
 FOLDS = (

@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from support.sources import ROOT, modules, nodes, reads_sources
+from support.sources import ROOT, modules, nodes
 
-pytestmark = reads_sources
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = [ROOT / it for it in PROJECT["tool"]["hatch"]["build"]["packages"]]
 NAMES = [it.name for it in PACKAGES]

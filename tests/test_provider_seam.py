@@ -12,9 +12,8 @@ import pytest
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER, SandboxSpec
 from sandstream_providers import registry
 from sandstream_providers.local.host import LocalHost
-from support.sources import FOLDERS, ROOT, modules, nodes, reads_sources
+from support.sources import FOLDERS, ROOT, modules, nodes
 
-pytestmark = reads_sources
 OWN_FOLDER = FOLDERS["sandstream_providers"] / "local"
 ALLOWED = {
     "DEFAULT_PROVIDER = 'local'": "the default, part of the wire",

@@ -9,9 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support.sources import ROOT, reads_sources
+from support.sources import ROOT
 
-pytestmark = reads_sources
 GENERATOR = ROOT / "docs" / "generate_rooms.py"
 MOST_MODULES = 26
 """In one folder."""

@@ -16,11 +16,10 @@ from sandstream_bus.wire.memories import MemoryEvent
 from sandstream_bus.wire.messages import CallRequested, RunEvent
 from sandstream_bus.wire.sandboxes import SandboxAction, SandboxEvent
 from sandstream_bus.wire.traces import TraceEvent
-from support.sources import FOLDERS, ROOT, modules, nodes, reads_sources
+from support.sources import FOLDERS, ROOT, modules, nodes
 
 from sandstream._hosting.user_code import HOST_CALLS
 
-pytestmark = reads_sources
 UNIONS: dict[str, UnionType] = {
     "RunEvent": RunEvent,
     "SandboxEvent": SandboxEvent,

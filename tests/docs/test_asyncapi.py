@@ -21,7 +21,8 @@ from sandstream_bus.wire import sandboxes as sandbox_messages
 from sandstream_bus.wire import traces as trace_messages
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "asyncapi.yaml").read_text())
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C it takes a tenth of the time
+DOCUMENT: dict[str, Any] = yaml.load((ROOT / "docs" / "asyncapi.yaml").read_text(), Loader=LOADER)
 EXAMPLES = [
     block
     for name in ("wire.md", "architecture.md")

@@ -44,24 +44,26 @@ def is_quick(item: pytest.Item) -> bool:
     fixtures = item._fixtureinfo.name2fixturedefs.values()
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     used = [item.function, *(it[-1].func for it in fixtures), *parameters]
-    return not any(_starts(it, set()) for it in used)
+    return not any(_starts(it, {}) for it in used)
 
 
 _KNOWN: dict[int, tuple[Any, bool]] = {}
-"""The answers by the identity of a function; the function is kept so that the identity stays."""
+"""The answers by the identity of a thing; the thing is kept so that the identity stays."""
 
 
-def _starts(thing: Any, seen: set[int]) -> bool:
+def _starts(thing: Any, seen: dict[int, Any]) -> bool:
     """Whether a starter can be reached from a function, a class, an object or a container."""
     if id(thing) in _KNOWN:
         return _KNOWN[id(thing)][1]
     if id(thing) in seen:
         return False
     is_first = not seen
-    seen.add(id(thing))
+    seen[id(thing)] = thing
     found = any(_starts(it, seen) for it in _parts(thing)) or not STARTERS.isdisjoint(_used(thing))
-    if inspect.isroutine(thing) and (found or is_first):
-        _KNOWN[id(thing)] = thing, found
+    if found:
+        _KNOWN[id(thing)] = thing, True
+    elif is_first:  # then nothing on the way leads to a starter either
+        _KNOWN.update((key, (it, False)) for key, it in seen.items())
     return found
 
 
@@ -136,7 +138,9 @@ def _is_test_file(module: ModuleType | None) -> bool:
 
 
 class QuickTests:
-    """The plugin: marks the quick tests, and watches what each test does."""
+    """The plugin: marks the quick tests, gives them to the processes of ``make quick``, and watches
+    what each test does.
+    """
 
     def __init__(self) -> None:
         self._seen: list[str] | None = None
@@ -157,6 +161,22 @@ class QuickTests:
         for item in items:
             if is_quick(item):
                 item.add_marker("quick")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """With ``--dist loadfile``, let one process run all files at the top of the tests: they
+        read all sources of the product, which are then parsed once.
+        """
+        if config.getvalue("dist") != "loadfile":
+            return None
+        from xdist.scheduler import LoadFileScheduling
+
+        class ByFile(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
+            def _split_scope(self, nodeid: str) -> str:
+                file = str(super()._split_scope(nodeid))
+                return file if file.count("/") > 1 else "sources"
+
+        return ByFile(config, log)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:

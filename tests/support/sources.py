@@ -1,6 +1,6 @@
 """The product's sources, parsed once for all tests that check them.
 
-Such a test has the mark ``reads_sources``: one process of ``make quick`` then runs all of them.
+Such tests are files at the top of ``tests/``: one process of ``make quick`` runs all of them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
-reads_sources = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = {
     "sandstream_bus": ROOT / "bus" / "sandstream_bus",
