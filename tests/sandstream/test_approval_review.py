@@ -10,6 +10,7 @@ import pytest
 from pydantic import BeforeValidator, Field
 from sandstream_bus.wire.messages import RunWaiting
 from support.hosted_programs import MODEL, deployed, play, recorded
+from support.model_requests import input_of
 
 from sandstream import (
     Agent,
@@ -31,11 +32,10 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def refund(needs_approval: Any, **options: Any) -> FunctionTool:
-    @function_tool(needs_approval=needs_approval, **options)
     def refund(amount: int) -> str:
         return f"refunded {amount}"
 
-    return refund
+    return function_tool(refund, needs_approval=needs_approval, **options)
 
 
 def clerk(tool: Any) -> Agent[Any]:
@@ -111,7 +111,7 @@ def test_a_guardrail_refuses_before_anybody_is_asked() -> None:
         async with deployed("refused", agent, steps, config=config) as (client, model):
             run = await client.submit("Clerk", "hi")
             assert (await client.wait(run)).status == "completed"
-            assert model.requests[1]["input"][-1]["output"] == "Never five."
+            assert input_of(model.requests[1])[-1]["output"] == "Never five."
             (record,) = await recorded(client, run)
             assert (record.name, record.behavior) == ("limit", "reject_content")
 
@@ -145,7 +145,7 @@ def test_a_custom_tool_asks_its_own_function(
 
     async def program(model: ScriptedModel) -> None:
         await Runner.run(clerk(tool), "hi")
-        outputs = [request["input"][-1]["output"] for request in model.requests[1:]]
+        outputs = [input_of(request)[-1]["output"] for request in model.requests[1:]]
         assert outputs == ["written: harmless", told]
         assert seen == [("write", "abc")]
 

@@ -16,6 +16,7 @@ from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_bus.wire.messages import ApprovalDecided, ApprovalRequested, RunDone, RunWaiting
 from sandstream_bus.wire.open_runs import OpenRun, Question
 from sandstream_bus.wire.subjects import RunId, sandbox_of
+from support.model_requests import input_of
 from support.nats_server import NatsServer, open_bus
 from support.runs import new_run, started
 from support.waiting import eventually
@@ -24,6 +25,7 @@ from sandstream import Agent, Client, RunConfig, Runner, RunState, UserError, fu
 from sandstream._run.process import Process
 from sandstream.approvals import AlreadyDecided, ApprovalNotFound, open_approvals
 from sandstream.exceptions import ApprovalExpired
+from sandstream.items import ToolCallOutputItem
 from sandstream.sandbox import SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
 from sandstream.settings import Settings
@@ -226,7 +228,7 @@ def test_a_rejection_is_told_to_the_model() -> None:
                 await client.send_input(run, "Then do not.", by="Ann")
                 await client.reject(run)
                 await client.wait(run)
-                sent = model.requests[-1]["input"]
+                sent = input_of(model.requests[-1])
                 outputs = [it["output"] for it in sent if it.get("type") == "function_call_output"]
                 assert outputs == ["Not before Friday.", "Tool execution was not approved."]
                 assert sent[-1]["content"] == "Then do not." and DONE == []
@@ -391,7 +393,7 @@ def test_a_sandbox_does_not_run_while_people_think(
         state.approve(state.get_interruptions()[0])
         result = await Runner.run(agent, state, run_config=config())
         assert result.final_output == "Done." and DONE == [5]
-        outputs = [it.output for it in result.new_items if it.type == "tool_call_output_item"]
+        outputs = [it.output for it in result.new_items if isinstance(it, ToolCallOutputItem)]
         assert "kept" in outputs[-1]
 
     async def both() -> None:

@@ -137,10 +137,10 @@ def with_tls(directory: Path) -> tuple[str, dict[str, str], dict[str, str]]:
     for name in ("server", "client"):
         openssl(*new, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         sign = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key")
-        names = ("-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem")
-        openssl(*sign, *names)
-    names = ("server.pem", "server.key", "ca.pem")
-    paths = {name: json.dumps(str(directory / name)) for name in names}
+        more = ("-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem")
+        openssl(*sign, *more)
+    files = ("server.pem", "server.key", "ca.pem")
+    paths = {name: json.dumps(str(directory / name)) for name in files}
     config = (
         f"tls {{ cert_file: {paths['server.pem']}, key_file: {paths['server.key']}, "
         f"ca_file: {paths['ca.pem']}, verify: true }}"

@@ -16,8 +16,9 @@ from sandstream_actors.run.forced_ends import end_parked_run
 from sandstream_bus.nats.consumer import Delivery
 from sandstream_bus.nats.topology import ConsumerSpec
 from sandstream_bus.runtime import Worker
-from sandstream_bus.wire.messages import LiveEvent, RunDone
+from sandstream_bus.wire.messages import CallFinished, LiveEvent, RunDone
 from sandstream_bus.wire.subjects import RunId
+from support.model_requests import input_of
 
 from sandstream import Agent, Client, RunContextWrapper, UserError, function_tool
 from sandstream.client import RunNotFound
@@ -44,7 +45,7 @@ async def deployed(
     *,
     agents: dict[str, Agent[Any]] | None = None,
     strict: bool = True,
-) -> AsyncIterator[tuple[Client, ScriptedModel]]:
+) -> AsyncIterator[tuple[Client, ScriptedModel, AgentWorker]]:
     """A harness and a worker on an installation of its own, and a client."""
     settings = Settings.from_env({"SANDSTREAM_PREFIX": prefix, **_home()})
     async with (
@@ -81,7 +82,7 @@ def test_submit_follow_and_result() -> None:
             events = [event async for event in client.follow(run)]
             sequences = [event.sequence for event in events if not isinstance(event, LiveEvent)]
             assert sequences == sorted(set(sequences)) and len(sequences) == 6
-            results = [e.event.output for e in events if type(e.event).__name__ == "CallFinished"]  # type: ignore[union-attr]
+            results = [e.event.output for e in events if isinstance(e.event, CallFinished)]
             assert bytes(results[0]) == b'"hello Bob from Ada"'
             again = await client.submit("Greeter Bot", "hi", key="job-1")
             assert again == run and len(await client.events(run)) == 6
@@ -120,7 +121,7 @@ def test_streamed_task_gives_deltas() -> None:
         async with deployed([text("one two three")], "dep3") as (client, _, _):
             await client.submit("Greeter Bot", "warm-up-free", key="k", stream=True)
             seen = [event async for event in client.follow("k", deltas=True)]
-            assert isinstance(seen[-1].event, RunDone)  # type: ignore[union-attr]
+            assert isinstance(seen[-1].event, RunDone)
 
     asyncio.run(main())
 
@@ -208,7 +209,7 @@ def test_a_task_of_megabytes_goes_by_reference_and_too_much_is_refused() -> None
         async with deployed([text("long"), text("x")], "dep7", strict=False) as (client, model, _):
             run = await client.submit("Greeter Bot", "y" * 2_000_000)
             assert (await client.wait(run)).status == "completed"
-            assert len(model.requests[0]["input"][0]["content"]) == 2_000_000
+            assert len(input_of(model.requests[0])[0]["content"]) == 2_000_000
             from sandstream_bus.errors import PayloadTooLarge
 
             with pytest.raises(PayloadTooLarge, match="the limit is 33554432 bytes"):
@@ -288,7 +289,7 @@ def test_a_redriven_message_lets_its_run_go_on() -> None:
             (entry,) = await client.parked()
             await client.redrive(entry.id)
             assert (await client.wait(run)).status == "completed"
-            kinds = [type(it.event).__name__ async for it in client.follow(run)]  # type: ignore[union-attr]
+            kinds = [type(it.event).__name__ async for it in client.follow(run)]
             assert kinds.count("RunDone") == 2 and kinds[-1] == "RunDone"
             summary = await client.get(run)
             assert (summary.status, summary.output) == ("completed", "at last")

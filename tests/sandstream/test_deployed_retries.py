@@ -38,6 +38,7 @@ from sandstream._inspect.run_lists import list_open, list_runs
 from sandstream.exceptions import RetryRefused
 from sandstream.settings import Settings
 from sandstream.testing import ScriptedModel, Step, error, script_for, text, tool_call, tool_calls
+from sandstream.tool import Tool
 from sandstream.worker import AgentWorker
 
 pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
@@ -83,7 +84,7 @@ class Desk:
                 await self.go.wait()
             return "slow"
 
-        tools = [good, bad, once, slow]
+        tools: list[Tool] = [good, bad, once, slow]
         self.below: Agent[Any] = Agent(name="below", tools=tools, model="gpt-4.1")
         below = self.below.as_tool("below", "Ask below.", failure_error_function=None)
         self.above: Agent[Any] = Agent(name="above", tools=[*tools, below], model="gpt-4.1")
@@ -163,7 +164,7 @@ def test_a_retried_run_is_open_again_for_everybody() -> None:
             await ended(client, run, "cancelled")
             assert desk.calls == {"bad": 2, "slow": 1}
             assert await traced_status(client, run) == "cancelled"
-            followed = [type(it.event) async for it in client.follow(run)]  # type: ignore[union-attr]
+            followed = [type(it.event) async for it in client.follow(run)]
             assert followed.count(RunDone) == 2 and followed[-1] is RunDone
             await eventually(lambda: _is_closed(client, run), what="closed")
 
@@ -363,13 +364,13 @@ def test_a_child_that_was_cut_short_by_its_parents_end_goes_on() -> None:
         async with deployed("ret9", desk, ("top", above), ("sub", below)) as (client, _):
             desk.broken = {"bad"}
             bad = desk.above.tools[1]
-            original = bad.on_invoke_tool  # type: ignore[union-attr]
+            original = bad.on_invoke_tool
 
             async def invoke(*arguments: Any) -> Any:
                 await desk.started.wait()
                 return await original(*arguments)
 
-            bad.on_invoke_tool = invoke  # type: ignore[union-attr]
+            bad.on_invoke_tool = invoke
             run = await client.submit("above", "top", key="cut")
             await ended(client, run, "failed")
             child = child_of(run, "t1-0")

@@ -98,7 +98,7 @@ def guardrail_and_output(error: Any) -> tuple[Any, Any]:
 )
 def test_a_tripwire_crosses_the_bus_with_the_guardrail_s_name_and_info(
     index: int, code: str, text: str
-):
+) -> None:
     error = tripwires()[index]
     guardrail, output = guardrail_and_output(error)
     info = error_info(error)
@@ -118,14 +118,14 @@ def test_a_tripwire_crosses_the_bus_with_the_guardrail_s_name_and_info(
     assert getattr(said, "tripwire_triggered", None) == getattr(output, "tripwire_triggered", None)
 
 
-def test_an_output_tripwire_from_elsewhere_knows_its_agent_by_name():
+def test_an_output_tripwire_from_elsewhere_knows_its_agent_by_name() -> None:
     rebuilt = exception_of_error(error_info(tripwires()[1]), "run_1")
     assert isinstance(rebuilt, OutputGuardrailTripwireTriggered)
     assert rebuilt.guardrail_result.agent.name == "clerk"
     assert rebuilt.guardrail_result.agent_output is None
 
 
-def test_a_guardrail_from_elsewhere_says_so_when_it_is_run():
+def test_a_guardrail_from_elsewhere_says_so_when_it_is_run() -> None:
     rebuilt = exception_of_error(error_info(tripwires()[0]), "run_1")
     assert isinstance(rebuilt, InputGuardrailTripwireTriggered)
     guardrail = rebuilt.guardrail_result.guardrail
@@ -134,7 +134,7 @@ def test_a_guardrail_from_elsewhere_says_so_when_it_is_run():
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_a_tripwire_can_be_pickled_though_the_user_s_functions_cannot(index: int):
+def test_a_tripwire_can_be_pickled_though_the_user_s_functions_cannot(index: int) -> None:
     error = tripwires()[index]
     copied = pickle.loads(pickle.dumps(error))
     assert type(copied) is type(error)
@@ -163,7 +163,7 @@ def test_a_tripwire_can_be_pickled_though_the_user_s_functions_cannot(index: int
 )
 def test_our_own_endings_cross_the_bus_and_can_be_pickled(
     error: AgentsException, code: str, data: dict[str, Any]
-):
+) -> None:
     info = error_info(error)
     assert (info.code, error.code) == (code, code)
     assert info.data == {"exception": type(error).__name__, **data}
@@ -180,7 +180,7 @@ def decoded(record: GuardrailRecord) -> GuardrailRecord:
     return msgspec.json.decode(msgspec.json.encode(record), type=GuardrailRecord)
 
 
-def test_a_record_says_what_was_said():
+def test_a_record_says_what_was_said() -> None:
     trip = decoded(record("input", "topic", TRIP, agent="clerk"))
     assert (trip.kind, trip.name, trip.tripped, trip.agent) == ("input", "topic", True, "clerk")
     assert msgspec.json.decode(trip.info) == {"why": "off topic"}
@@ -215,12 +215,12 @@ class Opaque:
         (7, 7),
     ],
 )
-def test_info_that_is_not_json_becomes_its_text(info: Any, told: Any):
+def test_info_that_is_not_json_becomes_its_text(info: Any, told: Any) -> None:
     made = record("input", "topic", GuardrailFunctionOutput(info, False))
     assert msgspec.json.decode(decoded(made).info) == told
 
 
-def test_info_that_contains_itself_is_told_too():
+def test_info_that_contains_itself_is_told_too() -> None:
     info: list[Any] = []
     info.append(info)
     made = record("input", "topic", GuardrailFunctionOutput(info, False))
@@ -247,7 +247,7 @@ def all_results() -> list[Any]:
     ]
 
 
-def test_results_of_another_process_have_the_guardrails_that_are_here():
+def test_results_of_another_process_have_the_guardrails_that_are_here() -> None:
     agent: Any = Agent(name="clerk")
     agent.output_guardrails = [AFTER_RUN]
     agent.tools = [Guarded(), Guarded(None, None, [BEFORE_CALL], [AFTER_CALL])]
@@ -265,7 +265,7 @@ def test_results_of_another_process_have_the_guardrails_that_are_here():
     assert found.tool_input_guardrail_results[0].guardrail is BEFORE_CALL
 
 
-def test_results_without_the_user_s_objects_have_guardrails_with_a_name_only():
+def test_results_without_the_user_s_objects_have_guardrails_with_a_name_only() -> None:
     found = results_of(records_of(all_results(), "clerk"), {})
     named = [
         (type(result.guardrail), result.guardrail.get_name())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from support.hosted_programs import MODEL, deployed, play, recorded
+from support.model_requests import input_of
 
 from sandstream import (
     Agent,
@@ -59,12 +60,11 @@ class Notes(list[Any]):
         return judge
 
     def tool(self, **options: Any) -> Any:
-        @function_tool(**options)
         def pay(amount: int) -> str:
             self.append(("pay", amount))
             return f"paid {amount}"
 
-        return pay
+        return function_tool(pay, **options)
 
 
 # --- input ----------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def test_a_tool_guardrail_speaks_in_the_tools_place(
     async def program(model: ScriptedModel) -> None:
         result = await Runner.run(agent, "hi")
         assert result.final_output == "Done."
-        assert model.requests[1]["input"][-1]["output"] == "Not this."
+        assert input_of(model.requests[1])[-1]["output"] == "Not this."
         assert notes == ([] if point == "before" else [("pay", 1)])
 
     play(monkeypatch, ONE_CALL, program)

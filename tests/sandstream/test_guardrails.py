@@ -58,14 +58,16 @@ def saying(output: Any, name: str = "check") -> InputGuardrail[Any]:
     return InputGuardrail(lambda context, agent, given: output, name)
 
 
-def check_input(*guardrails: InputGuardrail[Any], timeout_s: float | None = None, **more: Any):
-    return run_input_guardrails(guardrails, CONTEXT, AGENT, "hello", timeout_s, **more)
+async def check_input(
+    *guardrails: InputGuardrail[Any], timeout_s: float | None = None, **more: Any
+) -> list[InputGuardrailResult]:
+    return await run_input_guardrails(guardrails, CONTEXT, AGENT, "hello", timeout_s, **more)
 
 
 # --- declaring ------------------------------------------------------------------------------------
 
 
-def test_decorators_take_their_names_from_the_function_or_the_argument():
+def test_decorators_take_their_names_from_the_function_or_the_argument() -> None:
     def plain(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
         return FINE
 
@@ -85,7 +87,7 @@ def test_decorators_take_their_names_from_the_function_or_the_argument():
     assert tool_output_guardrail(name="named")(of_tool) == ToolOutputGuardrail(of_tool, "named")
 
 
-def test_a_guardrail_without_a_name_has_that_of_its_function_or_its_class():
+def test_a_guardrail_without_a_name_has_that_of_its_function_or_its_class() -> None:
     class Checker:
         def __call__(self, *arguments: Any) -> GuardrailFunctionOutput:
             return FINE
@@ -101,13 +103,13 @@ def test_a_guardrail_without_a_name_has_that_of_its_function_or_its_class():
 @pytest.mark.parametrize(
     "decorator", [input_guardrail, output_guardrail, tool_input_guardrail, tool_output_guardrail]
 )
-def test_a_decorator_that_gets_the_name_by_position_says_how_to_give_it(decorator: Any):
+def test_a_decorator_that_gets_the_name_by_position_says_how_to_give_it(decorator: Any) -> None:
     with pytest.raises(UserError, match=rf"@{decorator.__name__}\(name=\.\.\.\)"):
         decorator("my name")
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_guardrail_that_is_run_gets_context_agent_and_value(is_async: bool):
+def test_a_guardrail_that_is_run_gets_context_agent_and_value(is_async: bool) -> None:
     def plain(context: Any, agent: Any, value: Any) -> GuardrailFunctionOutput:
         return GuardrailFunctionOutput((context, agent, value), False)
 
@@ -125,7 +127,7 @@ def test_a_guardrail_that_is_run_gets_context_agent_and_value(is_async: bool):
 
 
 @pytest.mark.parametrize("timeout_s", [None, 30])
-def test_a_guardrail_that_is_no_function_is_a_user_error(timeout_s: float | None):
+def test_a_guardrail_that_is_no_function_is_a_user_error(timeout_s: float | None) -> None:
     with pytest.raises(UserError, match="must be callable, got 5"):
         asyncio.run(check_input(InputGuardrail(5, "five"), timeout_s=timeout_s))  # type: ignore[arg-type]
 
@@ -133,7 +135,7 @@ def test_a_guardrail_that_is_no_function_is_a_user_error(timeout_s: float | None
 # --- of agents ------------------------------------------------------------------------------------
 
 
-def test_all_run_at_once_and_the_results_are_in_the_order_of_the_answers():
+def test_all_run_at_once_and_the_results_are_in_the_order_of_the_answers() -> None:
     async def scenario() -> list[str]:
         first_may_answer = asyncio.Event()
 
@@ -167,7 +169,7 @@ class Hangs:
             raise
 
 
-def test_the_first_trip_cancels_the_rest_and_leaves_the_results_so_far():
+def test_the_first_trip_cancels_the_rest_and_leaves_the_results_so_far() -> None:
     hangs = Hangs()
     results: list[InputGuardrailResult] = []
     fine, trip = saying(FINE, "fine"), saying(TRIP, "trip")
@@ -180,7 +182,7 @@ def test_the_first_trip_cancels_the_rest_and_leaves_the_results_so_far():
     assert [result.guardrail for result in results] == [fine, trip]
 
 
-def test_what_a_guardrail_raises_cancels_the_rest_and_is_raised_as_it_is():
+def test_what_a_guardrail_raises_cancels_the_rest_and_is_raised_as_it_is() -> None:
     hangs = Hangs()
 
     def broken(*arguments: Any) -> Any:
@@ -191,7 +193,7 @@ def test_what_a_guardrail_raises_cancels_the_rest_and_is_raised_as_it_is():
     assert hangs.cancelled
 
 
-def test_a_guardrail_that_hangs_is_named_when_the_time_is_over():
+def test_a_guardrail_that_hangs_is_named_when_the_time_is_over() -> None:
     hangs = Hangs()
     results: list[InputGuardrailResult] = []
     fine = saying(FINE, "fine")
@@ -204,7 +206,7 @@ def test_a_guardrail_that_hangs_is_named_when_the_time_is_over():
     assert [result.guardrail for result in results] == [fine]
 
 
-def test_a_timeout_error_of_the_guardrail_itself_is_not_ours():
+def test_a_timeout_error_of_the_guardrail_itself_is_not_ours() -> None:
     async def fails(*arguments: Any) -> Any:
         raise TimeoutError("the database")
 
@@ -212,7 +214,7 @@ def test_a_timeout_error_of_the_guardrail_itself_is_not_ours():
         asyncio.run(check_input(InputGuardrail(fails), timeout_s=30))
 
 
-def test_a_plain_function_with_a_limit_is_left_behind_in_its_thread():
+def test_a_plain_function_with_a_limit_is_left_behind_in_its_thread() -> None:
     release = threading.Event()
 
     def blocks(*arguments: Any) -> Any:
@@ -229,7 +231,7 @@ def test_a_plain_function_with_a_limit_is_left_behind_in_its_thread():
         asyncio.run(scenario())
 
 
-def test_a_plain_function_without_a_limit_runs_on_the_loop():
+def test_a_plain_function_without_a_limit_runs_on_the_loop() -> None:
     threads: list[threading.Thread] = []
 
     def notes(*arguments: Any) -> Any:
@@ -241,7 +243,9 @@ def test_a_plain_function_without_a_limit_runs_on_the_loop():
 
 
 @pytest.mark.parametrize("timeout_s", [None, 30])
-def test_with_or_without_a_limit_the_results_have_the_user_s_guardrail(timeout_s: float | None):
+def test_with_or_without_a_limit_the_results_have_the_user_s_guardrail(
+    timeout_s: float | None,
+) -> None:
     async def later(*arguments: Any) -> GuardrailFunctionOutput:
         return FINE
 
@@ -255,7 +259,7 @@ def test_with_or_without_a_limit_the_results_have_the_user_s_guardrail(timeout_s
     assert [result.output for result in results] == [FINE, FINE]
 
 
-def test_stop_iteration_from_a_thread_does_not_wait_for_ever():
+def test_stop_iteration_from_a_thread_does_not_wait_for_ever() -> None:
     def empty(*arguments: Any) -> Any:
         return next(iter(()))
 
@@ -263,7 +267,7 @@ def test_stop_iteration_from_a_thread_does_not_wait_for_ever():
         asyncio.run(check_input(InputGuardrail(empty), timeout_s=30))
 
 
-def test_a_guardrail_that_cancels_itself_fails_and_does_not_cancel_the_caller():
+def test_a_guardrail_that_cancels_itself_fails_and_does_not_cancel_the_caller() -> None:
     async def cancels(*arguments: Any) -> Any:
         raise asyncio.CancelledError
 
@@ -271,7 +275,7 @@ def test_a_guardrail_that_cancels_itself_fails_and_does_not_cancel_the_caller():
         asyncio.run(check_input(InputGuardrail(cancels)))
 
 
-def test_a_caller_that_is_cancelled_takes_its_guardrails_along():
+def test_a_caller_that_is_cancelled_takes_its_guardrails_along() -> None:
     hangs = Hangs()
 
     async def scenario() -> None:
@@ -293,7 +297,7 @@ def test_a_caller_that_is_cancelled_takes_its_guardrails_along():
 
 def test_a_guardrail_that_swallows_its_cancellation_does_not_hold_up_the_trip(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     monkeypatch.setattr(stopping, "GRACE_S", 0.05)
 
     async def scenario() -> None:
@@ -316,12 +320,12 @@ def test_a_guardrail_that_swallows_its_cancellation_does_not_hold_up_the_trip(
 
 
 @pytest.mark.parametrize("said", [None, True, {"tripwire_triggered": True}])
-def test_what_is_no_verdict_is_a_user_error_that_names_the_guardrail(said: Any):
+def test_what_is_no_verdict_is_a_user_error_that_names_the_guardrail(said: Any) -> None:
     with pytest.raises(UserError, match="'check' must return GuardrailFunctionOutput, not"):
         asyncio.run(check_input(saying(said)))
 
 
-def test_output_guardrails_are_asked_about_the_output():
+def test_output_guardrails_are_asked_about_the_output() -> None:
     trip: OutputGuardrail[Any] = OutputGuardrail(lambda context, agent, output: TRIP, "trip")
     hangs = Hangs()
     results: list[OutputGuardrailResult] = []
@@ -348,21 +352,27 @@ class GuardedTool:
     asked: list[str] = field(default_factory=list)
 
     def before(self, name: str, said: Any) -> ToolInputGuardrail[Any]:
-        return ToolInputGuardrail(lambda data: (self.asked.append(name), said)[1], name)
+        return ToolInputGuardrail(lambda data: self._says(name, said), name)
 
     def after(self, name: str, said: Any) -> ToolOutputGuardrail[Any]:
-        return ToolOutputGuardrail(lambda data: (self.asked.append(name), said)[1], name)
+        return ToolOutputGuardrail(lambda data: self._says(name, said), name)
+
+    def _says(self, name: str, said: Any) -> Any:
+        self.asked.append(name)
+        return said
 
 
 CALL = ToolContext(None, None, "wire_money", "call_1", "{}")
 BEFORE = ToolInputGuardrailData(CALL, AGENT)
 AFTER = ToolOutputGuardrailData(CALL, AGENT, 42)
 ALLOW = ToolGuardrailFunctionOutput.allow("ok")
+UNKNOWN: Any = {"type": "reject"}
+"""What is no behavior."""
 REJECT = ToolGuardrailFunctionOutput.reject_content("not today", "late")
 RAISE = ToolGuardrailFunctionOutput.raise_exception("theft")
 
 
-def test_the_verdicts_of_a_tool_s_guardrail():
+def test_the_verdicts_of_a_tool_s_guardrail() -> None:
     assert ToolGuardrailFunctionOutput(None).behavior == {"type": "allow"}
     assert ALLOW.behavior == {"type": "allow"}
     assert REJECT.behavior == {"type": "reject_content", "message": "not today"}
@@ -371,7 +381,7 @@ def test_the_verdicts_of_a_tool_s_guardrail():
 
 
 @pytest.mark.parametrize("timeout_s", [None, 30])
-def test_a_tool_without_guardrails_is_free(timeout_s: float | None):
+def test_a_tool_without_guardrails_is_free(timeout_s: float | None) -> None:
     async def scenario() -> None:
         assert await guard_tool_input(GuardedTool(), BEFORE, timeout_s) == ([], None)
         assert await guard_tool_output(GuardedTool(), AFTER, timeout_s) == ([], 42)
@@ -380,7 +390,7 @@ def test_a_tool_without_guardrails_is_free(timeout_s: float | None):
 
 
 @pytest.mark.parametrize("timeout_s", [None, 30])
-def test_guardrails_of_a_tool_run_in_order_and_a_rejection_stops(timeout_s: float | None):
+def test_guardrails_of_a_tool_run_in_order_and_a_rejection_stops(timeout_s: float | None) -> None:
     tool = GuardedTool()
     before = [tool.before("a", ALLOW), tool.before("b", REJECT), tool.before("c", RAISE)]
     after = [tool.after("d", ALLOW), tool.after("e", REJECT), tool.after("f", RAISE)]
@@ -401,7 +411,7 @@ def test_guardrails_of_a_tool_run_in_order_and_a_rejection_stops(timeout_s: floa
     assert tool.asked == ["a", "b", "d", "e"]
 
 
-def test_guardrails_of_a_tool_get_the_data_and_an_allowed_output_is_kept():
+def test_guardrails_of_a_tool_get_the_data_and_an_allowed_output_is_kept() -> None:
     async def before(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         return ToolGuardrailFunctionOutput.allow(data.context.tool_call_id)
 
@@ -419,7 +429,7 @@ def test_guardrails_of_a_tool_get_the_data_and_an_allowed_output_is_kept():
     asyncio.run(scenario())
 
 
-def test_a_guardrail_of_a_tool_can_end_the_run():
+def test_a_guardrail_of_a_tool_can_end_the_run() -> None:
     tool = GuardedTool()
     tool.tool_input_guardrails = [tool.before("a", RAISE)]
     tool.tool_output_guardrails = [tool.after("b", RAISE)]
@@ -436,7 +446,7 @@ def test_a_guardrail_of_a_tool_can_end_the_run():
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_what_a_guardrail_of_a_tool_raises_is_told_as_the_tool_s(side: str):
+def test_what_a_guardrail_of_a_tool_raises_is_told_as_the_tool_s(side: str) -> None:
     def broken(data: Any) -> Any:
         raise LookupError("no such list")
 
@@ -456,7 +466,7 @@ def test_what_a_guardrail_of_a_tool_raises_is_told_as_the_tool_s(side: str):
         asyncio.run(guard(ours))
 
 
-def test_a_guardrail_of_a_tool_that_hangs_is_named():
+def test_a_guardrail_of_a_tool_that_hangs_is_named() -> None:
     tool = GuardedTool("t", [ToolInputGuardrail(Hangs(), "slow")])
     with pytest.raises(GuardrailTimeout, match="'slow' timed out"):
         asyncio.run(guard_tool_input(tool, BEFORE, 0.05))
@@ -467,10 +477,10 @@ def test_a_guardrail_of_a_tool_that_hangs_is_named():
     [
         (None, "'a' must return ToolGuardrailFunctionOutput, not None"),
         (FINE, "'a' must return ToolGuardrailFunctionOutput"),
-        (ToolGuardrailFunctionOutput(None, {"type": "reject"}), "it said {'type': 'reject'}"),  # type: ignore[arg-type,typeddict-item]
+        (ToolGuardrailFunctionOutput(None, UNKNOWN), "it said {'type': 'reject'}"),
     ],
 )
-def test_a_verdict_that_cannot_be_followed_does_not_pass(said: Any, complaint: str):
+def test_a_verdict_that_cannot_be_followed_does_not_pass(said: Any, complaint: str) -> None:
     tool = GuardedTool()
     tool.tool_input_guardrails = [tool.before("a", said)]
     with pytest.raises(UserError, match=complaint):

@@ -323,17 +323,17 @@ def test_hooks_of_an_agent_in_a_worker() -> None:
 def test_a_raising_hook_of_a_worker_fails_its_run_only() -> None:
     class Raising(AgentHooks[Any]):
         async def on_start(self, context: RunContextWrapper[Any], agent: Any) -> None:
-            if context.context == "bad":
+            if context.context["day"] == "bad":
                 raise ValueError("not today")
 
     agent = Agent(name="A", model=MODEL, hooks=Raising())
 
     async def main() -> None:
         async with deployed("raising", agent, [text("Hello.")]) as (client, _):
-            bad = await client.wait(await client.submit("A", "hi", context="bad"))
+            bad = await client.wait(await client.submit("A", "hi", context={"day": "bad"}))
             assert bad.error is not None
             assert (bad.status, bad.error.message) == ("failed", "not today")
-            good = await client.wait(await client.submit("A", "hi", context="good"))
+            good = await client.wait(await client.submit("A", "hi", context={"day": "good"}))
             assert good.status == "completed"
 
     asyncio.run(main())

@@ -42,7 +42,7 @@ async def noted(self: Any, *arguments: Any, **named: Any) -> None:
     pass
 
 
-def test_the_points_are_the_methods_of_the_base_classes():
+def test_the_points_are_the_methods_of_the_base_classes() -> None:
     def methods(base: type) -> set[str]:
         return {name for name in vars(base) if name.startswith("on_")}
 
@@ -50,7 +50,7 @@ def test_the_points_are_the_methods_of_the_base_classes():
     assert methods(AgentHooksBase) == set(AGENT_METHODS.values())
 
 
-def test_hooks_that_override_nothing_want_nothing():
+def test_hooks_that_override_nothing_want_nothing() -> None:
     class Silent(RunHooks[Any]):
         def helper(self) -> None: ...
 
@@ -60,7 +60,7 @@ def test_hooks_that_override_nothing_want_nothing():
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_method_that_is_overridden_is_one_point(point: str):
+def test_a_method_that_is_overridden_is_one_point(point: str) -> None:
     run_hooks = type("Mine", (RunHooksBase,), {RUN_METHODS[point]: noted})()
     agent_hooks = type("Mine", (AgentHooksBase,), {AGENT_METHODS[point]: noted})()
     assert points_of(run_hooks, None) == [point]
@@ -68,7 +68,7 @@ def test_a_method_that_is_overridden_is_one_point(point: str):
     assert points_of(run_hooks, agent_hooks) == [point]
 
 
-def test_methods_count_wherever_they_were_overridden():
+def test_methods_count_wherever_they_were_overridden() -> None:
     class Mixin:
         async def on_llm_end(self, *arguments: Any) -> None: ...
 
@@ -84,7 +84,7 @@ def test_methods_count_wherever_they_were_overridden():
     assert points_of(Parent(), None) == ["tool_end"]
 
 
-def test_the_points_of_both_are_joined_and_sorted():
+def test_the_points_of_both_are_joined_and_sorted() -> None:
     class OfRun(RunHooks[Any]):
         async def on_tool_start(self, *arguments: Any) -> None: ...
         async def on_agent_start(self, *arguments: Any) -> None: ...
@@ -96,7 +96,7 @@ def test_the_points_of_both_are_joined_and_sorted():
     assert points_of(OfRun(), OfAgent()) == ["agent_end", "agent_start", "tool_start"]
 
 
-def test_an_object_that_is_no_subclass_has_the_points_of_its_methods():
+def test_an_object_that_is_no_subclass_has_the_points_of_its_methods() -> None:
     class OfRun:
         on_handoff = None
 
@@ -111,14 +111,14 @@ def test_an_object_that_is_no_subclass_has_the_points_of_its_methods():
     assert points_of(None, OfAgent()) == ["agent_start"]
 
 
-def test_an_object_without_a_method_is_left_out_of_its_calls():
+def test_an_object_without_a_method_is_left_out_of_its_calls() -> None:
     asyncio.run(hooks.agent_start(object(), object(), CONTEXT, CLERK))
 
 
 # --- what is given where --------------------------------------------------------------------------
 
 
-def test_agent_hooks_are_not_hooks_of_a_run():
+def test_agent_hooks_are_not_hooks_of_a_run() -> None:
     class Mine(AgentHooks[Any]):
         pass
 
@@ -189,7 +189,7 @@ class AgentLog(AgentHooks[Any]):
         self.log.append(("agent", "tool_end", context, agent, tool, result))
 
 
-def test_each_point_calls_both_with_their_arguments():
+def test_each_point_calls_both_with_their_arguments() -> None:
     log: list[tuple[Any, ...]] = []
     both = RunLog(log), AgentLog(log)
     items = [{"role": "user", "content": "hi"}]
@@ -216,7 +216,7 @@ def test_each_point_calls_both_with_their_arguments():
     ]
 
 
-def test_the_hooks_of_start_and_end_get_the_run_s_state_as_their_own_type():
+def test_the_hooks_of_start_and_end_get_the_run_s_state_as_their_own_type() -> None:
     log: list[tuple[Any, ...]] = []
     both = RunLog(log), AgentLog(log)
 
@@ -238,7 +238,7 @@ def test_the_hooks_of_start_and_end_get_the_run_s_state_as_their_own_type():
         assert context.usage is CONTEXT.usage
 
 
-def test_both_run_at_the_same_time():
+def test_both_run_at_the_same_time() -> None:
     async def scenario() -> None:
         agent_was_called = asyncio.Event()
 
@@ -255,7 +255,7 @@ def test_both_run_at_the_same_time():
     asyncio.run(scenario())
 
 
-def test_one_that_raises_cancels_the_other():
+def test_one_that_raises_cancels_the_other() -> None:
     ended: list[str] = []
 
     class OfRun(RunHooks[Any]):
@@ -274,7 +274,7 @@ def test_one_that_raises_cancels_the_other():
     assert ended == ["run"]
 
 
-def test_a_hook_that_is_no_coroutine_is_called_too():
+def test_a_hook_that_is_no_coroutine_is_called_too() -> None:
     called: list[str] = []
 
     class OfAgent(AgentHooks[Any]):
@@ -285,7 +285,7 @@ def test_a_hook_that_is_no_coroutine_is_called_too():
     assert called == ["clerk"]
 
 
-def test_a_hook_that_cancels_itself_fails_and_does_not_cancel_the_caller():
+def test_a_hook_that_cancels_itself_fails_and_does_not_cancel_the_caller() -> None:
     class OfRun(RunHooks[Any]):
         async def on_llm_end(self, *arguments: Any) -> None:
             raise asyncio.CancelledError
@@ -313,14 +313,14 @@ def around(error: Exception, tool: Any) -> list[Any]:
     ]
 
 
-def test_what_a_hook_of_a_function_tool_raises_is_told_as_the_tool_s():
+def test_what_a_hook_of_a_function_tool_raises_is_told_as_the_tool_s() -> None:
     for call in around(LookupError("no such log"), look):
         with pytest.raises(UserError, match=r"^Error running tool look: no such log$") as caught:
             asyncio.run(call)
         assert isinstance(caught.value.__cause__, LookupError)
 
 
-def test_our_own_errors_and_those_of_other_tools_stay_as_they_are():
+def test_our_own_errors_and_those_of_other_tools_stay_as_they_are() -> None:
     assert isinstance(look, FunctionTool)
     for call in around(UserError("as it is"), look):
         with pytest.raises(UserError, match=r"^as it is$"):

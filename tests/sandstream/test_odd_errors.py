@@ -58,23 +58,22 @@ class FailingServer(MCPServer):
     async def cleanup(self) -> None:
         pass
 
-    list_tools = call_tool = list_prompts = get_prompt = fail_later  # type: ignore[assignment]
+    list_tools = call_tool = list_prompts = get_prompt = fail_later
 
 
 class FailingHooks(RunHooks[Any]):
-    on_tool_start = fail_later  # type: ignore[assignment]
+    on_tool_start = fail_later
 
 
 class FailingSession(SQLiteSession):
-    add_items = fail_later  # type: ignore[assignment]
+    add_items = fail_later
 
 
 def tool(**options: Any) -> Any:
-    @function_tool(**options)
     def f(x: int = 1) -> str:
         return "f"
 
-    return f
+    return function_tool(f, **options)
 
 
 Case = tuple[dict[str, Any], dict[str, Any]]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.model_requests import input_of
 
 from sandstream import enable_verbose_stdout_logging
 from sandstream.testing import ScriptedModel, text
@@ -37,7 +38,7 @@ def test_a_conversation_in_the_terminal(home: Path, stream: bool, end: str) -> N
                 stdout=asyncio.subprocess.PIPE,
             )
             output, _ = await script.communicate(f"hi\n\nand again\n{end}".encode())
-            sizes = [len(request["input"]) for request in model.requests]
+            sizes = [len(input_of(request)) for request in model.requests]
             assert sizes == [1, 3]  # the second answer knows the first
             return output.decode(), script.returncode
 

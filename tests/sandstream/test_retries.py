@@ -29,7 +29,9 @@ from sandstream import (
     output_guardrail,
 )
 from sandstream._run.process import Process
+from sandstream.items import ToolCallOutputItem
 from sandstream.testing import ScriptedModel, Step, error, text, tool_call, tool_calls
+from sandstream.tool import Tool
 
 pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
 
@@ -71,7 +73,7 @@ class Effects:
                 raise RuntimeError("the service is down")
             return "good after all"
 
-        self.tools = [good, bad]
+        self.tools: list[Tool] = [good, bad]
         self.agent: Agent[Any] = Agent(name="a", tools=self.tools, model="m")
 
 
@@ -141,7 +143,7 @@ def test_a_tool_that_failed_is_called_again_and_no_other(monkeypatch: pytest.Mon
         assert result.final_output == "done"
         assert (effects.good, effects.bad) == (1, 2)
         assert len(model.requests) == 3
-        outputs = [it.output for it in result.new_items if it.type == "tool_call_output_item"]
+        outputs = [it.output for it in result.new_items if isinstance(it, ToolCallOutputItem)]
         assert outputs == ["good", "good after all"]
         [reopened] = [it for it in await events("tool-1") if isinstance(it, RunReopened)]
         assert reopened.forgets == ["t2-0"] and reopened.retry

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pytest
 from openai import BadRequestError
+from support.model_requests import input_of
 
 from sandstream import (
     Agent,
@@ -140,7 +141,7 @@ def test_a_session_has_the_outcomes_of_a_run_that_paused_and_failed_once(
         outputs = [it["output"] for it in items if "output" in it]
         assert outputs == ["free", "gated"]
         assert [it.get("type") for it in items].count("function_call") == 2
-        seen = [it["output"] for it in model.requests[1]["input"] if "output" in it]
+        seen = [it["output"] for it in input_of(model.requests[1]) if "output" in it]
         assert sorted(seen) == ["free", "gated"]
 
     names = ["gated", "free"] if gated_first else ["free", "gated"]

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from sandstream_bus.wire.messages import RunMoved, RunRestored
+from sandstream_bus.wire.subjects import RunId
+from support.model_requests import input_of
 from support.nats_server import NatsServer
 
 from sandstream import (
@@ -31,6 +33,7 @@ from sandstream import (
     input_guardrail,
 )
 from sandstream._run.process import Process
+from sandstream.items import ToolCallOutputItem
 from sandstream.testing import ScriptedModel, Step, text, tool_call, tool_calls
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -156,7 +159,7 @@ def test_answers_to_some_calls_pause_the_run_again(monkeypatch: pytest.MonkeyPat
         state.reject(left, rejection_message="Not this one.")
         result = await Runner.run(it.clerk, state)
         assert result.final_output == "Done." and it.done == ["refund 7"]
-        outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+        outputs = [item.output for item in result.new_items if isinstance(item, ToolCallOutputItem)]
         assert outputs == ["refunded 7", "Not this one."]
 
     steps = [tool_calls(("refund", {"amount": 5}), ("refund", {"amount": 7})), text("Done.")]
@@ -208,7 +211,7 @@ def test_a_log_that_does_not_have_the_run_gets_it(
         [item] = state.get_interruptions()
         state.approve(item)
         result = await Runner.run(agent, state)
-        events = await (await Process.of_this_loop()).bus.log.read(result.run_id)
+        events = await (await Process.of_this_loop()).bus.log.read(RunId(result.run_id))
         again = await Runner.run(agent, state)  # the state that brought it here is known here
         return result, events, again
 
@@ -224,7 +227,7 @@ def test_a_log_that_does_not_have_the_run_gets_it(
             assert isinstance(events[0].event, RunRestored)
             assert result.final_output == again.final_output == steps_end(steps)
             assert it.done == ["refund 5"] and result.run_id == json.loads(saved)["run_id"]
-            asked = [r["input"] for r in model.requests]
+            asked = [input_of(r) for r in model.requests]
             assert [sum("Hurry." in str(i) for i in items) for items in asked][-1] == 1
 
     asyncio.run(main())
@@ -260,7 +263,7 @@ def test_added_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         await Runner.run(it.clerk, state)
         again = await Runner.run(it.clerk, state)  # the same state a second time: nothing new
         assert again.final_output == "Done."
-        sent = model.requests[1]["input"]
+        sent = input_of(model.requests[1])
         assert [item.get("content") for item in sent[-2:]] == ["Hurry.", "Please."]
         assert len(model.requests) == 2
         state.clear_pending_input()
@@ -313,7 +316,7 @@ def test_a_run_that_was_stopped_after_a_turn_goes_on(
             second = await Runner.run(it.clerk, state)
         assert second.final_output == "Done." and it.done == ["look_up 1"]
         assert second.run_id == first.run_id
-        assert model.requests[1]["input"][-1]["content"] == "Be quick."
+        assert input_of(model.requests[1])[-1]["content"] == "Be quick."
         assert bool(model.requests[1].get("stream")) == streamed
 
     play([tool_call("look_up", {"n": 1}), text("Done.")], program, monkeypatch)

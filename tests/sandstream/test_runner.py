@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 from sandstream_bus.wire.messages import CallFinished, RunDone
+from support.model_requests import input_of, part_of
 
 from sandstream import (
     Agent,
@@ -82,7 +83,7 @@ def test_tool_loop_to_final_output(monkeypatch: pytest.MonkeyPatch) -> None:
         assert result.last_response_id == result.raw_responses[-1].response_id
         first, second = model.requests
         assert first["instructions"] == "Be brief."
-        assert second["input"][-1]["output"] == "sunny in Paris"
+        assert input_of(second)[-1]["output"] == "sunny in Paris"
         assert result.to_input_list()[0] == {"content": "Paris?", "role": "user"}
         assert len(result.to_input_list()) == 4
 
@@ -174,7 +175,7 @@ def test_structured_output(
     async def program(model: ScriptedModel) -> None:
         result = await Runner.run(agent, "go")
         assert result.final_output == expected
-        assert model.requests[0]["text"]["format"]["strict"] is True
+        assert part_of(model.requests[0], "text")["format"]["strict"] is True
 
     play([structured(answer)], program, monkeypatch)
 
@@ -245,7 +246,7 @@ def test_dynamic_instructions_enabled_tools_and_filter(monkeypatch: pytest.Monke
         assert result.final_output == "ok"
         (request,) = model.requests
         assert request["instructions"] == "Serve Ada."
-        assert [tool["name"] for tool in request["tools"]] == ["weather"]
+        assert [tool["name"] for tool in part_of(request, "tools")] == ["weather"]
         assert request["input"] == [{"content": "HI", "role": "user"}]
 
     play([text("ok")], program, monkeypatch)
@@ -283,7 +284,7 @@ def test_a_tool_that_raises_tells_the_model_a_text_and_the_log_the_error(
 
     async def program(model: ScriptedModel) -> None:
         result = await Runner.run(agent, "go")
-        told = model.requests[1]["input"][-1]["output"]
+        told = input_of(model.requests[1])[-1]["output"]
         assert told == "An error occurred while running the tool. Please try again."
         async with await Client.connect() as client:
             events = [it.event for it in await client.events(result.run_id)]
@@ -325,7 +326,7 @@ def test_a_tool_that_hangs_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def program(model: ScriptedModel) -> None:
         with pytest.raises(ToolTimeoutError):
             await Runner.run(agent, "go")
-        told = model.requests[1]["input"][-1]["output"]
+        told = input_of(model.requests[1])[-1]["output"]
         assert told == "Tool 'hangs' timed out after 0.05 seconds."
 
     play([tool_call("hangs", {}), tool_call("hangs_fatally", {})], program, monkeypatch)
@@ -371,7 +372,7 @@ def test_tools_may_return_bytes_print_or_return_megabytes(
     async def program(model: ScriptedModel) -> None:
         result = await Runner.run(agent, "go")
         assert result.final_output == "done"
-        outputs = [item["output"] for item in model.requests[1]["input"][-2:]]
+        outputs = [item["output"] for item in input_of(model.requests[1])[-2:]]
         assert outputs[0] == str(b"\x00\xff")
         assert len(outputs[1]) == 5_000_000
 
@@ -389,7 +390,7 @@ def test_model_nonsense_and_unknown_tools(monkeypatch: pytest.MonkeyPatch) -> No
         config = RunConfig(tool_not_found_behavior="return_error_to_model")
         result = await Runner.run(agent, "go", run_config=config)
         assert result.final_output == "sorry"
-        assert model.requests[-1]["input"][-1]["output"] == "Tool 'nope' not found."
+        assert input_of(model.requests[-1])[-1]["output"] == "Tool 'nope' not found."
 
     steps = [malformed("{"), tool_call("nope", {}), tool_call("nope", {}), text("sorry")]
     play(steps, program, monkeypatch)
@@ -540,6 +541,8 @@ def test_cancelling_the_caller_cancels_a_run_without_a_key(monkeypatch: pytest.M
 def test_a_run_ends_with_the_program_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Ctrl-C does it: the caller is cancelled, and nothing comes after it but the loop's end."""
 
+    caller: Any = None
+
     @function_tool
     async def slow() -> str:
         caller.cancel()
@@ -554,7 +557,6 @@ def test_a_run_ends_with_the_program_that_is_interrupted(monkeypatch: pytest.Mon
         with pytest.raises(asyncio.CancelledError):
             await Runner.run(agent, "go")
 
-    caller: Any = None
     play([tool_call("slow", {})], program, monkeypatch)
 
     async def look() -> None:

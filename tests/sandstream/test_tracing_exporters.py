@@ -63,9 +63,8 @@ class Backend:
 
 
 def exporter_to(url: str, **options: Any) -> BackendSpanExporter:
-    return BackendSpanExporter(
-        **{"api_key": "sk-1", "endpoint": url, "base_delay": 0.001} | options
-    )
+    settings: dict[str, Any] = {"api_key": "sk-1", "endpoint": url, "base_delay": 0.001}
+    return BackendSpanExporter(**(settings | options))
 
 
 def some_items(**options: Any) -> list[Any]:

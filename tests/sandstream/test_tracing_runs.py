@@ -350,7 +350,7 @@ def test_opentelemetry_spans_are_above_and_below(monkeypatch: pytest.MonkeyPatch
 
 def test_a_resumed_run_goes_on_in_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = agent_with()
-    agent.tools[0].needs_approval = True  # type: ignore[union-attr]
+    agent.tools[0].needs_approval = True
 
     async def program(model: ScriptedModel) -> Any:
         config = RunConfig(trace_id="trace_mine", tracing={"api_key": "sk-secret"})
@@ -376,7 +376,7 @@ def test_a_resumed_run_goes_on_in_its_trace(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_state_can_be_given_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = agent_with()
-    agent.tools[0].needs_approval = True  # type: ignore[union-attr]
+    agent.tools[0].needs_approval = True
     other_id = gen_trace_id()
 
     async def program(model: ScriptedModel) -> Any:

@@ -188,7 +188,7 @@ def test_bad_input_is_refused() -> None:
         with pytest.raises(UserError, match="workflow_name must be a text, not int"):
             trace(7)  # type: ignore[arg-type]
         with pytest.raises(UserError, match="tracing has no 'key'"):
-            trace("x", tracing={"key": 1})  # type: ignore[typeddict-unknown-key]
+            trace("x", tracing={"key": 1})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,12 @@ from support.outsiders import guarded_server, outsider, settings_of
 from support.runs import done, finished, new_run, started
 from support.waiting import eventually
 
-from sandstream import Agent, Client, RunConfig, function_tool
+from sandstream import Agent, Budget, Client, RunConfig, function_tool
 from sandstream._inspect.run_lists import list_open
 from sandstream._wire.asks import AskRefused, AskUnanswered, NotYourName
 from sandstream.approvals import AlreadyDecided
 from sandstream.exceptions import RetryRefused
-from sandstream.testing import ScriptedModel, Step, error, script_for, text, tool_call
+from sandstream.testing import Conversation, ScriptedModel, error, script_for, text, tool_call
 from sandstream.worker import AgentWorker
 
 pytestmark = pytest.mark.timeout(60)
@@ -110,7 +110,7 @@ async def shop(
             yield place
 
 
-def asks_for_refund(about: str) -> list[Step]:
+def asks_for_refund(about: str) -> Conversation:
     return script_for(about, [tool_call("refund", {"amount": 12}), text("She has it.")])
 
 
@@ -290,7 +290,7 @@ def test_a_user_may_not_have_more_than_the_worker_allows(tmp_path: Path) -> None
         again = [tool_call("free", {}), tool_call("free", {}), text("Yes.")]
         async with shop(tmp_path, [script_for("Ann asks", again)]) as it:
             limited = Agent(name="limited", tools=[free], model="gpt-4.1")
-            config = RunConfig(budget={"tool_calls": 1})
+            config = RunConfig(budget=Budget(tool_calls=1))
             worker = AgentWorker(it.actor.bus, {"limited": limited}, pool="l", config=config)
             await worker.start()
             try:

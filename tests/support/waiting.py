@@ -11,7 +11,10 @@ DEADLINE_S = 15.0
 
 
 async def eventually(
-    look: Callable[[], Awaitable[T]], *, within_s: float = DEADLINE_S, what: str = "condition"
+    look: Callable[[], Awaitable[T | None]],
+    *,
+    within_s: float = DEADLINE_S,
+    what: str = "condition",
 ) -> T:
     """Check repeatedly until the result is true; return it."""
     try:

@@ -12,6 +12,7 @@ from sandstream_bus.wire.messages import (
     ErrorInfo,
     ModelAnswered,
     PastEvent,
+    RunEvent,
     RunRestored,
     RunStarted,
     TokenUsage,
@@ -48,7 +49,8 @@ def test_a_call_goes_on_from_row_to_row() -> None:
     log = TimedLog("r")
     reader = RunReader()
     states: list[str] = []
-    for at, event in enumerate([STARTED, ANSWERED, ASKED]):
+    first: list[RunEvent] = [STARTED, ANSWERED, ASKED]
+    for at, event in enumerate(first):
         log.add("any", event, at=at)
         row = reader.feed(log.events[-1])
     answered = row.call
@@ -57,7 +59,7 @@ def test_a_call_goes_on_from_row_to_row() -> None:
         '{"to":"web"}',
     )
     boom = ErrorInfo(code="tool_failed", message="no disk")
-    later = [
+    later: list[RunEvent] = [
         ApprovalDecided(call="c1", approve=True, by="dana"),
         REQUESTED,
         CallFinished(call="t1-0", kind="tool", turn=1, error=boom, duration_ms=20),

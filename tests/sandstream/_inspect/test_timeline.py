@@ -92,8 +92,11 @@ def test_an_agent_after_a_handoff_is_no_run_of_its_own() -> None:
 def test_the_part_before_a_retry_has_its_own_end_and_cost() -> None:
     run = MadeRun("r", "writer", 0, 100, tokens=300)
     run.spans[0].error = "model_refused"
-    ended = {semconv.RUN_STATUS: "failed", semconv.RUN_TURNS: 1, semconv.INPUT_TOKENS: 40}
-    run.spans[0].attributes |= ended
+    run.spans[0].attributes |= {
+        semconv.RUN_STATUS: "failed",
+        semconv.RUN_TURNS: 1,
+        semconv.INPUT_TOKENS: 40,
+    }
     link = SpanLink(trace_id=TRACE, span_id=run.top, attributes={semconv.LINK: "reopened"})
     run.add("agent", "writer", 500, 900, parent="", links=[link])
     run.facts.turns = 2

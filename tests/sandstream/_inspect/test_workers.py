@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandstream_actors.tracing import semconv
-from sandstream_actors.tracing.span import SpanEvent
+from sandstream_actors.tracing.span import Attributes, SpanEvent
 from support.made_spans import MadeRun, at, timeline_of
 
 from sandstream._inspect.workers import Where, processes_text, workers_of
@@ -11,7 +11,7 @@ from sandstream._inspect.workers import Where, processes_text, workers_of
 
 def made(*workers: str, lost: str = "") -> MadeRun:
     run = MadeRun("r", "writer", 0, 1000)
-    told = {semconv.TAKEOVERS: 2, semconv.LOST: 0.1, semconv.WORKER: workers[-1]}
+    told: Attributes = {semconv.TAKEOVERS: 2, semconv.LOST: 0.1, semconv.WORKER: workers[-1]}
     told |= {semconv.TAKEN_FROM: lost} if lost else {}
     events = [SpanEvent(name=semconv.TAKEOVER, time_ns=at(300), attributes=told)]
     process = run.add("process", "process call", 200, 400, events=events)

@@ -70,6 +70,12 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def no_client(
+    headers: dict[str, str] | None = None, timeout: object = None, auth: object = None
+) -> None:
+    """Not what a factory of HTTP clients has to return."""
+
+
 def test_what_cannot_be_connected_says_why() -> None:
     closed = f"http://user:secret@127.0.0.1:{_free_port()}"
     safe = closed.replace("user:secret@", "")
@@ -87,7 +93,7 @@ def test_what_cannot_be_connected_says_why() -> None:
             "The auth of an MCP server must be",
         ),
         (
-            MCPServerSse({"url": closed, "httpx_client_factory": lambda **more: None}, name="f"),
+            MCPServerSse({"url": closed, "httpx_client_factory": no_client}, name="f"),
             "must return an instance of",
         ),
     ]

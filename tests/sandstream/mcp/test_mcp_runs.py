@@ -11,6 +11,7 @@ import pytest
 from sandstream_bus.wire.messages import CallFinished, RunWaiting
 from support.hosted_programs import MODEL, deployed, play
 from support.mcp_programs import odd_server
+from support.model_requests import input_of
 
 from sandstream import (
     Agent,
@@ -56,7 +57,7 @@ def test_tools_are_listed_each_turn_and_called(monkeypatch: pytest.MonkeyPatch) 
         first, second = model.requests
         assert offered(first) == ["asked_1", "own"]
         assert offered(second) == ["asked_2", "own"]
-        assert second["input"][-1]["output"] == SAID
+        assert input_of(second)[-1]["output"] == SAID
 
     play(monkeypatch, [tool_call("asked_1"), text("Done.")], program)
 
@@ -86,7 +87,7 @@ def test_names_with_the_server_avoid_the_agents_own(monkeypatch: pytest.MonkeyPa
         async with odd_server(name="my server") as server:
             await Runner.run(connected(server, tools=[only], mcp_config=config), "hi")
         assert offered(model.requests[0]) == ["mcp_my_server__only", "only"]
-        assert model.requests[1]["input"][-1]["output"] == SAID
+        assert input_of(model.requests[1])[-1]["output"] == SAID
 
     play(monkeypatch, [tool_call("mcp_my_server__only"), text("Done.")], program)
 
@@ -103,7 +104,7 @@ def test_a_name_that_is_taken_is_the_agents_own(
             agent = connected(server, tools=[only])
             with caplog.at_level(logging.WARNING):
                 await Runner.run(agent, "hi")
-            assert model.requests[1]["input"][-1]["output"] == "own"
+            assert input_of(model.requests[1])[-1]["output"] == "own"
             assert offered(model.requests[0]) == ["only"]
             config = RunConfig(tool_name_collision_policy="error")
             with pytest.raises(UserError, match="both have 'only'"):
@@ -138,7 +139,7 @@ def test_guardrails_of_a_server_are_asked(monkeypatch: pytest.MonkeyPatch) -> No
     async def program(model: ScriptedModel) -> None:
         async with odd_server(tool_output_guardrails=[withhold]) as server:
             await Runner.run(connected(server), "hi")
-        assert model.requests[1]["input"][-1]["output"] == "Withheld."
+        assert input_of(model.requests[1])[-1]["output"] == "Withheld."
 
     play(monkeypatch, CALL, program)
 

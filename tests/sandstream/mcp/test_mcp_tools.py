@@ -364,10 +364,11 @@ def test_the_cache_of_tools() -> None:
             assert server.cached_tools is None
             names = [[tool.name for tool in await server.list_tools()] for _ in range(2)]
             assert names == [["asked_1"], ["asked_1"]]
-            (tool,) = await server.list_tools()
-            tool.name = "changed"
+            (first,) = await server.list_tools()
+            first.name = "changed"
             server.invalidate_tools_cache()
-            assert [tool.name for tool in server.cached_tools or []] == ["asked_1"]
+            kept: list[Any] | None = server.cached_tools
+            assert kept is not None and [tool.name for tool in kept] == ["asked_1"]
             assert [tool.name for tool in await server.list_tools()] == ["asked_2"]
             server.cache_tools_list = False
             assert [tool.name for tool in await server.list_tools()] == ["asked_3"]

@@ -14,6 +14,7 @@ import pytest
 from sandstream.sandbox import Dir, Group, LocalFile, Manifest, SandboxPathGrant, User
 from sandstream.sandbox.config import SandboxRunConfig
 from sandstream.sandbox.entries import (
+    BaseEntry,
     DockerVolumeMountStrategy,
     File,
     GitRepo,
@@ -127,9 +128,11 @@ def test_the_picture_of_paths_mounts_and_depths() -> None:
 
 
 def test_a_long_picture_is_cut(caplog: pytest.LogCaptureFixture) -> None:
-    names = {f"file-{number:03}": File(content=b"") for number in range(300)}
+    names: dict[str | Path, BaseEntry] = {
+        f"file-{number:03}": File(content=b"") for number in range(300)
+    }
     with caplog.at_level(logging.WARNING):
-        text = Manifest(entries=dict(names)).describe()
+        text = Manifest(entries=names).describe()
     whole = len("/workspace\n") + 300 * len("├── file-000  # /workspace/file-000\n")
     head, _, tail = text.partition("\n... (truncated ")
     assert 4990 <= len(text) <= 5000
@@ -151,7 +154,9 @@ def test_a_long_picture_is_cut(caplog: pytest.LogCaptureFixture) -> None:
         ({"d": Dir(children={"/x": File(content=b"")})}, "absolute"),
     ],
 )
-def test_paths_of_entries_stay_in_the_workspace(entries: dict[str, Any], reason: str) -> None:
+def test_paths_of_entries_stay_in_the_workspace(
+    entries: dict[str | Path, BaseEntry], reason: str
+) -> None:
     manifest = Manifest(entries=entries)
     with pytest.raises(InvalidManifestPathError) as caught:
         manifest.validated_entries()

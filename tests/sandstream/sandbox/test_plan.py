@@ -336,7 +336,7 @@ def test_local_repositories_are_cloned_here(repository: Path) -> None:
     ],
 )
 def test_what_a_local_repository_does_not_have(
-    repository: Path, settings: dict[str, str], error: type[Exception]
+    repository: Path, settings: dict[str, Any], error: type[Exception]
 ) -> None:
     manifest = Manifest(entries={"r": GitRepo(repo=str(repository), **settings)})
     trees = Trees()

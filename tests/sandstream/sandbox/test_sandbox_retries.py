@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sandstream import RunConfig, Runner, UserError, function_tool
+from sandstream.items import ToolCallOutputItem
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Shell
 from sandstream.sandbox.entries import File
@@ -39,7 +40,7 @@ def test_a_sandbox_without_checkpoints_is_made_anew(monkeypatch: pytest.MonkeyPa
             with pytest.raises(Exception, match="400"):
                 await Runner.run(worker, "Go.", run_config=config)
             result = await Runner.run(worker, "Go.", run_config=config)
-            said = [it.output for it in result.new_items if it.type == "tool_call_output_item"]
+            said = [it.output for it in result.new_items if isinstance(it, ToolCallOutputItem)]
             assert "first\n" in said[1] and "other" not in said[1]
             assert "made anew for the retry" in said[1]
             assert result.final_output == "ok"
@@ -88,7 +89,7 @@ def test_a_retried_run_finds_its_workspace_and_repeats_no_command(
                 await go(worker)
             result = await go(worker)
             assert result.final_output == "ok"
-            said = [it.output for it in result.new_items if it.type == "tool_call_output_item"]
+            said = [it.output for it in result.new_items if isinstance(it, ToolCallOutputItem)]
             assert said[1] == "uploaded" and failures == []
             assert "first\nsecond\n" in said[2] and "second\nsecond" not in said[2]
 

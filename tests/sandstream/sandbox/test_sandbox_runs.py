@@ -39,7 +39,8 @@ def play(
 
 def agent(**more: Any) -> SandboxAgent[Any]:
     manifest = Manifest(entries={"a.txt": File(content=b"hello\n")})
-    return SandboxAgent(**({"name": "coder", "default_manifest": manifest} | more))
+    settings: dict[str, Any] = {"name": "coder", "default_manifest": manifest}
+    return SandboxAgent(**(settings | more))
 
 
 def config(**more: Any) -> RunConfig:
