@@ -31,7 +31,7 @@ from support.outsiders import guarded_server, outsider, settings_of
 from support.runs import done, finished, new_run, started
 from support.waiting import eventually
 
-from sandstream import Agent, Budget, Client, RunConfig, function_tool
+from sandstream import Agent, Client, RunConfig, function_tool
 from sandstream._inspect.run_lists import list_open
 from sandstream._wire.asks import AskRefused, AskUnanswered, NotYourName
 from sandstream.approvals import AlreadyDecided
@@ -290,7 +290,8 @@ def test_a_user_may_not_have_more_than_the_worker_allows(tmp_path: Path) -> None
         again = [tool_call("free", {}), tool_call("free", {}), text("Yes.")]
         async with shop(tmp_path, [script_for("Ann asks", again)]) as it:
             limited = Agent(name="limited", tools=[free], model="gpt-4.1")
-            config = RunConfig(budget=Budget(tool_calls=1))
+            budget: Any = {"tool_calls": 1}  # a mapping is taken too
+            config = RunConfig(budget=budget)
             worker = AgentWorker(it.actor.bus, {"limited": limited}, pool="l", config=config)
             await worker.start()
             try:
