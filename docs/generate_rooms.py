@@ -97,7 +97,7 @@ UPWARD = {
         "sandstream._run.process",
     ): "works outside of a run",
     ("sandstream.models.openai_provider", "sandstream._wire.compile"): "a model called by hand",
-    ("sandstream.models.openai_provider", "sandstream._wire.outcomes"): "a model called by hand",
+    ("sandstream.models.openai_provider", "sandstream._surface.outcomes"): "a model called by hand",
 }
 """The only imports against the arrows: conveniences of the surface that need what is built on it.
 All of them are inside functions or for type checkers.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sandstream_bus.wire.specs import Budget as Budget
 
     from sandstream import sandbox as sandbox
-    from sandstream._agent_tool_stream import AgentToolStreamEvent as AgentToolStreamEvent
+    from sandstream._surface.agent_tool_stream import AgentToolStreamEvent as AgentToolStreamEvent
     from sandstream.agent import Agent as Agent
     from sandstream.agent import DynamicPromptFunction as DynamicPromptFunction
     from sandstream.agent import GenerateDynamicPromptData as GenerateDynamicPromptData
@@ -248,7 +248,7 @@ _MODULES = {
         "AgentOutputSchema",
         "AgentOutputSchemaBase",
     ),
-    "sandstream._agent_tool_stream": ("AgentToolStreamEvent",),
+    "sandstream._surface.agent_tool_stream": ("AgentToolStreamEvent",),
     "sandstream.client": ("Client",),
     "sandstream.custom_tool": (
         "CustomTool",

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from sandstream._agent_tool_stream import AgentToolStreamEvent, OnStream, feed
-from sandstream._hook_points import check_run_hooks
+from sandstream._surface.agent_tool_stream import AgentToolStreamEvent, OnStream, feed
+from sandstream._surface.hook_points import check_run_hooks
 from sandstream.agent import Agent
 from sandstream.agent_tool_input import (
     AgentAsToolInput,

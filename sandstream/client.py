@@ -23,11 +23,11 @@ from sandstream_bus.wire.messages import CancelRequested, LiveEvent, RetryReques
 from sandstream_bus.wire.specs import NO_JSON, Budget
 from sandstream_bus.wire.subjects import RunId, check_token, run_id_of_key
 
-from sandstream._connection import OpenBus, open_bus
 from sandstream._inspect.run_filter import run_filter
 from sandstream._inspect.run_lists import RunList, Which, list_runs
 from sandstream._inspect.run_search import search_runs
 from sandstream._inspect.summaries import RunSummary, read_known, summarize
+from sandstream._surface.connection import OpenBus, open_bus
 from sandstream._wire.asks import Asks
 from sandstream._wire.ids import new_run_id
 from sandstream.approvals import OpenApproval, decide, open_approvals, stage_input

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from sandstream._docstrings import DocstringStyle, parse_docstring
+from sandstream._surface.docstrings import DocstringStyle, parse_docstring
 from sandstream.exceptions import ModelBehaviorError, UserError
 from sandstream.run_context import RunContextWrapper
 from sandstream.strict_schema import ensure_strict_json_schema

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from sandstream_bus.counts import numbered
 
-from sandstream._item_records import input_of
+from sandstream._surface.item_records import input_of
 from sandstream.exceptions import AgentsException, RunErrorDetails, UserError
 from sandstream.items import (
     AgentRef,

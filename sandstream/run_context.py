@@ -12,7 +12,7 @@ from sandstream.exceptions import ModelBehaviorError
 from sandstream.usage import Usage
 
 if TYPE_CHECKING:
-    from sandstream._approval_records import Approvals, Decision
+    from sandstream._surface.approval_records import Approvals, Decision
     from sandstream.items import ToolApprovalItem
 
 __all__ = ["AgentHookContext", "RunContextWrapper", "TContext"]
@@ -46,7 +46,7 @@ class RunContextWrapper(Generic[TContext]):
     def approvals(self) -> Approvals:
         """People's decisions on waiting calls."""
         if self._approvals is None:
-            from sandstream._approval_records import Approvals
+            from sandstream._surface.approval_records import Approvals
 
             self._approvals = Approvals()
         return self._approvals

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Generic
 from sandstream_bus.wire.error_text import error_text
 from typing_extensions import TypeVar
 
-from sandstream._agent_graph import reach
-from sandstream._run_record import RunRecord
-from sandstream._run_state_context import (
+from sandstream._surface.agent_graph import reach
+from sandstream._surface.run_record import RunRecord
+from sandstream._surface.run_state_context import (
     ContextDeserializer,
     ContextOverride,
     ContextSerializer,
     dump_context,
     load_context,
 )
-from sandstream._run_state_json import SavedState, from_data, from_text, to_data
+from sandstream._surface.run_state_json import SavedState, from_data, from_text, to_data
 from sandstream.exceptions import UserError
 from sandstream.items import ItemHelpers, ToolApprovalItem, TResponseInputItem
 from sandstream.run_config import RunConfig
@@ -267,7 +267,7 @@ def _restored(
     deserializer: ContextDeserializer | None,
     strict: bool,
 ) -> RunState[Any, Agent[Any]]:
-    from sandstream._approval_records import Approvals
+    from sandstream._surface.approval_records import Approvals
     from sandstream.usage import usage_of
 
     record = saved.record()

@@ -19,7 +19,7 @@ import msgspec
 from sandstream_bus.environment import shows_tool_data
 from sandstream_bus.wire.error_text import error_text
 
-from sandstream._docstrings import DocstringStyle
+from sandstream._surface.docstrings import DocstringStyle
 from sandstream.custom_tool import CustomTool
 from sandstream.exceptions import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
 from sandstream.function_schema import FuncSchema, function_schema

@@ -28,12 +28,12 @@ from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_bus.wire.subjects import RunId, check_token, token_of
 from sandstream_providers import registry
 
-from sandstream._agent_graph import Circle, Reach
 from sandstream._hosting.hosted_run import Host, HostedRun
 from sandstream._hosting.memory_phases import hosted_phase, phase_models, phase_of
 from sandstream._hosting.models import HostedModels
 from sandstream._hosting.user_code import UserCode
 from sandstream._run.plan import RunPlan, bound_agents, hosted_child
+from sandstream._surface.agent_graph import Circle, Reach
 from sandstream._wire.options import compile_options
 from sandstream.agent import Agent
 from sandstream.exceptions import UserError

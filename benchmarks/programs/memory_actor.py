@@ -16,6 +16,7 @@ from typing import Any
 import desk
 import msgspec
 from msgspec import Raw
+from sandstream._surface.connection import open_bus
 from sandstream_actors.memory.freshness import is_settled
 from sandstream_actors.memory.scope.files import load
 from sandstream_bus.bus import Bus
@@ -34,7 +35,6 @@ from sandstream_bus.wire.sandboxes import (
 from sandstream_bus.wire.specs import AgentSpec, GraphSpec
 from sandstream_bus.wire.subjects import RunId
 
-from sandstream._connection import open_bus
 from sandstream._run.memory_host import start_memory_actor
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings

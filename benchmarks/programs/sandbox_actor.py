@@ -14,6 +14,7 @@ from typing import Any
 
 import desk
 import msgspec
+from sandstream._surface.connection import open_bus
 from sandstream_actors.sandbox.actor import SandboxActor
 from sandstream_actors.sandbox.operations import Tools
 from sandstream_actors.sandbox.requests import Requests
@@ -22,7 +23,6 @@ from sandstream_bus.logs.sandboxes import new_op
 from sandstream_bus.wire.sandboxes import Exec, SandboxReply, SandboxRequest, SandboxSpec
 from sandstream_providers.interface import ExecSpec
 
-from sandstream._connection import open_bus
 from sandstream._run.sandbox_host import start_sandbox_actor
 from sandstream.settings import Settings
 

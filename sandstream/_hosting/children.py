@@ -28,16 +28,16 @@ from sandstream_bus.wire.messages import (
 from sandstream_bus.wire.specs import NO_JSON
 from sandstream_bus.wire.subjects import RunId
 
-from sandstream._agent_tool_stream import StreamOverflow, feed
 from sandstream._hosting.early_results import say_early
 from sandstream._hosting.final_output import final_output
 from sandstream._hosting.hosted_run import Host, HostedRun
 from sandstream._hosting.outcomes import Outcome, kept, original
 from sandstream._hosting.tool_calls import tool_context
 from sandstream._hosting.values import as_json, final_value, resolved
-from sandstream._task_ends import stop
+from sandstream._surface.agent_tool_stream import StreamOverflow, feed
+from sandstream._surface.outcomes import error_info, exception_of_error
+from sandstream._surface.task_ends import stop
 from sandstream._wire.options import compile_input
-from sandstream._wire.outcomes import error_info, exception_of_error
 from sandstream.agent_tool import AgentTool
 from sandstream.exceptions import AgentsException, UserError
 from sandstream.result import RunResult

@@ -13,11 +13,11 @@ from sandstream_actors.run.state_cache import States
 from sandstream_bus.wire.messages import CallRequested, HandedOff, Rewrite
 from sandstream_bus.wire.specs import AgentSpec
 
-from sandstream._agent_graph import Circle, Reach, free_key, reach
 from sandstream._hosting import hooks
 from sandstream._hosting.hosted_run import HostedRun
 from sandstream._hosting.run_view import RunView
-from sandstream._item_records import input_of, record_of
+from sandstream._surface.agent_graph import Circle, Reach, free_key, reach
+from sandstream._surface.item_records import input_of, record_of
 from sandstream._wire.compile import compile_graph, handoffs_of
 from sandstream.agent import Agent
 from sandstream.deployed_agent import DeployedAgent

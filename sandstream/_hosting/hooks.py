@@ -12,8 +12,8 @@ from typing import Any
 
 from sandstream_bus.wire.error_text import error_text
 
-from sandstream._hook_points import Hook, hook_of_agent, hook_of_run
-from sandstream._task_ends import not_cancelled_by_itself, stop
+from sandstream._surface.hook_points import Hook, hook_of_agent, hook_of_run
+from sandstream._surface.task_ends import not_cancelled_by_itself, stop
 from sandstream.agent import Agent, Tool
 from sandstream.exceptions import AgentsException, UserError
 from sandstream.items import ModelResponse, TResponseInputItem

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandstream_bus.wire.specs import RunOptions
 
-from sandstream._agent_graph import Reach
+from sandstream._surface.agent_graph import Reach
 from sandstream._wire.compile import tools_of
 from sandstream.agent import Agent, Tool
 from sandstream.error_handlers import RunErrorHandlers

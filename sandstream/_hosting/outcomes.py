@@ -13,7 +13,7 @@ from sandstream_bus.wire.specs import NO_JSON
 from sandstream_bus.wire.subjects import RunId
 
 from sandstream._hosting.hosted_run import HostedRun
-from sandstream._wire.outcomes import error_info
+from sandstream._surface.outcomes import error_info
 
 
 @dataclass(frozen=True)

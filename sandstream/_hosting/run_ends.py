@@ -25,9 +25,9 @@ from sandstream._hosting.guardrails.records import records_of
 from sandstream._hosting.hosted_run import HostedRun
 from sandstream._hosting.outcomes import CallFailed, Outcome, encode
 from sandstream._hosting.values import as_json, final_value, resolved
-from sandstream._item_records import input_of
+from sandstream._surface.item_records import input_of
+from sandstream._surface.outcomes import exception_of
 from sandstream._wire.compile import output_schema_of
-from sandstream._wire.outcomes import exception_of
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorData, RunErrorHandlerInput, as_result
 from sandstream.exceptions import (

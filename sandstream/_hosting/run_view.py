@@ -37,7 +37,7 @@ from sandstream_bus.wire.subjects import RunId
 from sandstream._hosting.guardrails.records import GuardrailResults, results_of
 from sandstream._hosting.hosted_run import HostedRun
 from sandstream._hosting.items import ItemMaker
-from sandstream._item_records import items_of_input, items_of_records
+from sandstream._surface.item_records import items_of_input, items_of_records
 from sandstream.agent import Agent
 from sandstream.guardrail import InputGuardrailResult, OutputGuardrailResult
 from sandstream.items import (

@@ -21,7 +21,7 @@ from sandstream._hosting.outcomes import CallFailed, encode, finished
 from sandstream._hosting.tool_calls import tool_context
 from sandstream._hosting.tool_texts import formatted
 from sandstream._hosting.values import as_json, final_value, resolved
-from sandstream._wire.outcomes import error_info
+from sandstream._surface.outcomes import error_info
 from sandstream.agent import Tool
 from sandstream.custom_tool import CustomTool, CustomToolCustomDataContext
 from sandstream.exceptions import AgentsException, UserError

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from sandstream._json_values import plain_part
+from sandstream._surface.json_values import plain_part
 from sandstream._wire.compile import output_schema_of
 from sandstream.agent import Agent
 

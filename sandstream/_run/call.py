@@ -23,7 +23,6 @@ from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.wire.messages import CancelRequested, LiveEvent, RunDone, RunWaiting
 from sandstream_bus.wire.subjects import run_id_of_key
 
-from sandstream._hook_points import check_run_hooks
 from sandstream._hosting.final_output import final_output
 from sandstream._hosting.hosted_run import HostedRun
 from sandstream._hosting.outcomes import original
@@ -33,10 +32,11 @@ from sandstream._run.plan import RunPlan
 from sandstream._run.process import Process
 from sandstream._run.resume import RunResume, check_arguments
 from sandstream._run.start import RunStart
-from sandstream._run_record import RunRecord
+from sandstream._surface.hook_points import check_run_hooks
+from sandstream._surface.outcomes import attach_details, exception_of
+from sandstream._surface.run_record import RunRecord
 from sandstream._wire.ids import new_run_id
 from sandstream._wire.options import check_guarded_conversation, compile_input, compile_options
-from sandstream._wire.outcomes import attach_details, exception_of
 from sandstream.agent import Agent
 from sandstream.error_handlers import RunErrorHandlers
 from sandstream.exceptions import UserError

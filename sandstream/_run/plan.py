@@ -10,8 +10,8 @@ from sandstream_bus.wire.messages import ParentLink
 from sandstream_bus.wire.sandboxes import SandboxUse
 from sandstream_bus.wire.specs import GraphSpec
 
-from sandstream._agent_graph import Circle, Reach, reach
 from sandstream._hosting.hosted_run import HostedRun
+from sandstream._surface.agent_graph import Circle, Reach, reach
 from sandstream._wire.compile import Workplaces, compile_graph, hosted_by
 from sandstream.agent import Agent
 from sandstream.agent_tool import AgentTool

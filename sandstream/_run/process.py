@@ -24,12 +24,12 @@ from sandstream_bus.wire.messages import CallRequested
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_bus.wire.subjects import RunId
 
-from sandstream._connection import OpenBus, open_bus
 from sandstream._hosting.hosted_run import Host, HostedRun
 from sandstream._hosting.memory_phases import KeptModels, hosted_phase, phase_models, phase_of
 from sandstream._hosting.models import HostedModels
 from sandstream._hosting.user_code import UserCode
 from sandstream._run.plan import bind_here, hosted_child
+from sandstream._surface.connection import OpenBus, open_bus
 from sandstream._wire.ids import new_pool
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings

@@ -30,11 +30,11 @@ from sandstream_bus.wire.messages import (
 from sandstream_bus.wire.subjects import RunId
 from sandstream_bus.wire.trace_context import call_span_id
 
-from sandstream._approval_records import Decision
 from sandstream._hosting.run_tracing import RunTracing
 from sandstream._run.process import Process
 from sandstream._run.takeover import bring_sandboxes, home_of, pool_for
-from sandstream._run_record import Past
+from sandstream._surface.approval_records import Decision
+from sandstream._surface.run_record import Past
 from sandstream._wire.options import compile_input
 from sandstream.approvals import first_decision, told
 from sandstream.exceptions import UserError

@@ -25,8 +25,8 @@ from sandstream_bus.wire.specs import (
     ToolUseSpec,
 )
 
-from sandstream._agent_graph import Circle, Reach, reach
-from sandstream._hook_points import points_of
+from sandstream._surface.agent_graph import Circle, Reach, reach
+from sandstream._surface.hook_points import points_of
 from sandstream._wire.options import compile_options
 from sandstream.agent import Agent, Tool
 from sandstream.agent_output import AgentOutputSchema, AgentOutputSchemaBase

@@ -238,7 +238,7 @@ class _LogLine(logging.Formatter):
 
 
 _ALWAYS_HEARD = (
-    "sandstream._connection",
+    "sandstream._surface.connection",
     "sandstream_bus.logs.unread",
     "sandstream_bus.setup.lock",
     "sandstream_bus.setup.upgrade",

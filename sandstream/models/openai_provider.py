@@ -180,7 +180,7 @@ class SeamModel(Model):
         try:
             return await self._endpoint.call(request, on_event)
         except ModelCallError as error:
-            from sandstream._wire.outcomes import exception_of_error
+            from sandstream._surface.outcomes import exception_of_error
 
             raise exception_of_error(seam_error_info(error), "") from error
 

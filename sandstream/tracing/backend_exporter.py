@@ -18,7 +18,7 @@ import msgspec
 from sandstream_bus.environment import variable
 from sandstream_bus.wire.error_text import named_error
 
-from sandstream._json_values import as_plain
+from sandstream._surface.json_values import as_plain
 from sandstream.exceptions import UserError
 from sandstream.tracing.processor_interface import TracingExporter
 from sandstream.tracing.spans import Span

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sandstream_bus.wire.traces import ReportedSpan
 
-from sandstream._json_values import as_json, as_plain
+from sandstream._surface.json_values import as_json, as_plain
 from sandstream.tracing.ids import root_span_id, w3c_span_id, w3c_trace_id
 from sandstream.tracing.span_data import SpanData
 from sandstream.tracing.spans import SpanImpl

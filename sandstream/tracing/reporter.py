@@ -232,7 +232,7 @@ class Reporter:
             logger.warning("the last spans of the program are lost", extra={"why": str(error)})
 
     async def _send_the_rest(self, settings: Settings) -> None:
-        from sandstream._connection import open_bus
+        from sandstream._surface.connection import open_bus
 
         async with asyncio.timeout(FLUSH_S):
             opened = await open_bus(settings, name="sandstream-spans")

@@ -33,7 +33,7 @@ from support.tcp_proxy import TcpProxy
 from support.waiting import eventually, until
 
 from sandstream._run.sandbox_host import node_name
-from sandstream._wire.outcomes import exception_of
+from sandstream._surface.outcomes import exception_of
 from sandstream.sandbox import WorkspaceLostError
 from sandstream.testing import ScriptedModel
 

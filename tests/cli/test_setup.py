@@ -18,7 +18,7 @@ from sandstream_bus.nats.connection import Connection
 from support.nats_server import NatsServer, open_bus
 
 from sandstream import Agent, Runner
-from sandstream._connection import open_connection
+from sandstream._surface.connection import open_connection
 from sandstream.settings import Settings
 from sandstream.testing import ScriptedModel, text
 

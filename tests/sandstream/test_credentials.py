@@ -18,7 +18,7 @@ import pytest
 from sandstream_bus.errors import BusUnavailable
 from support.nats_server import NatsServer
 
-from sandstream._connection import open_bus
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 
 

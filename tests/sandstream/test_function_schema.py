@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Optional
 import pytest
 from pydantic import BaseModel, Field
 
-from sandstream._docstrings import parse_docstring
+from sandstream._surface.docstrings import parse_docstring
 from sandstream.exceptions import ModelBehaviorError, UserError
 from sandstream.function_schema import function_schema
 from sandstream.run_context import RunContextWrapper

@@ -13,8 +13,8 @@ import pytest
 from sandstream_bus.wire.messages import ErrorInfo, GuardrailRecord
 
 from sandstream._hosting.guardrails.records import record, records_of, results_of
-from sandstream._json_values import as_plain
-from sandstream._wire.outcomes import error_info, exception_of_error
+from sandstream._surface.json_values import as_plain
+from sandstream._surface.outcomes import error_info, exception_of_error
 from sandstream.agent import Agent
 from sandstream.exceptions import (
     AgentsException,

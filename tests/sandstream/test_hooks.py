@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sandstream._hook_points import POINTS, check_run_hooks, points_of
 from sandstream._hosting import hooks
+from sandstream._surface.hook_points import POINTS, check_run_hooks, points_of
 from sandstream.agent import Agent
 from sandstream.custom_tool import CustomTool
 from sandstream.exceptions import UserError

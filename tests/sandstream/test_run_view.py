@@ -34,7 +34,7 @@ from support.scripted_log import RUN, USAGE, answer, asks, begin, calls, ends, l
 from sandstream import Agent, RunConfig, RunContextWrapper, function_tool
 from sandstream._hosting.hosted_run import HostedRun
 from sandstream._hosting.run_view import RunView
-from sandstream._item_records import items_of_records, record_of
+from sandstream._surface.item_records import items_of_records, record_of
 from sandstream.exceptions import AgentsException
 from sandstream.guardrail import GuardrailFunctionOutput, InputGuardrail, InputGuardrailResult
 from sandstream.items import (

@@ -31,7 +31,7 @@ LIBRARIES = (
     "pydantic",
     "uvloop",
     "sandstream.client",
-    "sandstream._connection",
+    "sandstream._surface.connection",
     "sandstream.models.defaults",
     "sandstream._run.sandbox_host",
     "sandstream.worker",

@@ -19,7 +19,7 @@ from sandstream._hosting.guardrails.checks import run_input_guardrails
 from sandstream._hosting.guardrails.records import records_of
 from sandstream._hosting.hosted_run import Host, HostedRun
 from sandstream._hosting.outcomes import CallFailed, Outcome
-from sandstream._task_ends import stop
+from sandstream._surface.task_ends import stop
 from sandstream.guardrail import InputGuardrailResult
 from sandstream.items import TResponseInputItem
 from sandstream.usage import usage_of

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from sandstream_bus.wire.error_text import error_text
 
-from sandstream._task_ends import not_cancelled_by_itself, stop
+from sandstream._surface.task_ends import not_cancelled_by_itself, stop
 from sandstream.agent import Agent
 from sandstream.exceptions import (
     AgentsException,

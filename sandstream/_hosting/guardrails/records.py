@@ -10,7 +10,7 @@ import msgspec
 from sandstream_bus.wire.messages import GuardrailRecord
 from sandstream_bus.wire.specs import NO_JSON
 
-from sandstream._json_values import as_json
+from sandstream._surface.json_values import as_json
 from sandstream.agent import Agent
 from sandstream.guardrail import (
     GuardrailFunctionOutput,

@@ -18,7 +18,7 @@ from sandstream_bus.environment import LOCAL_ISOLATION, local_isolation
 from sandstream_bus.nats.collector import tune_collector
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 
-from sandstream._connection import OpenBus, open_bus
+from sandstream._surface.connection import OpenBus, open_bus
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.session import put_json, run_async, say, show_logs, stop_signals
 from sandstream.cli.terminal.render import clean, err, pad

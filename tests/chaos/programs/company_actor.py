@@ -11,7 +11,7 @@ import company
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import preload
 
-from sandstream._connection import open_bus
+from sandstream._surface.connection import open_bus
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker

@@ -9,8 +9,8 @@ import asyncio
 from sandstream_actors.memory.actor import MemoryActor
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream._connection import open_bus
 from sandstream._run.memory_host import anywhere
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 
 

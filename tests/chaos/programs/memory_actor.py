@@ -13,8 +13,8 @@ from sandstream_actors.harness.actor import Harness
 from sandstream_actors.memory.actor import MemoryActor
 from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream._connection import open_bus
 from sandstream._run.memory_host import POOL, anywhere
+from sandstream._surface.connection import open_bus
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 

@@ -9,7 +9,7 @@ import sys
 
 from sandstream_actors.memory import changes
 
-from sandstream._connection import open_bus
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 
 

@@ -11,7 +11,7 @@ import sys
 import company
 import forge
 
-from sandstream._connection import open_bus
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker
 

@@ -11,8 +11,8 @@ import sys
 
 from sandstream_actors.sandbox.actor import SandboxActor
 
-from sandstream._connection import open_bus
 from sandstream._run.sandbox_host import make_provider, node_name
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import forge
 
-from sandstream._connection import open_bus
+from sandstream._surface.connection import open_bus
 from sandstream.sandbox.config import CheckpointWhen
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker

@@ -11,7 +11,7 @@ from typing import Any
 import forge
 
 from sandstream import Agent, custom_span, function_tool
-from sandstream._connection import open_bus
+from sandstream._surface.connection import open_bus
 from sandstream.sandbox import SandboxAgent
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker

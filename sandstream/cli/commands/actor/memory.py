@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 from sandstream_bus.wire.subjects import check_token
 
-from sandstream._connection import OpenBus
 from sandstream._run.memory_host import RunningMemory, start_memory_actor
+from sandstream._surface.connection import OpenBus
 from sandstream.cli.services.launch import GRACE_S, chosen_provider, opened, ready_of, until_stopped
 from sandstream.cli.session import run_async
 from sandstream.models.defaults import DefaultModels

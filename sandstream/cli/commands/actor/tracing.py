@@ -18,7 +18,7 @@ from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_actors.tracing.tracing_settings import TracingSettings
 from sandstream_bus.environment import variable
 
-from sandstream._connection import OpenBus
+from sandstream._surface.connection import OpenBus
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.services.launch import (
     chosen_tracing,

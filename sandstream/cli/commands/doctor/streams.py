@@ -16,7 +16,7 @@ from sandstream_bus.nats.topology import Topology
 from sandstream_bus.setup.installation import Found, check_format, differences, look
 from sandstream_bus.setup.upgrade_state import Upgrade, mark_of, needed
 
-from sandstream._connection import ignored_variables
+from sandstream._surface.connection import ignored_variables
 from sandstream.cli.commands.doctor.checks import Check, ok, problem, warning
 from sandstream.settings import Settings
 

@@ -23,7 +23,7 @@ from sandstream_bus.setup.upgrade import upgrade
 from sandstream_bus.setup.upgrade_state import Upgrade
 from sandstream_bus.wire.subjects import Subjects
 
-from sandstream._connection import VARIABLES, ignored_variables, open_bus, open_connection
+from sandstream._surface.connection import VARIABLES, ignored_variables, open_bus, open_connection
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.session import put_json, run_async, say
 from sandstream.cli.terminal.confirmation import confirm

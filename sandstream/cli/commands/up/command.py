@@ -10,7 +10,7 @@ from typing import Any
 from sandstream_actors.registry import ActorEntry, find_actors, load
 from sandstream_bus.wire.subjects import check_token
 
-from sandstream._connection import OpenBus
+from sandstream._surface.connection import OpenBus
 from sandstream.cli.commands.worker.apps import App, load_apps
 from sandstream.cli.exits import Exit
 from sandstream.cli.services.launch import (

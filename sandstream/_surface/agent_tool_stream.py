@@ -8,7 +8,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from sandstream._task_ends import stop
+from sandstream._surface.task_ends import stop
+
 from sandstream.exceptions import AgentsException
 from sandstream.stream_events import AgentUpdatedStreamEvent, StreamEvent
 

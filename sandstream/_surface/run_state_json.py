@@ -15,8 +15,8 @@ from sandstream_bus.errors import InvalidSubject
 from sandstream_bus.wire.messages import PastEvent
 from sandstream_bus.wire.subjects import RunId, check_token
 
-from sandstream._approval_records import Decision
-from sandstream._run_record import RunRecord
+from sandstream._surface.approval_records import Decision
+from sandstream._surface.run_record import RunRecord
 from sandstream.exceptions import UserError
 
 VERSION = "sandstream-1"

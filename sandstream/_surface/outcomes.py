@@ -8,7 +8,7 @@ from sandstream_actors.model.vendor_types import vendor_error
 from sandstream_bus.wire.error_text import error_text, sendable
 from sandstream_bus.wire.messages import ErrorInfo, RunDone
 
-from sandstream._json_values import as_plain
+from sandstream._surface.json_values import as_plain
 from sandstream.agent import Agent
 from sandstream.exceptions import (
     AgentsException,

@@ -1,0 +1,1 @@
+"""Private parts of the SDK's names: records, graphs, texts, and the interface of the runtime."""
