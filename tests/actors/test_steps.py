@@ -170,12 +170,8 @@ def test_at_most_once_is_told_to_the_host() -> None:
 
 
 def test_an_error_that_is_told_to_the_model_goes_on() -> None:
-    events: list[RunEvent] = [
-        begin("f"),
-        answer(1, calls("f", "c1")),
-        asks("t1-0"),
-        ends("t1-0", "oh", error=BOOM),
-    ]
+    events: list[RunEvent] = [begin("f"), answer(1, calls("f", "c1"))]
+    events += [asks("t1-0"), ends("t1-0", "oh", error=BOOM)]
     assert after(*events) == AskModel(2)
 
 
@@ -440,12 +436,8 @@ def test_a_rate_limit_waits_for_its_timer() -> None:
 
 
 def test_a_timer_of_a_turn_that_is_over_is_ignored() -> None:
-    late: list[RunEvent] = [
-        begin("f"),
-        answer(1, calls("f", "c1")),
-        asks("t1-0"),
-        TurnRequested(turn=1, agent="b"),
-    ]
+    late: list[RunEvent] = [begin("f"), answer(1, calls("f", "c1"))]
+    late += [asks("t1-0"), TurnRequested(turn=1, agent="b")]
     state = fold(*late)
     assert next_step(state) == Wait()
     assert state.agent_name == "a"
@@ -588,12 +580,8 @@ def test_a_result_of_the_wrong_shape_ends_the_run_with_a_reason(kind: Any, junk:
 
 
 def test_a_result_counts_as_what_was_asked_not_as_what_it_says_it_is() -> None:
-    events: list[RunEvent] = [
-        begin("f"),
-        answer(1, calls("f", "c1")),
-        asks("t1-0"),
-        ends("t1-0", kind="prepare"),
-    ]
+    events: list[RunEvent] = [begin("f"), answer(1, calls("f", "c1"))]
+    events += [asks("t1-0"), ends("t1-0", kind="prepare")]
     assert after(*events) == AskModel(2)
 
 
