@@ -57,7 +57,7 @@ from sandstream_actors.run.forced_ends import end_parked_run
 from sandstream_actors.run.headers import answering
 
 GRACE_S = 10.0
-"""How long messages under way may take when an actor stops."""
+"""How long messages in progress may take when an actor stops."""
 
 _KINDS: dict[type[Any], tuple[str, ...]] = {
     RunStarted: ("start.*",),
@@ -231,7 +231,7 @@ class Actor:
         """Called after a message was parked. Its run continues."""
 
     async def end_run_of(self, delivery: Delivery, reason: str) -> None:
-        """End the run of a message that was parked: the run would wait for ever."""
+        """End the run of a message that was parked: the run would wait forever."""
         run = self._bus.subjects.parse_run(delivery.subject).run
         if is_token(run):
             await end_parked_run(self._bus, run, reason)

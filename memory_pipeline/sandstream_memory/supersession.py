@@ -109,7 +109,7 @@ def _fitting(entries: Sequence[str], room: int, notes: list[str]) -> list[str]:
     for entry in entries:
         room -= len(encoded(entry)) + 2
         if room < 0:
-            notes.append(f"no room for what was superseded: {entry.splitlines()[0].lstrip('# ')}")
+            notes.append(f"no room for a superseded block: {entry.splitlines()[0].lstrip('# ')}")
         else:
             fitting.append(entry)
     return fitting

@@ -86,7 +86,7 @@ def test_a_sequence_that_no_replica_has_is_an_error_and_not_silence(
 
     async def story(bus: Bus) -> None:
         run, at = await write_run(bus)
-        with pytest.raises(LogBehind, match="does not have the message"):
+        with pytest.raises(LogBehind, match="does not return the message"):
             await bus.log.read_reaching(run, after=0, upto=at[-1] + 1)
 
     with_lagging_replica(nats_server, story)

@@ -451,7 +451,7 @@ def test_a_set_up_waits_for_another_one(
                 assert (await stream_config(bus, bus.topology.log))["max_bytes"] == -1
                 await set_stream(bus, bus.topology.log, max_age=60 * DAY_NS)
             await second
-            assert "another set-up is at work" in caplog.text
+            assert "waiting for another set-up to end" in caplog.text
             has = await verify(bus.connection, bus.topology)
             assert has == Retention(max_age_days=60, max_bytes=10**9)
 

@@ -162,7 +162,7 @@ def test_what_loses_data_wants_a_yes(cli: Cli, nats_server: NatsServer) -> None:
     before = streams(nats_server)
     refused = cli("setup", "--max-age-days", "2")
     assert refused.code == 2 and "--yes" in refused.err
-    assert "max_age: 30 days → 2 days  (what is older goes at once)" in refused.out
+    assert "max_age: 30 days → 2 days  (older messages are deleted at once)" in refused.out
     assert streams(nats_server) == before
     assert cli("setup", "--max-age-days", "60").code == 0  # loses nothing
     done = cli("setup", "--max-age-days", "2", "--yes", "--json")

@@ -161,4 +161,4 @@ def test_long_handbooks_of_equal_words_end() -> None:
     assert "Superseded" not in text and len(notes) == 1
     other = [f"the same words in row x{number} and no others" for number in range(5000)]
     _, notes = merged(block("T", *many), block("U", *other))
-    assert "no room for what was superseded: T" in notes
+    assert "no room for a superseded block: T" in notes

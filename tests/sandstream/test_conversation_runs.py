@@ -321,7 +321,7 @@ def test_what_is_too_large_for_the_conversation_does_not_block_it(
             await it.bus.conversations.clear("s")
 
     asyncio.run(main())
-    assert "cannot become part of its conversation" in caplog.text
+    assert "cannot be added to its conversation" in caplog.text
 
 
 # --- from Runner.run ------------------------------------------------------------------------------

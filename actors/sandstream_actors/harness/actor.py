@@ -301,7 +301,9 @@ class Harness(Actor):
             # a cancel request stopped the model call: its event is in the log, or it was invalid
             state.fold(await self._bus.log.read(state.run, after=state.last_seq))
             if state.cancel is None:
-                self._cancellations.forget(state.run)  # else the next call would be stopped, too
+                self._cancellations.forget(
+                    state.run
+                )  # otherwise the next call would be stopped too
             return
         match outcome:
             case ModelAnswered():

@@ -130,7 +130,7 @@ _KINDS: dict[str, type[Ask]] = {
 
 
 def _strict(kind: type[Ask], data: bytes) -> Ask:
-    """Decode a message of a person's or of a foreign program's: a slip is an error."""
+    """Decode a message of a person or of another program: unknown fields are errors."""
     tag = kind.__struct_config__.tag
     try:
         given = msgspec.json.decode(data)

@@ -91,7 +91,7 @@ class Children(TreeEnds):
                 self._bus.subjects.start(run, started.pool),
                 started,
                 after=0,
-                # a new one for each try: another parent's would pass for ours
+                # a new id for each try: the server must not treat it as a duplicate of another's
                 msg_id=f"{run}:start:{uuid.uuid4().hex}",
                 headers={TRACEPARENT: call_parent(state, call.call)},
             )

@@ -39,7 +39,7 @@ async def take_turn(
 ) -> ModelAnswered | ModelDeferred | ErrorInfo | None:
     """Call the model for the due turn; None if it is no longer due."""
     if state.turn == 0 and "parallel" in state.agent.guards:
-        # a guardrail beside this call that has tripped already had nothing to stop
+        # a parallel guardrail may have tripped before there was a call to stop
         state.fold(await bus.log.read(state.run, after=state.last_seq))
         if not isinstance(next_step(state), AskModel):
             return None

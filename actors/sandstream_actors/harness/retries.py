@@ -55,7 +55,7 @@ async def _begin_after_all(
     if wanted.budget is not None or wanted.max_turns is not msgspec.UNSET:
         raise CannotRetry(
             f"run {run} has not begun, and has the limits that its task gives it: retry it without "
-            "others, or submit the task anew"
+            "others, or submit the task again"
         )
     reason = wanted.reason or "its task was taken again"
     reopened = RunReopened(reason=reason, retry=True, by=by)

@@ -28,7 +28,7 @@ _ANSWERS = ("model_behavior", "model_refusal")
 
 
 class CannotRetry(MessageError):
-    """The run cannot be retried, or not so."""
+    """The run cannot be retried, or not with these settings."""
 
     code = "cannot_retry"
 
@@ -80,8 +80,8 @@ def check_retried(state: RunState) -> RunDone:
         raise CannotRetry(f"run {run} has completed: there is nothing to retry")
     if done.status == "cancelled":
         raise CannotRetry(
-            f"run {run} was cancelled, and is not retried: start another one, or go on with a "
-            "state that the program has saved (result.to_state())"
+            f"run {run} was cancelled, and cannot be retried: start another one, or continue "
+            "from a state that the program has saved (result.to_state())"
         )
     return done
 
@@ -93,13 +93,13 @@ def _check_place(state: RunState) -> None:
     if started.parent is not None:
         root = started.parent.root
         raise CannotRetry(
-            f"run {state.run} is part of run {root}, which has its result: retry that one, and it "
-            f"asks this one again (sandstream retry {root})"
+            f"run {state.run} is part of run {root}, which has its result. Retry that run; it "
+            f"repeats this one (sandstream retry {root})"
         )
     if started.options.memory is not None:
         raise CannotRetry(
-            f"run {state.run} is a phase of the memory {started.options.memory.scope!r}, which is "
-            "begun anew by itself (`sandstream memory`)"
+            f"run {state.run} is a phase of the memory {started.options.memory.scope!r}, which "
+            "the memory actor starts again by itself (`sandstream memory`)"
         )
 
 

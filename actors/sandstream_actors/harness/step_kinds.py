@@ -14,7 +14,7 @@ from sandstream_actors.run.ends import Finish
 
 
 class Wait(msgspec.Struct, frozen=True, tag=True):
-    """Nothing to do now; an event that is under way will wake the run."""
+    """Nothing to do now; a later event will wake the run."""
 
 
 class AskModel(msgspec.Struct, frozen=True, tag=True):

@@ -225,7 +225,7 @@ def _parallel_guards(state: RunState, agent: AgentSpec) -> list[CallRequested]:
 
 
 def _guards_missing(state: RunState) -> bool:
-    """Has a guardrail that looks at the run's input not answered yet?"""
+    """Is a guardrail of the run's input still without a result?"""
     return PARALLEL_GUARDS in state.asked and PARALLEL_GUARDS not in state.results
 
 
@@ -307,7 +307,7 @@ def _tool_turn(state: RunState, answer: AnswerView) -> Step:
 
 
 def _pause(state: RunState) -> Step:
-    """Everybody waits for people: let go of the sandboxes, then say so."""
+    """All calls wait for people: close the sandboxes, then record that the run waits."""
     if _guards_missing(state):
         return Wait()
     saving = _save(state, paused=True)

@@ -166,7 +166,7 @@ def _approval(state: RunState, call: ToolCall) -> ApprovalRequested:
 
 
 def expired(state: RunState) -> ErrorInfo | None:
-    """Did a question to a person run out of time, where that fails the run?"""
+    """The error of an expired approval, if expiry fails the run."""
     if state.options.approval_expiry != "fail":
         return None
     for call, decision in state.decided.items():

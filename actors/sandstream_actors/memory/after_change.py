@@ -42,7 +42,7 @@ async def follow(bus: Bus, state: MemoryState) -> None:
     if done is None:
         return
     for run in done.stopped:
-        await cancel_run(bus, run, f"what it works on was removed from memory {state.scope}")
+        await cancel_run(bus, run, f"its rollouts were removed from memory {state.scope}")
     if done.kind == "delete":
         return
     cause = f"revision:{done.revision}:{done.at}"

@@ -133,7 +133,7 @@ def _check(state: MemoryState, request: EditRequested, authors: Authors) -> None
     if request.base > state.revision:
         raise _Refused(
             f"the edit from {request.sandbox} was made on revision {request.base}, but the memory "
-            f"is at {state.revision}: it was removed since, and begins anew"
+            f"is at {state.revision}: it was removed since, and starts again"
         )
 
 

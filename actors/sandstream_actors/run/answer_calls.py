@@ -50,7 +50,7 @@ class _Sorted:
         self.tool_calls = [call for call in calls if self.handoff(call) is None]
         self.open_calls = self.tool_calls
         self.seen: tuple[int, int, Reviewed | None] = (0, 0, None)
-        """How many results and decisions there were when ``open_calls`` was looked at."""
+        """How many results and decisions there were when ``open_calls`` was computed."""
 
     def handoff(self, call: ToolCall) -> HandoffSpec | None:
         if call.is_custom or call.name in self.disabled:

@@ -45,7 +45,7 @@ def asking(state: RunState, delivery: Delivery, call: str) -> dict[str, str]:
 
 
 def call_parent(state: RunState, call: str) -> str:
-    """The ``traceparent`` of all that is done for a call."""
+    """The ``traceparent`` of all messages of a call."""
     trace = trace_of(state)
     return trace._replace(span_id=call_span_id(state.run, call, again(state))).header
 

@@ -74,7 +74,7 @@ class AnswerView(msgspec.Struct):
     misuse: str | None
     """How the answer violates the protocol, if it does."""
     replays: set[int]
-    """The places of calls that repeat an earlier one: they are not made, and not remembered."""
+    """The positions of calls that repeat an earlier one: they are dropped."""
 
     @property
     def uses_tools(self) -> bool:
@@ -177,7 +177,7 @@ def handoff_outputs(calls: list[ToolCall], name: str) -> list[Raw]:
 
 
 def staged_items(event: InputStaged) -> list[Raw]:
-    """Input that came while the run was under way, as items."""
+    """Input that came during the run, as items."""
     return [user_message(event.input)] if isinstance(event.input, str) else event.input
 
 

@@ -95,11 +95,11 @@ class Past:
         state.items = [it for it in state.items if it is not told]
 
     def refuse(self, state: RunState) -> None:
-        """An output guardrail is about to take away some of the items."""
+        """Keep the items before an output guardrail removes some of them."""
         self._refused = (state.items, state.session_has)
 
     def unrefuse(self, state: RunState) -> None:
-        """The guardrail looks again, at all of the items."""
+        """Restore the items, because the guardrail runs again."""
         if self._refused is None or self._before is None:
             return
         had, said = state.session_has, state.said
@@ -124,7 +124,7 @@ class Past:
         return event.traits.is_child_run and event.attempt < self.attempts[event.call]
 
     def all_said(self, said: list[Raw]) -> list[Raw]:
-        """Everything that was said, in order, with the answers that count no longer."""
+        """All items in order, including answers that no longer count."""
         found = list(said)
         for place, items in self.dropped:
             found[place:place] = items

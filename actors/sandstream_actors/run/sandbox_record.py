@@ -83,8 +83,8 @@ class SandboxRecord:
         if self.state != "deleted":
             return ""
         return (
-            "The sandbox was deleted when the run failed, and is made anew for the retry. Files "
-            "that commands made before are gone."
+            "The sandbox was deleted when the run failed, and is created again for the retry. "
+            "Files that commands had created are gone."
         )
 
     def is_newer_than(self, asked_at: int | None) -> bool:

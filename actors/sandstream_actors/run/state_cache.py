@@ -30,7 +30,7 @@ time, and memory depends on the number of active runs, not of all runs.
 
 
 class States(Protocol):
-    """Where the user's code gets the states of runs from."""
+    """Gives the states of runs to the user's code."""
 
     @property
     def log(self) -> RunLog: ...
@@ -76,7 +76,7 @@ class StateCache:
         return state
 
     async def has_begun(self, run: RunId, delivery: Delivery) -> bool:
-        """Does the log have the run's beginning? That costs little also for an invented run."""
+        """Does the log have the run's first event? Cheap even for an invented run."""
         return self._known(run) is not None or await self.log.has_begun(run, delivery.headers)
 
     async def woken(self, run: RunId, delivery: Delivery) -> RunState:

@@ -175,7 +175,7 @@ class Lifecycle:
                 known.used_at = time.monotonic()
 
     def forget(self, sandbox: str) -> None:
-        """Look again at the next operation."""
+        """Forget it, so that the next operation reads its log again."""
         self._live.pop(sandbox, None)
 
     def forget_all(self) -> None:
@@ -199,7 +199,7 @@ class Lifecycle:
             return live.opened(self._provider.name, created=created)
 
     async def sync_memory(self, sandbox: str, scope: str) -> MemorySynced:
-        """Bring one memory of a box that is awake up to date; nothing is made or woken."""
+        """Update one memory of an awake box; creates and wakes nothing."""
         async with self._lock(sandbox):
             record = await self.record(sandbox)
             known = self._live.get(sandbox)  # the log does not say when a paused one was woken

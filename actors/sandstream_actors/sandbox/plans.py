@@ -76,7 +76,7 @@ class _Fetch:
             await self._into(target)
             return
         fetched = posixpath.join(box.root, _FETCHED)
-        # done again as a whole, also in a box that remembers the first time
+        # repeated as a whole, even in a box that remembers the first time
         attempt = uuid.uuid4().hex
         await box.change(f"{op}-clean-{attempt}", [FileWrite(path=fetched, kind="remove")], rule)
         await self._into(fetched)

@@ -38,7 +38,7 @@ _FIRST_S = 5.0
 
 
 class Reaper:
-    """Looks around every now and then."""
+    """Checks the boxes periodically."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Reaper:
             await asyncio.sleep(self._every_s)
 
     async def sweep(self, only: Container[str] | None = None) -> list[str]:
-        """One look; the keys of the boxes that were removed. ``only``: at the boxes of these."""
+        """Check once; return the keys of removed boxes. ``only``: check only these sandboxes."""
         removed = []
         for info in await self._provider.list_owned(self._lifecycle.owner):
             if only is not None and info.labels.get("sandbox", "") not in only:

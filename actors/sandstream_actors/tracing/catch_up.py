@@ -164,7 +164,7 @@ class _Reader:
         if await has_news(self._bus, known.run, known.last_seq):
             await self._record(known.run)
         else:
-            await self._store.begin(known)  # marks it as looked at: others come first next time
+            await self._store.begin(known)  # marks it as checked: others come first next time
 
 
 async def _together(work: Iterable[Awaitable[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Limits for spans: pure functions that cut what is too long or too much.
+"""Limits for spans: pure functions that cut values that are too long or too many.
 
 Models, tools and people put anything into attributes. The limits and their variables are
 OpenTelemetry's; where it has no limit, ours keeps one span from filling a store or a backend.

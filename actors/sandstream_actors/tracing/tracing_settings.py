@@ -38,7 +38,7 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
         contents: bool | None = None,
         redact: str | None = None,
     ) -> TracingSettings:
-        """What is given goes before what the environment says. Raises for what makes no sense."""
+        """The settings; explicit values override the environment. Raises for invalid values."""
         env = environment(environ)
         hook = redact or env.get(REDACT, "").strip()
         return cls(

@@ -38,5 +38,5 @@ class Conflict(WrongSequence):
     """Another process appended first. ``news`` has the events that the caller has not seen."""
 
     def __init__(self, news: Sequence[LogEvent]) -> None:
-        super().__init__("the run moved on; fold what is new and decide again")
+        super().__init__("the run has new events; fold them and decide again")
         self.news = news

@@ -95,7 +95,7 @@ class Sandboxes:
                 if news and news[-1].msg_id == msg_id:
                     return news[-1].sequence  # our own event, whose acknowledgement was lost
                 if not news or any([not await self._is_stray(it) for it in news]):
-                    raise SandboxMovedOn(f"sandbox {sandbox}: its log went on") from None
+                    raise SandboxMovedOn(f"sandbox {sandbox}: its log has new events") from None
                 after = news[-1].sequence  # only stray messages: the decision still fits
             else:
                 return ack.seq
@@ -182,7 +182,7 @@ class Sandboxes:
                 return answered.result()
             if guard is not None and guard.epoch != epoch:
                 raise LogLost(
-                    "whether the sandbox did what was asked is unknown: "
+                    "whether the sandbox has run the request is unknown: "
                     + (guard.change.text if guard.change else "the log was lost")
                 )
             if await absence.lasts_s() > self.patience_s and not answered.done():

@@ -54,13 +54,13 @@ class LogChange(msgspec.Struct, frozen=True, kw_only=True):
         if self.what == "other store":
             return (
                 "the log is another one than before: the NATS store was emptied or replaced. "
-                "The runs of the lost log are gone; work begins anew."
+                "The runs of the lost log are gone; new runs can start."
             )
         return (
             f"the log was set back: it ended at {self.ends}, but event {self.seen} had been seen. "
-            "The NATS store was replaced by an older copy or lost its newest events. Work goes on "
-            "from the older state; effects of the lost events are reported where a sandbox "
-            "remembers them, and are not undone."
+            "The NATS store was replaced by an older copy or lost its newest events. Work "
+            "continues from the older state; effects of the lost events are reported where a "
+            "sandbox remembers them, and are not undone."
         )
 
 
@@ -242,7 +242,7 @@ class LogGuard:
                 self.lost = LogLost(
                     f"the stream {self.stream} is gone: the NATS store at {self._connection.url} "
                     "was emptied or replaced. Restore it from a backup, or run `sandstream setup` "
-                    "to begin anew."
+                    "to start with an empty log."
                 )
                 self._connection.troubles.report(self.lost, LOG)
                 self._connection.raise_doubt()

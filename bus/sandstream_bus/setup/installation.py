@@ -201,8 +201,7 @@ async def _check_not_interrupted(connection: Connection, topology: Topology) -> 
     """Refuse to create a new log while the old one is being upgraded."""
     if await is_interrupted(connection, topology):
         raise StreamsDiffer(
-            f"an upgrade of {topology.log} was begun and has not ended. `sandstream setup` goes on "
-            "with it"
+            f"an upgrade of {topology.log} has not ended. `sandstream setup` continues it"
         )
 
 
@@ -212,8 +211,8 @@ def check_format(topology: Topology, log: dict[str, Any]) -> None:
     number = format_of(log)
     if number < FORMAT and (mark_of(log) or is_fenced(topology, log)):
         raise StreamsDiffer(
-            f"an upgrade of {topology.log} to format {FORMAT} was begun and has not ended. "
-            "`sandstream setup` goes on with it"
+            f"an upgrade of {topology.log} to format {FORMAT} has not ended. "
+            "`sandstream setup` continues it"
         )
     if number > FORMAT:
         raise StreamsDiffer(

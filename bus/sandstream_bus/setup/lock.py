@@ -66,7 +66,7 @@ class SetupLock:
         if found is None:
             raise TopologyError(
                 "the NATS server was restarted during the set-up, which can no longer tell whether "
-                "it is the only one. Run `sandstream setup` again: it goes on"
+                "it is the only one. Run `sandstream setup` again to continue"
             )
         if _holder_of(found) != self._holder:
             raise TopologyError(

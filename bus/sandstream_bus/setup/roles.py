@@ -351,7 +351,7 @@ ROLES = {
         Role("follow", "read all runs, as they come and later", True, "", _follow),
         Role("approve", "answer questions of own runs", True, _USER, _ask("approval")),
         Role("cancel", "stop own runs", True, _USER, _ask("cancel")),
-        Role("retry", "let own failed runs go on", True, _USER, _ask("retry")),
+        Role("retry", "retry own failed runs", True, _USER, _ask("retry")),
         Role("input", "say more to own runs", True, _USER, _ask("input")),
         Role("consolidate", "have a memory consolidated", True, _USER, _consolidate),
         Role("console", "read everything, ask as any user", True, "", _console),

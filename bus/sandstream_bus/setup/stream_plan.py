@@ -207,7 +207,7 @@ def _loss(field: str, found: Any, wanted: Any, *, drops: bool) -> str:
     A full stream that refuses new messages (not ``drops``) loses nothing.
     """
     if field == "max_age" and wanted and (not found or wanted < found):
-        return "what is older goes at once"
+        return "older messages are deleted at once"
     if field == "max_bytes" and drops and wanted > 0 and (int(found or -1) <= 0 or wanted < found):
         return "what does not fit goes, the oldest first"
     if field == "num_replicas" and wanted < found:

@@ -161,7 +161,7 @@ class _Upgrade:
             return note
         self._tell(
             f"upgrading {topology.log} to format {FORMAT}: it is copied twice; "
-            "if this is interrupted, `sandstream setup` goes on with it"
+            "if this is interrupted, `sandstream setup` continues it"
         )
         await self._ask(f"STREAM.CREATE.{topology.log_copy}", config)
         return note
@@ -345,9 +345,9 @@ class _Progress:
         if now - self._moved_at > _PATIENCE_S:
             why = ((info.get("mirror") or {}).get("error") or {}).get("description", "")
             raise TopologyError(
-                f"{self._stream} stands still at message {done} of {total}"
-                f"{f' ({why})' if why else ''}. Look at the servers: their disk space, their "
-                "replicas. Nothing is lost; `sandstream setup` goes on from here"
+                f"{self._stream} has stopped at message {done} of {total}"
+                f"{f' ({why})' if why else ''}. Check the disk space and the replicas of the "
+                "servers. Nothing is lost; `sandstream setup` continues from here"
             )
         await asyncio.sleep(_LOOK_AGAIN_S)
 

@@ -50,7 +50,7 @@ class Rollout(Spec, frozen=True, kw_only=True):
     extracting: str = ""
     """The run that extracts; empty: none."""
     attempt: int = 0
-    """Of the extraction under way, or of the last one."""
+    """Of the current extraction, or of the last one."""
     problem: str = ""
     """Why the last extraction failed."""
     is_slow: bool = False
@@ -67,7 +67,7 @@ class Rollout(Spec, frozen=True, kw_only=True):
 
 
 class Merge(Spec, frozen=True, kw_only=True):
-    """A consolidation under way."""
+    """A running consolidation."""
 
     number: int
     run: str
@@ -86,7 +86,7 @@ RevisionKind = Literal["merge", "edit", "undo", "remove", "import"]
 
 
 class Revision(Spec, frozen=True, kw_only=True):
-    """A change of the memory that can be looked at and undone."""
+    """A change of the memory that can be shown and undone."""
 
     number: int
     """The state's revision after the change."""

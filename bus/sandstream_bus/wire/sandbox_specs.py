@@ -22,7 +22,7 @@ class PlanFile(Spec, frozen=True, kw_only=True):
 
 
 class PlanTree(Spec, frozen=True, kw_only=True):
-    """A snapshot in the object store that is laid out below ``path``."""
+    """A snapshot in the object store that is restored below ``path``."""
 
     path: str = ""
     tree: str

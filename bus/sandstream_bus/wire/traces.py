@@ -47,7 +47,7 @@ class SpansReported(Message, frozen=True, kw_only=True, tag="spans.reported"):
 
 
 class SpansExported(Message, frozen=True, kw_only=True, tag="spans.exported"):
-    """The ended spans of a run under way were exported, up to an event of its log."""
+    """The ended spans of an open run were exported, up to an event of its log."""
 
     through: int
 

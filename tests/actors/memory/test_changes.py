@@ -165,7 +165,7 @@ def test_an_edit_does_not_bring_a_removed_memory_back(play: Play) -> None:
             assert await it.bus.memories.scopes() == []
             assert await it.objects() == set()
             (failure,) = [e for e in await it.events() if isinstance(e, MemoryFailed)]
-            assert "begins anew" in failure.error
+            assert "starts again" in failure.error
 
     play(scene)
 

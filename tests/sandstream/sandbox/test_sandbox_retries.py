@@ -42,7 +42,7 @@ def test_a_sandbox_without_checkpoints_is_made_anew(monkeypatch: pytest.MonkeyPa
             result = await Runner.run(worker, "Go.", run_config=config)
             said = [it.output for it in result.new_items if isinstance(it, ToolCallOutputItem)]
             assert "first\n" in said[1] and "other" not in said[1]
-            assert "made anew for the retry" in said[1]
+            assert "created again for the retry" in said[1]
             assert result.final_output == "ok"
 
     asyncio.run(main())

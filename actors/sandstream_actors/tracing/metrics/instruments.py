@@ -216,7 +216,7 @@ class Metrics:
         self._takeovers = meter.create_counter(
             semconv.TAKEOVERS,
             unit="{takeover}",
-            description="Messages that another process went on with after one was lost.",
+            description="Messages that another process took over from a lost one.",
         )
         self._retries = meter.create_counter(
             semconv.RETRIES,

@@ -55,7 +55,7 @@ _ADVICE = {
     sqlite3.SQLITE_FULL: ("cannot grow, the disk is full", "free some space on its disk"),
     sqlite3.SQLITE_BUSY: (
         "is locked by another process",
-        "try again; if it stays so, look who has the file open",
+        "try again; if it persists, find the process that has the file open",
     ),
     sqlite3.SQLITE_READONLY: (
         "cannot be written",
