@@ -86,22 +86,6 @@ ROOMS = [
 ]
 PUBLIC = ("extensions", "handoffs", "mcp", "memory", "models", "sandbox", "tracing")
 """Sub-packages of the surface."""
-UPWARD = {
-    ("sandstream.agent_tool", "sandstream.runner"): "an agent tool called by hand runs its agent",
-    ("sandstream.run_state", "sandstream._hosting.hosted_run"): "a loaded state shows its items",
-    ("sandstream.run_state", "sandstream._hosting.run_view"): "a loaded state shows its items",
-    ("sandstream.memory.bus_session", "sandstream._run.process"): "a session outside of a run",
-    ("sandstream.sandbox._memory.freshness", "sandstream._run.process"): "waits outside of a run",
-    (
-        "sandstream.sandbox.sandboxes.unix_local",
-        "sandstream._run.process",
-    ): "works outside of a run",
-    ("sandstream.models.openai_provider", "sandstream._wire.compile"): "a model called by hand",
-    ("sandstream.models.openai_provider", "sandstream._surface.outcomes"): "a model called by hand",
-}
-"""The only imports against the arrows: conveniences of the surface that need what is built on it.
-All of them are inside functions or for type checkers.
-"""
 
 
 class Import(NamedTuple):
@@ -173,14 +157,47 @@ def wrong_arrows() -> list[str]:
         for it in imports(known)
         if it.source not in FOLDERS  # a package's own list of names
         and place[room_of(it.source)] < place[room_of(it.target)]
-        and (it.source, it.target) not in UPWARD
     ]
 
 
-def unused_exceptions() -> list[tuple[str, str]]:
-    """Entries of ``UPWARD`` that nothing needs any more."""
-    needed = {(it.source, it.target) for it in imports(modules())}
-    return [pair for pair in UPWARD if pair not in needed]
+def knots() -> list[list[str]]:
+    """Modules that import each other, directly or by way of others; the largest group first. All
+    imports count, except those of a package's own list of names.
+    """
+    graph: dict[str, set[str]] = {}
+    for it in imports(modules()):
+        if it.source not in FOLDERS:
+            graph.setdefault(it.source, set()).add(it.target)
+    found = (group for group in _components(graph) if len(group) > 1)
+    return sorted((sorted(it) for it in found), key=len, reverse=True)
+
+
+def _components(graph: dict[str, set[str]]) -> Iterator[list[str]]:
+    """The strongly connected components of a graph (Tarjan's algorithm, without recursion)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    for root in graph:
+        todo = [] if root in number else [(root, iter(sorted(graph[root])))]
+        while todo:
+            node, rest = todo[-1]
+            if node not in number:
+                number[node] = low[node] = len(number)
+                path.append(node)
+            for target in rest:
+                if target not in number:
+                    todo.append((target, iter(sorted(graph.get(target, ())))))
+                    break
+                if target in path:
+                    low[node] = min(low[node], number[target])
+            else:
+                todo.pop()
+                if todo:
+                    low[todo[-1][0]] = min(low[todo[-1][0]], low[node])
+                if low[node] == number[node]:
+                    start = path.index(node)
+                    yield path[start:]
+                    del path[start:]
 
 
 def diagram() -> str:
@@ -191,7 +208,7 @@ def diagram() -> str:
     sizes = Counter(room_of(module) for module in known)
     uses: dict[str, set[str]] = {room.name: set() for room in ROOMS}
     for it in imports(known):
-        if it.source not in FOLDERS and (it.source, it.target) not in UPWARD:
+        if it.source not in FOLDERS:
             uses[room_of(it.source)].add(room_of(it.target))
     below: dict[str, set[str]] = {}
     lines = [HEAD.rstrip(), "|---|---|---|---|"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sandstream._surface import runtime as _runtime
 from sandstream.version import __version__
 
 if TYPE_CHECKING:
@@ -244,10 +245,7 @@ _MODULES = {
         "Tool",
         "ToolsToFinalOutputFunction",
     ),
-    "sandstream.agent_output": (
-        "AgentOutputSchema",
-        "AgentOutputSchemaBase",
-    ),
+    "sandstream.agent_output": ("AgentOutputSchema", "AgentOutputSchemaBase"),
     "sandstream._surface.agent_tool_stream": ("AgentToolStreamEvent",),
     "sandstream.client": ("Client",),
     "sandstream.custom_tool": (
@@ -318,10 +316,7 @@ _MODULES = {
         "ToolOrigin",
         "ToolOriginType",
     ),
-    "sandstream.lifecycle": (
-        "AgentHooks",
-        "RunHooks",
-    ),
+    "sandstream.lifecycle": ("AgentHooks", "RunHooks"),
     "sandstream.mcp.errors": ("MCPToolCancellationError",),
     "sandstream.memory.bus_session": ("BusSession",),
     "sandstream.memory.openai_conversations_session": ("OpenAIConversationsSession",),
@@ -471,6 +466,15 @@ _MODULES = {
     "sandstream_bus.wire.specs": ("Budget",),
 }
 _EXPORTS = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def _load_runtime() -> _runtime.Runtime:
+    from sandstream._run.runtime import OwnRuntime
+
+    return OwnRuntime()
+
+
+_runtime.install(_load_runtime)
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sandstream._surface.agent_tool_stream import AgentToolStreamEvent, OnStream, feed
 from sandstream._surface.hook_points import check_run_hooks
+from sandstream._surface.runtime import runtime
 from sandstream.agent import Agent
 from sandstream.agent_tool_input import (
     AgentAsToolInput,
@@ -198,8 +199,6 @@ class _ByHand:
             return await text if inspect.isawaitable(text) else text
 
     async def _run(self, tool: AgentTool, ctx: RunContextWrapper[Any], arguments: str) -> Any:
-        from sandstream.runner import Runner
-
         input = await tool.input_of(tool.parsed(arguments))
         call_id = ctx.tool_call_id if isinstance(ctx, ToolContext) else ""
         agent = ctx.agent if isinstance(ctx, ToolContext) else None
@@ -218,9 +217,9 @@ class _ByHand:
         }
         result: RunResult | RunResultStreaming
         if tool.on_stream is None:
-            result = await Runner.run(tool.agent, input, **options)
+            result = await runtime().run(tool.agent, input, **options)
         else:
-            result = Runner.run_streamed(tool.agent, input, **options)
+            result = runtime().run_streamed(tool.agent, input, **options)
             try:
                 await feed(
                     tool.on_stream,

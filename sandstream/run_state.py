@@ -20,6 +20,7 @@ from sandstream._surface.run_state_context import (
     load_context,
 )
 from sandstream._surface.run_state_json import SavedState, from_data, from_text, to_data
+from sandstream._surface.runtime import SavedRunView, runtime
 from sandstream.exceptions import UserError
 from sandstream.items import ItemHelpers, ToolApprovalItem, TResponseInputItem
 from sandstream.run_config import RunConfig
@@ -27,8 +28,6 @@ from sandstream.run_context import RunContextWrapper, TContext
 from sandstream.tracing.saved_trace import SavedTrace
 
 if TYPE_CHECKING:
-    from sandstream._hosting.hosted_run import HostedRun
-    from sandstream._hosting.run_view import RunView
     from sandstream.agent import Agent
     from sandstream.tracing.traces import Trace
 
@@ -50,7 +49,7 @@ class RunState(Generic[TContext, TAgent]):
         *,
         pending_input: Sequence[TResponseInputItem] = (),
         interruptions: Sequence[ToolApprovalItem] | None = None,
-        hosted: HostedRun | None = None,
+        hosted: object | None = None,
         trace: SavedTrace | None = None,
     ) -> None:
         self.agent = agent
@@ -244,15 +243,8 @@ class RunState(Generic[TContext, TAgent]):
                 "run began with"
             )
 
-    def _view(self) -> RunView:
-        from sandstream._hosting.hosted_run import HostedRun
-
-        config = RunConfig()
-        found = reach(self.agent, config)
-        view = HostedRun(found.own.agents, self.context, config, found=found).view()
-        for past in self.record.log_of(self.record.run_id):
-            view.feed(past.event, past.subject)
-        return view
+    def _view(self) -> SavedRunView:
+        return runtime().view(self)
 
     def __repr__(self) -> str:
         state = self.record.state

@@ -35,8 +35,30 @@ def test_no_room_imports_one_that_comes_after_it() -> None:
     assert ROOMS.wrong_arrows() == []
 
 
-def test_every_exception_is_still_needed() -> None:
-    assert ROOMS.unused_exceptions() == []
+def test_no_knot_of_imports_spans_two_rooms() -> None:
+    spanning = [
+        (rooms, group)
+        for group in ROOMS.knots()
+        if len(rooms := {ROOMS.room_of(it) for it in group}) > 1
+    ]
+    assert spanning == []
+
+
+def test_a_knot_is_found_whatever_its_imports_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a lazy import, a type-only import and an import by name."""
+    texts = {
+        "sandstream.one": "def f():\n    import sandstream._run.two",
+        "sandstream._run.two": "if TYPE_CHECKING:\n    from sandstream.cli.three import Three",
+        "sandstream.cli.three": "importlib.import_module('sandstream.one')",
+        "sandstream.cli.four": "import sandstream.one",
+    }
+    files = {name: tmp_path / f"{number}.py" for number, name in enumerate(texts)}
+    for name, file in files.items():
+        file.write_text(texts[name])
+    monkeypatch.setattr(ROOMS, "modules", lambda: files)
+    assert ROOMS.knots() == [["sandstream._run.two", "sandstream.cli.three", "sandstream.one"]]
 
 
 @pytest.mark.parametrize(

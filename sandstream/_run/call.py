@@ -138,7 +138,7 @@ class RunCall:
             options=self._options,
             tracing=self._tracing,
         )
-        if isinstance(input, RunState) and input.hosted is not None:
+        if isinstance(input, RunState) and isinstance(input.hosted, HostedRun):
             self._hosted.values |= input.hosted.values
             self._hosted.guardrails |= input.hosted.guardrails
 

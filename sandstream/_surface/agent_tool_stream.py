@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from sandstream._surface.task_ends import stop
-
 from sandstream.exceptions import AgentsException
 from sandstream.stream_events import AgentUpdatedStreamEvent, StreamEvent
 

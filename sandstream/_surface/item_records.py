@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from sandstream._surface.json_values import as_json
 from sandstream_bus.wire.messages import ItemRecord
 from sandstream_bus.wire.specs import NO_JSON
 
+from sandstream._surface.json_values import as_json
 from sandstream.agent import Agent
 from sandstream.items import (
     HandoffCallItem,

@@ -20,12 +20,12 @@ from sandstream_bus.wire.specs import (
     ChildSpec,
     GraphSpec,
     HandoffSpec,
-    OutputSpec,
     ToolSpec,
     ToolUseSpec,
 )
 
 from sandstream._surface.agent_graph import Circle, Reach, reach
+from sandstream._surface.definitions import output_spec, tool_definition
 from sandstream._surface.hook_points import points_of
 from sandstream._wire.options import compile_options
 from sandstream.agent import Agent, Tool
@@ -292,20 +292,6 @@ def settings_of(agent: Agent[Any], config: RunConfig) -> ModelSettings:
     return own.resolve(config.model_settings)
 
 
-def tool_definition(tool: Tool) -> Raw:
-    """The definition of a tool for the model."""
-    if isinstance(tool, CustomTool):
-        return Raw(msgspec.json.encode(tool.tool_config))
-    definition = {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.params_json_schema,
-        "strict": tool.strict_json_schema,
-    }
-    return Raw(msgspec.json.encode(definition))
-
-
 def tool_spec(tool: Tool, *, in_sandbox: bool = False, child: ChildSpec | None = None) -> ToolSpec:
     return ToolSpec(
         name=tool.name,
@@ -342,15 +328,6 @@ def _is_built_in(tool: Tool) -> bool:
         return False
     ours = type(tool).__module__.startswith("sandstream.sandbox.capabilities.tools.")
     return ours and tool.on_invoke_tool == getattr(tool, "_invoke", None)
-
-
-def output_spec(schema: AgentOutputSchemaBase) -> OutputSpec:
-    """The output schema for the model."""
-    return OutputSpec(
-        name="final_output",
-        schema=Raw(msgspec.json.encode(schema.json_schema())),
-        strict=schema.is_strict_json_schema(),
-    )
 
 
 def _tool_use(agent: Agent[Any], tools: list[Tool]) -> ToolUseSpec:

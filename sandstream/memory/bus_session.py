@@ -18,6 +18,7 @@ from sandstream_bus.wire.conversations import JoinPolicy
 from sandstream_bus.wire.error_text import error_text
 from sandstream_bus.wire.subjects import session_token
 
+from sandstream._surface.runtime import runtime
 from sandstream.exceptions import UserError
 from sandstream.items import TResponseInputItem
 from sandstream.memory.session import SessionABC
@@ -87,9 +88,7 @@ class BusSession(SessionABC):
     async def _conversations(self) -> Conversations:
         if self._bus is not None:
             return self._bus.conversations
-        from sandstream._run.process import Process
-
-        return (await Process.of_this_loop()).bus.conversations
+        return (await runtime().process()).bus.conversations
 
 
 def _encoded(number: int, item: TResponseInputItem) -> Raw:

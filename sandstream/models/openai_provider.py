@@ -193,7 +193,7 @@ class SeamModel(Model):
         schema: AgentOutputSchemaBase | None,
         prompt: Any | None,
     ) -> ModelRequest:
-        from sandstream._wire.compile import output_spec, tool_definition
+        from sandstream._surface.definitions import output_spec, tool_definition
 
         output = None if schema is None or schema.is_plain_text() else output_spec(schema)
         # a stored prompt names its own model

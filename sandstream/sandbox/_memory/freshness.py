@@ -19,7 +19,7 @@ from sandstream_bus.wire.memories import MemoryState, MergeRequested
 from sandstream_bus.wire.messages import RunDone
 from sandstream_bus.wire.subjects import RunId, is_token, scope_token
 
-from sandstream._run.process import Process
+from sandstream._surface.runtime import runtime
 from sandstream.exceptions import AgentsException, UserError
 from sandstream.result import RunResultBase
 from sandstream.sandbox.session.sandbox_session import SandboxSession
@@ -64,7 +64,7 @@ async def wait_for_memory(what: Any, timeout: float | None = None) -> MemoryStat
     """
     if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
         raise UserError(f"timeout must be a number of seconds, or None; not {timeout!r}")
-    process = await Process.of_this_loop()
+    process = await runtime().process()
     scopes, run = await _scopes_of(process.bus, what)
     process.memory.want()
     await process.memory.ensure()

@@ -7,17 +7,15 @@ from typing import Any, Literal
 
 import msgspec
 from pydantic import Field
-from sandstream_bus.bus import Bus
 from sandstream_bus.environment import environment, local_isolation
 from sandstream_bus.wire.sandboxes import LimitSpec
 from sandstream_providers.registry import LOCAL
-from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream._run.process import Process
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.plan import check_manifest
+from sandstream.sandbox.sandboxes._process_link import ProcessLink
 from sandstream.sandbox.session.dependencies import Dependencies
-from sandstream.sandbox.session.link import BusLink, SandboxLink
+from sandstream.sandbox.session.link import SandboxLink
 from sandstream.sandbox.session.manager import Instrumentation
 from sandstream.sandbox.session.sandbox_client import (
     BaseSandboxClient,
@@ -33,6 +31,8 @@ UnixLocalSandboxSession = SandboxSession
 
 
 class UnixLocalSandboxSessionState(SandboxSessionState):
+    """The state of a session on this machine."""
+
     type: Literal["unix_local"] = "unix_local"  # pyright: ignore[reportIncompatibleVariableOverride]
     workspace_root_owned: bool = True
 
@@ -79,7 +79,7 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
         chosen = isolation or local_isolation()
         if chosen not in ("required", "none"):
             raise ValueError(f"isolation must be 'required' or 'none'; it is {chosen!r}")
-        self._link = _LocalLink(chosen)
+        self._link = ProcessLink(LOCAL.name, chosen)
         self._inherit = inherit_host_environment
         self._allowed = tuple(host_environment_allowlist or ())
 
@@ -128,25 +128,3 @@ def _limits(values: dict[str, Any]) -> LimitSpec:
         return msgspec.convert(values, LimitSpec, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(f"limits: {error}") from None
-
-
-class _LocalLink:
-    """This process's own sandbox actor, started on first use."""
-
-    provider = LOCAL.name
-
-    def __init__(self, isolation: str) -> None:
-        self.isolation = isolation
-
-    async def _open(self) -> BusLink:
-        process = await Process.of_this_loop()
-        return await process.sandboxes(self.provider, self.isolation)
-
-    async def bus(self) -> Bus:
-        return (await Process.of_this_loop()).bus
-
-    async def store(self) -> WorkspaceStore:
-        return await (await self._open()).store()
-
-    async def node(self) -> str:
-        return await (await self._open()).node()

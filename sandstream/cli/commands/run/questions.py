@@ -16,6 +16,7 @@ from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.wire.messages import ApprovalDecided, ApprovalRequested, RunWaiting
 from sandstream_bus.wire.subjects import RunId
 
+from sandstream._hosting.hosted_run import HostedRun
 from sandstream._inspect.summaries import SummaryReader
 from sandstream._run.process import Process
 from sandstream.approvals import AlreadyDecided, ApprovalNotFound, decide
@@ -138,7 +139,7 @@ async def with_questions(
     while result.interruptions:
         state = result.to_state()
         run = RunId(state.run_id)
-        hosted = state.hosted
+        hosted = state.hosted if isinstance(state.hosted, HostedRun) else None
         if hosted is not None:  # the call may come before the run goes on here
             process.add_run(run, hosted)
         try:
