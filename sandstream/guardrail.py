@@ -34,7 +34,11 @@ __all__ = [
 
 @dataclass
 class GuardrailFunctionOutput:
-    """The verdict of a check."""
+    """The verdict of a check.
+
+    Example:
+        GuardrailFunctionOutput(output_info={"topic": "sports"}, tripwire_triggered=False)
+    """
 
     output_info: Any
     """Any information for the application; the model never sees it."""
@@ -77,7 +81,19 @@ class InputGuardrail(Generic[TContext]):
         input: str | list[TResponseInputItem],
         context: RunContextWrapper[TContext],
     ) -> InputGuardrailResult:
-        """Call the check once."""
+        """Call the check once.
+
+        Args:
+            agent: The agent that the run began with.
+            input: The input of the run.
+            context: The context of the run.
+
+        Returns:
+            The verdict, with this guardrail.
+
+        Raises:
+            UserError: ``guardrail_function`` is not callable.
+        """
         output = await called(self.guardrail_function, context, agent, input)
         return InputGuardrailResult(guardrail=self, output=output)
 
@@ -99,7 +115,19 @@ class OutputGuardrail(Generic[TContext]):
     async def run(
         self, context: RunContextWrapper[TContext], agent: Agent[Any], agent_output: Any
     ) -> OutputGuardrailResult:
-        """Call the check once."""
+        """Call the check once.
+
+        Args:
+            context: The context of the run.
+            agent: The agent that produced the output.
+            agent_output: The final output, as the agent's ``output_type``.
+
+        Returns:
+            The verdict, with this guardrail and the output that it checked.
+
+        Raises:
+            UserError: ``guardrail_function`` is not callable.
+        """
         output = await called(self.guardrail_function, context, agent, agent_output)
         return OutputGuardrailResult(
             guardrail=self, agent_output=agent_output, agent=agent, output=output
@@ -111,7 +139,9 @@ class InputGuardrailResult:
     """The result of one input guardrail."""
 
     guardrail: InputGuardrail[Any]
+    """The guardrail that was called."""
     output: GuardrailFunctionOutput
+    """Its verdict."""
 
 
 @dataclass
@@ -119,9 +149,13 @@ class OutputGuardrailResult:
     """The result of one output guardrail, and the output that it checked."""
 
     guardrail: OutputGuardrail[Any]
+    """The guardrail that was called."""
     agent_output: Any
+    """The final output that it checked."""
     agent: Agent[Any]
+    """The agent that produced the output."""
     output: GuardrailFunctionOutput
+    """Its verdict."""
 
 
 @overload
@@ -140,7 +174,30 @@ def input_guardrail(
     name: str | None = None,
     run_in_parallel: bool = True,
 ) -> InputGuardrail[TContext] | Callable[[_InputFunction[TContext]], InputGuardrail[TContext]]:
-    """Turn a function, sync or async, into an input guardrail; with or without parentheses."""
+    """Turn a function into a check of the input of a run; a decorator, with or without parentheses.
+
+    Args:
+        func: The check, sync or async. It is called with the context, the agent and the input, and
+            returns a :class:`GuardrailFunctionOutput`.
+        name: The name of the guardrail in results and traces; ``None`` is the function's name.
+        run_in_parallel: Check while the first turn runs. With ``False`` the first model call waits
+            for the verdict.
+
+    Returns:
+        The guardrail; without ``func``, a decorator that makes it.
+
+    Raises:
+        UserError: The decorated object is not callable.
+
+    Example:
+        @input_guardrail
+        async def no_homework(context, agent, input):
+            asks = "homework" in str(input)
+            return GuardrailFunctionOutput(output_info=None, tripwire_triggered=asks)
+
+
+        tutor = Agent(name="Tutor", input_guardrails=[no_homework])
+    """
 
     def decorate(function: _InputFunction[TContext]) -> InputGuardrail[TContext]:
         check_decorated(function, "input_guardrail")
@@ -162,7 +219,25 @@ def output_guardrail(
 def output_guardrail(
     func: _OutputFunction[TContext] | None = None, *, name: str | None = None
 ) -> OutputGuardrail[TContext] | Callable[[_OutputFunction[TContext]], OutputGuardrail[TContext]]:
-    """Turn a function, sync or async, into an output guardrail; with or without parentheses."""
+    """Turn a function into a check of the final output; a decorator, with or without parentheses.
+
+    Args:
+        func: The check, sync or async. It is called with the context, the agent and the output, and
+            returns a :class:`GuardrailFunctionOutput`.
+        name: The name of the guardrail in results and traces; ``None`` is the function's name.
+
+    Returns:
+        The guardrail; without ``func``, a decorator that makes it.
+
+    Raises:
+        UserError: The decorated object is not callable.
+
+    Example:
+        @output_guardrail(name="no phone numbers")
+        def no_phone_numbers(context, agent, output):
+            found = "+41" in str(output)
+            return GuardrailFunctionOutput(output_info=None, tripwire_triggered=found)
+    """
 
     def decorate(function: _OutputFunction[TContext]) -> OutputGuardrail[TContext]:
         check_decorated(function, "output_guardrail")

@@ -63,20 +63,44 @@ class ToolGuardrailFunctionOutput:
     behavior: RejectContentBehavior | RaiseExceptionBehavior | AllowBehavior = field(
         default_factory=lambda: AllowBehavior(type="allow")
     )
+    """What happens to the call. Use :meth:`allow`, :meth:`reject_content` or
+    :meth:`raise_exception` to make it."""
 
     @classmethod
     def allow(cls, output_info: Any = None) -> ToolGuardrailFunctionOutput:
-        """Allow the call."""
+        """Allow the call, or its output.
+
+        Args:
+            output_info: Any information for the application.
+
+        Returns:
+            The verdict.
+        """
         return cls(output_info, AllowBehavior(type="allow"))
 
     @classmethod
     def reject_content(cls, message: str, output_info: Any = None) -> ToolGuardrailFunctionOutput:
-        """Send ``message`` to the model in place of the tool's output."""
+        """Send a text to the model in place of the tool's output; the run continues.
+
+        Args:
+            message: The text for the model.
+            output_info: Any information for the application.
+
+        Returns:
+            The verdict.
+        """
         return cls(output_info, RejectContentBehavior(type="reject_content", message=message))
 
     @classmethod
     def raise_exception(cls, output_info: Any = None) -> ToolGuardrailFunctionOutput:
-        """End the run."""
+        """End the run with a tripwire exception.
+
+        Args:
+            output_info: Any information for the application.
+
+        Returns:
+            The verdict.
+        """
         return cls(output_info, RaiseExceptionBehavior(type="raise_exception"))
 
 
@@ -87,6 +111,7 @@ class ToolInputGuardrailData:
     context: ToolContext[Any]
     """The call's ``tool_name``, ``tool_arguments``, ``tool_call_id`` and the user's context."""
     agent: Agent[Any]
+    """The agent that calls the tool."""
 
 
 @dataclass
@@ -148,7 +173,9 @@ class ToolInputGuardrailResult:
     """The result of one check before a call."""
 
     guardrail: ToolInputGuardrail[Any]
+    """The guardrail that was called."""
     output: ToolGuardrailFunctionOutput
+    """Its verdict."""
 
 
 @dataclass
@@ -156,7 +183,9 @@ class ToolOutputGuardrailResult:
     """The result of one check after a call."""
 
     guardrail: ToolOutputGuardrail[Any]
+    """The guardrail that was called."""
     output: ToolGuardrailFunctionOutput
+    """Its verdict."""
 
 
 @overload
@@ -172,7 +201,30 @@ def tool_input_guardrail(
 def tool_input_guardrail(
     func: _InputFunction | None = None, *, name: str | None = None
 ) -> ToolInputGuardrail[Any] | Callable[[_InputFunction], ToolInputGuardrail[Any]]:
-    """Turn a function, sync or async, into a check before calls; with or without parentheses."""
+    """Turn a function into a check before tool calls; a decorator, with or without parentheses.
+
+    Args:
+        func: The check, sync or async. It is called with :class:`ToolInputGuardrailData` and
+            returns a :class:`ToolGuardrailFunctionOutput`.
+        name: The name of the guardrail in results; ``None`` is the function's name.
+
+    Returns:
+        The guardrail; without ``func``, a decorator that makes it.
+
+    Raises:
+        UserError: The decorated object is not callable.
+
+    Example:
+        @tool_input_guardrail
+        def no_secrets(data):
+            if "sk-" in data.context.tool_arguments:
+                return ToolGuardrailFunctionOutput.reject_content("Do not pass keys to tools.")
+            return ToolGuardrailFunctionOutput.allow()
+
+
+        @function_tool(tool_input_guardrails=[no_secrets])
+        def search(query: str) -> str: ...
+    """
 
     def decorate(function: _InputFunction) -> ToolInputGuardrail[Any]:
         check_decorated(function, "tool_input_guardrail")
@@ -194,7 +246,26 @@ def tool_output_guardrail(
 def tool_output_guardrail(
     func: _OutputFunction | None = None, *, name: str | None = None
 ) -> ToolOutputGuardrail[Any] | Callable[[_OutputFunction], ToolOutputGuardrail[Any]]:
-    """Turn a function, sync or async, into a check after calls; with or without parentheses."""
+    """Turn a function into a check after tool calls; a decorator, with or without parentheses.
+
+    Args:
+        func: The check, sync or async. It is called with :class:`ToolOutputGuardrailData` and
+            returns a :class:`ToolGuardrailFunctionOutput`.
+        name: The name of the guardrail in results; ``None`` is the function's name.
+
+    Returns:
+        The guardrail; without ``func``, a decorator that makes it.
+
+    Raises:
+        UserError: The decorated object is not callable.
+
+    Example:
+        @tool_output_guardrail
+        def no_salaries(data):
+            if "salary" in str(data.output):
+                return ToolGuardrailFunctionOutput.raise_exception()
+            return ToolGuardrailFunctionOutput.allow()
+    """
 
     def decorate(function: _OutputFunction) -> ToolOutputGuardrail[Any]:
         check_decorated(function, "tool_output_guardrail")

@@ -60,12 +60,23 @@ class HandoffInputData:
     new_items: tuple[RunItem, ...]
     """The items of this turn, including the handoff's call and its output."""
     run_context: RunContextWrapper[Any] | None = None
+    """The context of the run."""
     input_items: tuple[RunItem, ...] | None = None
     """If set, the next agent's model gets these instead of ``new_items``, which still go to the
     result and to a session."""
 
     def clone(self, **kwargs: Any) -> HandoffInputData:
-        """A copy with some fields changed."""
+        """A copy with some fields changed.
+
+        Args:
+            **kwargs: New values of fields, by their names.
+
+        Returns:
+            The copy.
+
+        Example:
+            shorter = data.clone(input_items=data.new_items[-1:])
+        """
         return dataclasses.replace(self, **kwargs)
 
 
@@ -83,17 +94,21 @@ class Handoff(Generic[TContext, TAgent]):
     """An agent that a model can pass the conversation to. Usually made by ``handoff()``."""
 
     tool_name: str
+    """The name of the tool that the model calls."""
     tool_description: str
+    """The description of the tool for the model."""
     input_json_schema: dict[str, Any]
     """The schema of the call's arguments. They go to ``on_invoke_handoff``, not to the agent."""
     on_invoke_handoff: Callable[[RunContextWrapper[Any], str], Awaitable[TAgent]]
     """Called with the context and the model's arguments as JSON text; returns the next agent."""
     agent_name: str
+    """The name of the next agent."""
     input_filter: HandoffInputFilter | None = None
     """Changes what the next agent sees; ``None``: the run's filter, if any."""
     nest_handoff_history: bool | None = None
     """Whether earlier turns are nested in a summary; ``None``: the run's setting."""
     strict_json_schema: bool = True
+    """Whether the model must follow ``input_json_schema`` strictly."""
     is_enabled: IsEnabled = True
     """Whether the model sees the handoff: a bool, or decided each turn by ``(context, agent)``."""
 
@@ -185,13 +200,34 @@ def handoff(
 ) -> Handoff[TContext, Agent[TContext]]:
     """Offer an agent as a handoff, with a name, a callback or a filter of your choice.
 
-    ``on_handoff(context)`` runs when the model calls the handoff. With ``input_type`` the model
-    must pass a value of that type, and ``on_handoff(context, value)`` is called. The next agent is
-    always ``agent``; it sees the value only as part of the conversation.
+    Args:
+        agent: The agent that continues the run.
+        tool_name_override: The name of the tool for the model, instead of ``transfer_to_<agent>``.
+        tool_description_override: The description for the model, instead of the default one.
+        on_handoff: Called with the context when the model chooses the handoff; with ``input_type``
+            also with the model's value. Sync or async.
+        input_type: The type of a value that the model must pass to ``on_handoff``. The next agent
+            sees it only as part of the conversation.
+        input_filter: Changes what the next agent sees; ``None`` uses the filter of the run.
+        nest_handoff_history: Whether the next agent gets earlier turns as one summary; ``None``
+            uses the setting of the run.
+        is_enabled: Whether the model sees the handoff: a bool, or a function of the context and the
+            agent that decides it in each turn.
+
+    Returns:
+        The handoff, for ``Agent.handoffs``.
 
     Raises:
-        UserError: if ``on_handoff`` is missing or takes another number of arguments, or if
-            ``input_type`` cannot be described by a strict JSON schema.
+        TypeError: ``agent`` is not an :class:`Agent`.
+        UserError: ``on_handoff`` is missing or takes a different number of arguments, or
+            ``input_type`` has no strict JSON schema.
+
+    Example:
+        def log(context: RunContextWrapper[Any]) -> None:
+            print("billing takes over")
+
+
+        triage = Agent(name="Triage", handoffs=[handoff(billing, on_handoff=log)])
     """
     from sandstream.agent import Agent
 
