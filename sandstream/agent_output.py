@@ -48,7 +48,17 @@ class AgentOutputSchemaBase(abc.ABC):
 
     @abc.abstractmethod
     def validate_json(self, json_str: str) -> Any:
-        """Read the model's text; raise ``ModelBehaviorError`` if it does not fit."""
+        """Read the model's text.
+
+        Args:
+            json_str: The text.
+
+        Returns:
+            The value.
+
+        Raises:
+            ModelBehaviorError: The text does not fit the schema.
+        """
 
 
 class _Engine(Protocol):
@@ -61,8 +71,18 @@ class _Engine(Protocol):
 class AgentOutputSchema(AgentOutputSchemaBase):
     """The output schema of a Python type.
 
-    Use ``AgentOutputSchema(T, strict_json_schema=False)`` for types that cannot be strict, such as
-    ``dict[str, int]``: the provider then does not enforce the schema.
+    Args:
+        output_type: A pydantic model, a dataclass, a TypedDict, a msgspec struct or a plain type;
+            ``None`` and ``str`` are plain text.
+        strict_json_schema: Let the provider enforce the schema. Use ``False`` for types that cannot
+            be strict, such as ``dict[str, int]``.
+
+    Raises:
+        UserError: JSON cannot describe the type, or it cannot be strict.
+
+    Example:
+        schema = AgentOutputSchema(dict[str, int], strict_json_schema=False)
+        agent = Agent(name="Counter", output_type=schema)
     """
 
     output_type: Any

@@ -87,7 +87,7 @@ class Client:
         return client
 
     async def close(self) -> None:
-        """Close the connection. Runs go on."""
+        """Close the connection. Runs continue."""
         await reporter_here().detach(self.bus)
         await self._opened.close()
 
@@ -201,16 +201,41 @@ class Client:
             yield event
 
     async def events(self, run_id: str, *, after: int = 0) -> list[LogEvent]:
-        """Read the events that the run has now, oldest first, without those up to ``after``."""
+        """Read the events that the run has now.
+
+        Args:
+            run_id: The run.
+            after: Leave out events up to this sequence.
+
+        Returns:
+            The events, oldest first.
+        """
         run = RunId(check_token(run_id, "the run id"))
         return await read_known(self.bus, self.bus.subjects.run_all(run), after=after)
 
     async def wait(self, run_id: str) -> RunDone:
-        """Wait for the run's end; return the event that ended it, with its output or error."""
+        """Wait for the run's end.
+
+        Args:
+            run_id: The run.
+
+        Returns:
+            The event that ended the run, with its output or error.
+
+        Example:
+            done = await client.wait(run_id)
+            print(done.status)
+        """
         return await self.bus.follow.done(RunId(check_token(run_id, "the run id")))
 
     async def get(self, run_id: str) -> RunSummary:
         """Read the run as it is now.
+
+        Args:
+            run_id: The run.
+
+        Returns:
+            The run's status, agent, usage and times.
 
         Raises:
             RunNotFound: The log has no such run.
@@ -221,7 +246,14 @@ class Client:
         return summarize(RunId(run_id), events)
 
     async def list(self, *, limit: int = 50) -> list[RunSummary]:
-        """List the newest runs, newest first; at most ``limit``."""
+        """List the newest runs.
+
+        Args:
+            limit: How many runs to list at most.
+
+        Returns:
+            The runs, newest first.
+        """
         return await list_runs(self.bus, limit=limit)
 
     async def runs(
@@ -275,7 +307,18 @@ class Client:
     # --- people ----------------------------------------------------------------------------------
 
     async def approvals(self, *, limit: int = 100) -> builtins.list[OpenApproval]:
-        """List the calls of all runs that wait for a person, newest first; at most ``limit``."""
+        """List the calls of all runs that wait for a person.
+
+        Args:
+            limit: How many calls to list at most.
+
+        Returns:
+            The calls, newest first.
+
+        Example:
+            for waiting in await client.approvals():
+                await client.approve(waiting.run_id, waiting.call, by="ann")
+        """
         return await open_approvals(self.bus, limit=limit)
 
     async def approve(
@@ -319,6 +362,9 @@ class Client:
 
         Returns:
             The call that was refused.
+
+        Raises:
+            UserError: No such call waits, or several wait and ``call`` names none.
         """
         run = RunId(check_token(run_id, "the run id"))
         return await decide(
@@ -441,7 +487,14 @@ class Client:
     # --- parked messages -----------------------------------------------------------------------
 
     async def parked(self, *, limit: int | None = None) -> builtins.list[ParkedEntry]:
-        """List the messages that no worker could handle: the newest ``limit``, or all."""
+        """List the messages that no actor could process.
+
+        Args:
+            limit: How many of the newest messages to list; ``None`` lists all.
+
+        Returns:
+            The messages, with the reasons.
+        """
         return await self.bus.parking.list(limit)
 
     async def redrive(self, entry_id: str) -> int:

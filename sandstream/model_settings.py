@@ -51,39 +51,64 @@ _NUMBERS = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "ma
 
 @dataclass
 class ModelSettings:
-    """Settings of an agent's model calls. Not every model or provider supports all of them."""
+    """Settings of an agent's model calls. Not every model or provider supports all of them.
+
+    Raises:
+        ValueError: A value is not among those that a setting allows.
+
+    Example:
+        careful = ModelSettings(temperature=0.1, max_tokens=2000, tool_choice="required")
+        agent = Agent(name="Assistant", model_settings=careful)
+    """
 
     temperature: float | None = None
+    """The sampling temperature."""
     top_p: float | None = None
+    """The probability mass from which tokens are sampled."""
     frequency_penalty: float | None = None
+    """The penalty for tokens by how often they occurred before."""
     presence_penalty: float | None = None
+    """The penalty for tokens that occurred before."""
     tool_choice: ToolChoice | None = None
     """``auto``, ``required``, ``none``, the name of one tool, or a tool of an MCP server."""
     parallel_tool_calls: bool | None = None
     """Whether the model may ask for several tool calls in one answer."""
     truncation: Literal["auto", "disabled"] | None = None
+    """Whether the provider may shorten an input that does not fit the context window."""
     max_tokens: int | None = None
     """The maximum number of tokens of the answer."""
     reasoning: Any | None = None
     """``openai.types.shared.Reasoning`` or the same as a dict, such as ``{"effort": "low"}``."""
     verbosity: Literal["low", "medium", "high"] | None = None
+    """How long the answers should be."""
     metadata: dict[str, str] | None = None
+    """Labels that the provider stores with the answer."""
     store: bool | None = None
     """Whether the provider keeps the answer for later retrieval."""
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    """How long the provider keeps the cached part of a prompt."""
     include_usage: bool | None = None
+    """Whether a streamed answer of the Chat Completions API reports its tokens."""
     response_include: list[str] | None = None
     """Additional parts that the provider should include in its answer."""
     top_logprobs: int | None = None
+    """How many of the most likely tokens to report at each position."""
     extra_query: Mapping[str, Any] | None = None
+    """Additional parameters of the request's URL."""
     extra_body: Any | None = None
+    """Additional fields of the request's body; they replace those of the same name."""
     extra_headers: Mapping[str, Any] | None = None
+    """Additional headers of the request."""
     extra_args: dict[str, Any] | None = None
     """Passed unchanged to the provider's call; ``resolve`` merges them key by key."""
     retry: ModelRetrySettings | None = None
+    """How often and when a failed call is repeated."""
     context_management: list[Any] | None = None
+    """Rules by which the provider compacts a long context."""
     prompt_cache_options: Any | None = None
+    """Options of the provider's prompt cache."""
     preserve_raw_usage: bool | None = None
+    """Whether ``ModelResponse.raw_usage`` keeps the usage as the provider reported it."""
     timeout: float | None = None
     """The time limit of one model call in seconds; after it, ``ModelTimeoutError``."""
 
@@ -113,8 +138,14 @@ class ModelSettings:
     def coerce(cls, value: ModelSettings | Mapping[str, Any]) -> ModelSettings:
         """Return the settings unchanged, or make them from a dict.
 
+        Args:
+            value: Settings, or a dict with their names.
+
+        Returns:
+            The settings.
+
         Raises:
-            TypeError: if the dict has an unknown key.
+            TypeError: ``value`` is neither, or the dict has an unknown key.
         """
         if isinstance(value, ModelSettings):
             return value
@@ -127,9 +158,14 @@ class ModelSettings:
         return cls(**value)
 
     def resolve(self, override: ModelSettings | Mapping[str, Any] | None) -> ModelSettings:
-        """These settings, overridden by those that ``override`` sets.
+        """Combine these settings with others.
 
-        Values are replaced; only ``extra_args`` and ``retry`` are merged.
+        Args:
+            override: Settings whose values win where they are not ``None``. ``extra_args`` and
+                ``retry`` are merged.
+
+        Returns:
+            New settings, or these if there is nothing to override.
         """
         if override is None:
             return self

@@ -34,6 +34,15 @@ async def run_demo_loop(
     """Let the agent answer each input line, until ``exit``, ``quit`` or the end of the input.
 
     The conversation continues from line to line, with the agent that answered last.
+
+    Args:
+        agent: The first agent.
+        stream: Print the text while the model writes it.
+        context: Your own object for tools, hooks and guardrails.
+        max_turns: How many model calls each answer may take; ``None`` removes the limit.
+
+    Example:
+        asyncio.run(run_demo_loop(Agent(name="Assistant", instructions="Be brief.")))
     """
     said: list[TResponseInputItem] = []
     while True:

@@ -40,8 +40,11 @@ class AgentToolInvocation:
     """The tool call that an agent's run answered."""
 
     tool_name: str
+    """The name of the tool."""
     tool_call_id: str
+    """The model's id of the call."""
     tool_arguments: str
+    """The arguments as JSON text."""
 
 
 class RunSoFar(Protocol):
@@ -147,7 +150,20 @@ class RunResultBase:
         return self.raw_responses[-1].response_id if self.raw_responses else None
 
     def to_state(self) -> RunState[Any, Any]:
-        """The run as a value: to decide on its approvals, to store it, to continue it."""
+        """The run as a value: to decide on its approvals, to store it, to continue it.
+
+        Returns:
+            The state. ``Runner.run(agent, state)`` continues the run.
+
+        Raises:
+            UserError: The run is under way, or :meth:`release_agents` was called.
+
+        Example:
+            state = result.to_state()
+            for item in result.interruptions:
+                state.approve(item)
+            result = await Runner.run(agent, state)
+        """
         if self._make_state is None:
             raise UserError(
                 "the run is under way: iterate stream_events() to its end, then take its state"
@@ -159,7 +175,18 @@ class RunResultBase:
         self._make_state = make
 
     def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T:
-        """The final output, cast to ``cls``; checked only with ``raise_if_incorrect_type``."""
+        """The final output with a static type.
+
+        Args:
+            cls: The type.
+            raise_if_incorrect_type: Check the type of the output instead of trusting it.
+
+        Returns:
+            The final output.
+
+        Raises:
+            TypeError: The check failed.
+        """
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
             raise TypeError(f"Final output is not of type {cls.__name__}")
         return cast(T, self.final_output)
@@ -169,7 +196,19 @@ class RunResultBase:
     ) -> list[TResponseInputItem]:
         """The whole conversation as input for another run.
 
-        ``normalized``: as the last agent's model saw it, without what a handoff removed.
+        Args:
+            mode: ``preserve_all`` for all items; ``normalized`` for the conversation as the last
+                agent's model saw it, without what a handoff removed.
+
+        Returns:
+            The input items, the run's own input first.
+
+        Raises:
+            ValueError: The mode is unknown.
+
+        Example:
+            more = [*result.to_input_list(), {"role": "user", "content": "And tomorrow?"}]
+            result = await Runner.run(agent, more)
         """
         if mode not in ("preserve_all", "normalized"):
             raise ValueError(f"unknown mode {mode!r}: use 'preserve_all' or 'normalized'")
@@ -183,7 +222,11 @@ class RunResultBase:
         return ItemHelpers.input_to_new_input_list(self.input) + new
 
     def release_agents(self, *, release_new_items: bool = True) -> None:
-        """Release the agents of a result that is kept for long, so that they can be collected."""
+        """Release the agents of a result that is kept for long, so that they can be collected.
+
+        Args:
+            release_new_items: Also release the agents of ``new_items``.
+        """
         if release_new_items:
             for item in self.new_items:
                 item.release_agent()
@@ -215,7 +258,15 @@ def _without_id(item: TResponseInputItem) -> TResponseInputItem:
 
 
 class RunResult(RunResultBase):
-    """The result of a finished run."""
+    """The result of a run that has ended or waits for a person.
+
+    ``final_output`` is the output; ``new_items`` has what the run added to its ``input``;
+    ``interruptions`` lists the calls that wait; ``run_id`` finds the run in the log.
+
+    Example:
+        result = await Runner.run(agent, "How is the weather?")
+        print(result.final_output)
+    """
 
     def __str__(self) -> str:
         count = len(self.new_items)
@@ -233,7 +284,14 @@ CancelRun = Callable[[CancelMode], Awaitable[None] | None]
 
 
 class RunResultStreaming(RunResultBase):
-    """A run in progress. Iterate :meth:`stream_events` to the end; only then is the run over."""
+    """A run in progress. Iterate :meth:`stream_events` to the end; only then is the run over.
+
+    Example:
+        result = Runner.run_streamed(agent, "How is the weather?")
+        async for event in result.stream_events():
+            print(event.type)
+        print(result.final_output)
+    """
 
     def __init__(self, *, cancel_run: CancelRun, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -267,7 +325,14 @@ class RunResultStreaming(RunResultBase):
         self._events.put_nowait(None)
 
     def cancel(self, mode: CancelMode = "immediate") -> None:
-        """Stop the run now, or after the current turn. Keep iterating to the end."""
+        """Stop the run. Keep iterating :meth:`stream_events` to the end.
+
+        Args:
+            mode: Stop at once (``immediate``), or when the current turn is over (``after_turn``).
+
+        Raises:
+            ValueError: The mode is unknown.
+        """
         if mode not in ("immediate", "after_turn"):
             raise ValueError(f"unknown mode {mode!r}: use 'immediate' or 'after_turn'")
         if self.is_complete:
@@ -285,7 +350,14 @@ class RunResultStreaming(RunResultBase):
         task.add_done_callback(self._cancel_tasks.discard)
 
     async def stream_events(self) -> AsyncIterator[StreamEvent]:
-        """All events of the run; raises the run's exception, if there is one."""
+        """Iterate over all events of the run.
+
+        Returns:
+            An iterator that ends with the run.
+
+        Raises:
+            AgentsException: The run failed; raised after the last event.
+        """
         try:
             while (event := await self._events.get()) is not None:
                 yield event

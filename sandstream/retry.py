@@ -32,12 +32,16 @@ _JITTER = 0.125
 
 @dataclass
 class ModelRetryBackoffSettings:
-    """Exponential backoff; ``None`` means the default given in ``delay_s``."""
+    """Exponential backoff between retries."""
 
     initial_delay: float | None = None
+    """Seconds before the first retry; ``None`` is 0.25."""
     max_delay: float | None = None
+    """The longest delay in seconds; ``None`` is 2."""
     multiplier: float | None = None
+    """The factor by which each delay grows; ``None`` is 2."""
     jitter: bool | None = None
+    """Whether delays vary at random by an eighth; ``None`` is true."""
 
     def __post_init__(self) -> None:
         for name in ("initial_delay", "max_delay", "multiplier"):
@@ -103,12 +107,16 @@ class ModelRetryAdviceRequest:
 
 @dataclass
 class RetryDecision:
-    """The decision of a policy. ``delay`` in seconds overrides the backoff."""
+    """The decision of a policy."""
 
     retry: bool
+    """Whether to repeat the call."""
     delay: float | None = None
+    """Seconds to wait, instead of the backoff."""
     reason: str | None = None
+    """Why, for people."""
     approve_unsafe_replay: bool = False
+    """Whether to repeat a call that the provider may already have carried out."""
     # The provider said no: no other policy in a combination may override it.
     _is_veto: bool = field(default=False, init=False, repr=False, compare=False)
 
@@ -148,11 +156,19 @@ RetryPolicy: TypeAlias = Callable[
 
 @dataclass
 class ModelRetrySettings:
-    """How often and how a failed model call is repeated."""
+    """How often and how a failed model call is repeated.
+
+    Example:
+        retry = ModelRetrySettings(max_retries=3, policy=retry_policies.network_error())
+        settings = ModelSettings(retry=retry)
+    """
 
     max_retries: int | None = None
+    """How often to repeat a call; without a number there are no retries."""
     backoff: ModelRetryBackoffSettings | None = None
+    """The delays between retries, unless the policy gives one."""
     policy: RetryPolicy | None = field(default=None, repr=False)
+    """Decides whether an error is worth a retry; without a policy there are no retries."""
 
     def __post_init__(self) -> None:
         if isinstance(self.backoff, Mapping):
@@ -161,7 +177,15 @@ class ModelRetrySettings:
             raise ValueError(f"max_retries must be a whole number, not {self.max_retries!r}.")
 
     def resolve(self, override: ModelRetrySettings | None) -> ModelRetrySettings:
-        """These settings, overridden by those that ``override`` sets; backoff field by field."""
+        """Combine these settings with others.
+
+        Args:
+            override: Settings whose values win where they are not ``None``; the backoff is merged
+                field by field.
+
+        Returns:
+            New settings, or these if there is nothing to override.
+        """
         if override is None:
             return self
         backoff = self.backoff

@@ -60,7 +60,9 @@ class ModelInputData:
     """The input of a model call, which a filter may change."""
 
     input: list[TResponseInputItem]
+    """The items for the model."""
     instructions: str | None
+    """The system prompt."""
 
 
 @dataclass
@@ -68,8 +70,11 @@ class CallModelData(Generic[T]):
     """The argument of a ``call_model_input_filter``."""
 
     model_data: ModelInputData
+    """The input that would be sent; return it, changed or not."""
     agent: Agent[Any]
+    """The agent whose model is called."""
     context: Any | None
+    """The value of ``Runner.run(context=...)``."""
 
 
 CallModelInputFilter = Callable[[CallModelData[Any]], ModelInputData | Awaitable[ModelInputData]]
@@ -88,12 +93,19 @@ class ToolErrorFormatterArgs:
     """The argument of a ``tool_error_formatter``."""
 
     kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
+    """What happened to the call."""
     tool_type: Literal["function"]
+    """The kind of the tool."""
     tool_name: str
+    """The name of the tool."""
     call_id: str
+    """The model's id of the call."""
     default_message: str
+    """The text that the model gets if the formatter returns ``None``."""
     run_context: RunContextWrapper[Any]
+    """The context of the run."""
     error: Exception | None = None
+    """The exception of the tool, if ``kind`` is ``tool_exception``."""
 
 
 ToolErrorFormatter = Callable[[ToolErrorFormatterArgs], str | Awaitable[str | None] | None]
@@ -104,9 +116,13 @@ class OutputGuardrailBlockedMessageArgs(Generic[T]):
     """The argument of an ``output_guardrail_blocked_message`` function; omits the output."""
 
     default_message: str
+    """The text that is used if the function returns ``None``."""
     guardrail_name: str
+    """The guardrail that refused the output."""
     agent: Agent[Any]
+    """The agent that produced the output."""
     run_context: RunContextWrapper[T]
+    """The context of the run."""
 
 
 OutputGuardrailBlockedMessageFormatter = Callable[
@@ -119,6 +135,7 @@ class ToolExecutionConfig:
     """Settings for the function tools of one answer."""
 
     max_function_tool_concurrency: int | None = None
+    """How many tools of one answer may run at once; ``None`` removes the limit."""
     pre_approval_tool_input_guardrails: bool = False
     """Whether input guardrails of a tool also run before a person is asked."""
 
@@ -254,7 +271,18 @@ class RunConfig:
 
     @classmethod
     def coerce(cls, value: RunConfig | Mapping[str, Any] | None) -> RunConfig:
-        """A config from a config, a dict, or nothing."""
+        """Return a configuration unchanged, or make one from a dict.
+
+        Args:
+            value: A configuration, a dict with the names of its fields, or ``None`` for the
+                defaults.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            TypeError: ``value`` is neither, or the dict has an unknown key.
+        """
         if value is None:
             return cls()
         if isinstance(value, RunConfig):

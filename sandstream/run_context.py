@@ -26,6 +26,14 @@ class RunContextWrapper(Generic[TContext]):
 
     Tools, hooks, guardrails and dynamic instructions receive it. The context is never shown to
     the model. It lives in the process that hosts the user's Python and does not cross the bus.
+
+    Example:
+        @function_tool
+        def whoami(wrapper: RunContextWrapper[Customer]) -> str:
+            return wrapper.context.name
+
+
+        result = await Runner.run(agent, "Who am I?", context=Customer(name="Ann"))
     """
 
     context: TContext
@@ -64,7 +72,12 @@ class RunContextWrapper(Generic[TContext]):
         return made
 
     def approve_tool(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:
-        """Allow a call; with ``always_approve``, all calls of this tool by this agent."""
+        """Allow a call that waits for a person.
+
+        Args:
+            approval_item: The waiting call, from ``result.interruptions``.
+            always_approve: Also allow all later calls of this tool by this agent.
+        """
         self.approvals.decide(approval_item, approve=True, always=always_approve)
 
     def reject_tool(
@@ -73,13 +86,27 @@ class RunContextWrapper(Generic[TContext]):
         always_reject: bool = False,
         rejection_message: str | None = None,
     ) -> None:
-        """Refuse a call; the model gets ``rejection_message``, or a default text."""
+        """Refuse a call that waits for a person.
+
+        Args:
+            approval_item: The waiting call, from ``result.interruptions``.
+            always_reject: Also refuse all later calls of this tool by this agent.
+            rejection_message: The text for the model; ``None`` is a default text.
+        """
         self.approvals.decide(
             approval_item, approve=False, always=always_reject, message=rejection_message
         )
 
     def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
-        """Whether a call is approved; None without a decision."""
+        """Whether a call is approved.
+
+        Args:
+            tool_name: The name of the tool.
+            call_id: The model's id of the call.
+
+        Returns:
+            The decision; ``None`` if there is none yet.
+        """
         found = self.approvals.for_name(tool_name, call_id)
         return None if found is None else found.approve
 

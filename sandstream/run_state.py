@@ -36,9 +36,15 @@ TAgent = TypeVar("TAgent", default="Agent[Any]")
 
 class RunState(Generic[TContext, TAgent]):
     """A run up to some event, with the decisions and the input for its continuation.
-    ``Runner.run(agent, state)`` continues it.
 
     Made by ``result.to_state()``, or by :meth:`from_json` and :meth:`from_string`.
+    ``Runner.run(agent, state)`` continues the run.
+
+    Example:
+        state = result.to_state()
+        for item in state.get_interruptions():
+            state.reject(item, rejection_message="Not today.")
+        result = await Runner.run(agent, state)
     """
 
     def __init__(
@@ -75,8 +81,11 @@ class RunState(Generic[TContext, TAgent]):
         return [copy.copy(item) for item in self._interruptions]
 
     def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:
-        """Allow a call when the run continues; with ``always_approve``, also all later calls of
-        this tool by this agent.
+        """Allow a waiting call. It is made when the run continues.
+
+        Args:
+            approval_item: The waiting call, from :meth:`get_interruptions`.
+            always_approve: Also allow all later calls of this tool by this agent.
         """
         self.context.approve_tool(self._known(approval_item), always_approve)
 
@@ -87,7 +96,13 @@ class RunState(Generic[TContext, TAgent]):
         *,
         rejection_message: str | None = None,
     ) -> None:
-        """Refuse a call; the model gets ``rejection_message``, or a default text."""
+        """Refuse a waiting call. The model is told when the run continues.
+
+        Args:
+            approval_item: The waiting call, from :meth:`get_interruptions`.
+            always_reject: Also refuse all later calls of this tool by this agent.
+            rejection_message: The text for the model; ``None`` is a default text.
+        """
         self.context.reject_tool(self._known(approval_item), always_reject, rejection_message)
 
     def _known(self, item: ToolApprovalItem) -> ToolApprovalItem:
@@ -105,7 +120,14 @@ class RunState(Generic[TContext, TAgent]):
         return copy.deepcopy(self._pending_input)
 
     def add_input(self, input: str | list[TResponseInputItem]) -> None:
-        """Add input for the next model call."""
+        """Add input for the next model call.
+
+        Args:
+            input: The user's message, or a list of items.
+
+        Raises:
+            UserError: The run makes no other model call.
+        """
         self._check_goes_on()
         self._pending_input.extend(copy.deepcopy(ItemHelpers.input_to_new_input_list(input)))
 
@@ -133,7 +155,11 @@ class RunState(Generic[TContext, TAgent]):
     # --- traces --------------------------------------------------------------------------------
 
     def set_trace(self, trace: Trace | None) -> None:
-        """Let the run continue in this trace, as trace processors see it; None: in its own."""
+        """Choose the trace in which trace processors see the continued run.
+
+        Args:
+            trace: The trace; ``None`` is a trace of its own.
+        """
         self.trace = SavedTrace.of(trace)
 
     # --- storing -------------------------------------------------------------------------------
@@ -145,8 +171,21 @@ class RunState(Generic[TContext, TAgent]):
         strict_context: bool = False,
         include_tracing_api_key: bool = False,
     ) -> dict[str, Any]:
-        """The state as plain JSON values. Anyone who can change them controls the run: store them
-        where only you can write.
+        """The state as plain JSON values.
+
+        Anyone who can change them controls the run: store them where only you can write.
+
+        Args:
+            context_serializer: Turns the run's context into a mapping; ``None`` stores mappings,
+                pydantic models and dataclasses as they are and leaves out other objects.
+            strict_context: Refuse a context that is neither a mapping nor has a serializer.
+            include_tracing_api_key: Also store the API key of the trace.
+
+        Returns:
+            The values, for :meth:`from_json`.
+
+        Raises:
+            UserError: The context or the pending input is not JSON.
         """
         context, meta = dump_context(self.context.context, context_serializer, strict_context)
         saved = SavedState(
@@ -172,7 +211,19 @@ class RunState(Generic[TContext, TAgent]):
         strict_context: bool = False,
         include_tracing_api_key: bool = False,
     ) -> str:
-        """:meth:`to_json` as text."""
+        """The state as JSON text; see :meth:`to_json`.
+
+        Args:
+            context_serializer: Turns the run's context into a mapping.
+            strict_context: Refuse a context that is neither a mapping nor has a serializer.
+            include_tracing_api_key: Also store the API key of the trace.
+
+        Returns:
+            The text, for :meth:`from_string`.
+
+        Raises:
+            UserError: The context or the pending input is not JSON.
+        """
         return json.dumps(
             self.to_json(
                 context_serializer=context_serializer,
@@ -190,8 +241,22 @@ class RunState(Generic[TContext, TAgent]):
         context_deserializer: ContextDeserializer | None = None,
         strict_context: bool = False,
     ) -> RunState[Any, Agent[Any]]:
-        """Load a state from the result of :meth:`to_json`. Agents, tools and callables come from
-        ``initial_agent`` and the agents it reaches.
+        """Load a state from the result of :meth:`to_json`.
+
+        Args:
+            initial_agent: The agent that the run began with. Agents, tools and callables come from
+                it and from the agents that it reaches.
+            state_json: The stored values.
+            context_override: The context of the continued run, instead of the stored one.
+            context_deserializer: Makes the context from the stored mapping.
+            strict_context: Refuse a context that was converted or left out when it was stored,
+                unless it is overridden or deserialized.
+
+        Returns:
+            The state.
+
+        Raises:
+            UserError: The values are not a state, were changed, or belong to other agents.
         """
         saved = from_data(state_json)
         return _restored(
@@ -207,7 +272,26 @@ class RunState(Generic[TContext, TAgent]):
         context_deserializer: ContextDeserializer | None = None,
         strict_context: bool = False,
     ) -> RunState[Any, Agent[Any]]:
-        """Load a state from the result of :meth:`to_string`; see :meth:`from_json`."""
+        """Load a state from the result of :meth:`to_string`.
+
+        Args:
+            initial_agent: The agent that the run began with; see :meth:`from_json`.
+            state_string: The stored text.
+            context_override: The context of the continued run, instead of the stored one.
+            context_deserializer: Makes the context from the stored mapping.
+            strict_context: Refuse a context that was converted or left out when it was stored,
+                unless it is overridden or deserialized.
+
+        Returns:
+            The state.
+
+        Raises:
+            UserError: The text is not a state, was changed, or belongs to other agents.
+
+        Example:
+            state = await RunState.from_string(agent, Path("state.json").read_text())
+            result = await Runner.run(agent, state)
+        """
         saved = from_text(state_string)
         return _restored(
             initial_agent, saved, context_override, context_deserializer, strict_context

@@ -79,20 +79,31 @@ ToolErrorFormatter: TypeAlias = Callable[
 
 @dataclass
 class FunctionTool:
-    """A tool that is a Python function. Usually made by ``@function_tool``."""
+    """A tool that is a Python function. Usually made by ``@function_tool``.
+
+    Raises:
+        UserError: The name, the function or the schema is not usable.
+    """
 
     name: str
+    """The name of the tool for the model."""
     description: str
+    """What the tool does, for the model."""
     params_json_schema: dict[str, Any]
+    """The JSON schema of the arguments."""
     on_invoke_tool: Callable[[ToolContext[Any], str], Awaitable[Any]]
     """Called with the context of the call and the model's arguments as JSON text."""
     strict_json_schema: bool = True
+    """Whether the model must follow the schema strictly."""
     is_enabled: IsEnabled = True
     """Whether the model sees the tool: a bool, or decided each turn by ``(context, agent)``."""
 
     timeout_seconds: float | None = field(default=None, kw_only=True)
+    """The time limit of a call; ``None`` removes it."""
     timeout_behavior: TimeoutBehavior = field(default="error_as_result", kw_only=True)
+    """Tell the model about a timeout, or end the run with an exception."""
     timeout_error_function: ToolErrorFunction | None = field(default=None, kw_only=True)
+    """Makes the text for the model of a timeout."""
     custom_data_extractor: FunctionToolCustomDataExtractor | None = field(
         default=None, kw_only=True
     )
@@ -100,7 +111,9 @@ class FunctionTool:
     needs_approval: NeedsApproval = field(default=False, kw_only=True)
     """Whether a person must approve a call: a bool, or ``(context, arguments, call id)``."""
     tool_input_guardrails: list[Any] | None = field(default=None, kw_only=True)
+    """Checks of the arguments before a call."""
     tool_output_guardrails: list[Any] | None = field(default=None, kw_only=True)
+    """Checks of the result after a call."""
     tool_origin: ToolOrigin | None = field(default=None, kw_only=True, repr=False)
     """The origin of the tool, if it is not a plain function."""
     title: str | None = field(default=None, kw_only=True, repr=False)
@@ -158,9 +171,13 @@ class FunctionToolCustomDataContext:
     """The argument of a ``custom_data_extractor``."""
 
     tool_context: ToolContext[Any]
+    """The context of the call."""
     tool: FunctionTool
+    """The tool that was called."""
     output: Any
+    """The value that the function returned."""
     raw_item: Mapping[str, Any]
+    """The output item for the model."""
 
 
 FunctionToolCustomDataExtractor: TypeAlias = Callable[
@@ -174,8 +191,11 @@ class FunctionToolResult:
     """The result of one function call, for a ``tool_use_behavior`` function."""
 
     tool: FunctionTool
+    """The tool that was called."""
     output: Any
+    """The value that the function returned."""
     run_item: Any | None
+    """The item of the result, if there is one."""
 
 
 @dataclass
@@ -183,11 +203,21 @@ class ToolsToFinalOutputResult:
     """The decision of a ``tool_use_behavior`` function on whether the run ends here."""
 
     is_final_output: bool
+    """Whether the run ends with ``final_output``."""
     final_output: Any | None = None
+    """The final output of the run."""
 
 
 def default_tool_error_function(ctx: RunContextWrapper[Any], error: Exception) -> str:
-    """The text for a failed call. It omits the error, which may contain sensitive data."""
+    """The default text for the model about a failed call.
+
+    Args:
+        ctx: The context of the call.
+        error: The exception. The text omits it, because it may contain sensitive data.
+
+    Returns:
+        The text.
+    """
     return "An error occurred while running the tool. Please try again."
 
 

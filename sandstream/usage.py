@@ -50,24 +50,35 @@ class RequestUsage:
 class Usage:
     """Tokens and requests of one model call, or the running total of a run.
 
-    ``requests`` includes retried attempts. ``request_usage_entries`` has one entry for each request
-    that reported its tokens.
+    Example:
+        print(result.context_wrapper.usage.total_tokens)
     """
 
     requests: int = 0
+    """The number of requests, including retries."""
     input_tokens: int = 0
+    """The tokens of the input."""
     input_tokens_details: InputTokensDetails = field(default_factory=InputTokensDetails)
+    """The part of the input that went through the prompt cache."""
     output_tokens: int = 0
+    """The tokens of the output."""
     output_tokens_details: OutputTokensDetails = field(default_factory=OutputTokensDetails)
+    """The part of the output that was reasoning."""
     total_tokens: int = 0
+    """Input and output together."""
     request_usage_entries: list[RequestUsage] = field(default_factory=list)
+    """One entry for each request that reported its tokens."""
 
     def __post_init__(self) -> None:
         self.input_tokens_details = _input_details(self.input_tokens_details)
         self.output_tokens_details = _output_details(self.output_tokens_details)
 
     def add(self, other: Usage) -> None:
-        """Add ``other`` to this total. ``other`` is not changed and shares no objects with it."""
+        """Add another usage to this total.
+
+        Args:
+            other: The usage to add. It is not changed and shares no objects with the total.
+        """
         # Copied before the sums change, so that ``usage.add(usage)`` doubles the total.
         entries = other.entries()
         self.requests += other.requests

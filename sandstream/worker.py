@@ -87,7 +87,22 @@ def agents_of(module: ModuleType) -> dict[str, Agent[Any]]:
 
 
 class AgentWorker:
-    """One replica that hosts the agents of a module. All replicas of a module share a pool."""
+    """One replica that hosts the agents of a module. All replicas of a module share a pool.
+
+    Args:
+        bus: The bus. The caller closes it.
+        agents: The agents by their names.
+        pool: The tool pool, by which replicas share the work.
+        config: Settings for all runs of these agents.
+        harness_pool: The harness pool that takes the turns.
+        max_in_flight: How many calls may run at once.
+
+    Example:
+        worker = AgentWorker(bus, {"assistant": assistant}, pool="support")
+        await worker.start()
+        await stopped.wait()
+        await worker.stop()
+    """
 
     def __init__(
         self,
@@ -124,7 +139,11 @@ class AgentWorker:
         self._servers = _servers_of([plan.found for plan in self._plans.values()])
 
     async def start(self) -> None:
-        """Host first, then register, so that no call arrives before the host listens."""
+        """Start to host the agents' code, then register them.
+
+        No call arrives before the host listens. If an MCP server does not connect, it is tried
+        again on its next use.
+        """
         registrations = [
             AgentRegistered(
                 graph=await self._plans[agent.name].graph(self.pool, one_run=False),
@@ -173,6 +192,7 @@ class AgentWorker:
         return BoundAgent(agent, config, run, BusLink(self._bus, provider))
 
     async def stop(self) -> None:
+        """Stop to take calls and disconnect the MCP servers. The agents stay registered."""
         self._forget_change()
         if self._again is not None:
             self._again.cancel()

@@ -44,7 +44,10 @@ KEPT_TO: dict[str, str | tuple[str, ...]] = {
 
 MAX_LINES = 500
 MAX_LINES_OF_TESTS = 700  # lists of cases, read one at a time
-LONG_FOR_A_REASON: dict[str, str] = {}
+LONG_FOR_A_REASON: dict[str, str] = {
+    "sandstream/client.py": "every method documents its arguments",
+    "sandstream/tool.py": "the fields and arguments of tools are documented one by one",
+}
 """Files over the limit, each with its reason."""
 
 ROOMS = [

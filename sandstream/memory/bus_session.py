@@ -64,13 +64,28 @@ class BusSession(SessionABC):
         self._bus = bus
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The latest ``limit`` items, oldest first; None: as the settings say."""
+        """Read the history.
+
+        Args:
+            limit: Read only so many of the latest items; ``None`` reads as many as the settings
+                say, or all.
+
+        Returns:
+            The items, oldest first.
+        """
         wanted = resolve_session_limit(limit, self.session_settings)
         conversation = await (await self._conversations()).read(self.session_id)
         return [_decoded(item) for item in latest(conversation.history, wanted)]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items, all or none."""
+        """Append items, all or none.
+
+        Args:
+            items: The items, oldest first.
+
+        Raises:
+            UserError: An item is not JSON.
+        """
         if not items:
             return
         encoded = [_encoded(number, item) for number, item in enumerate(items)]
@@ -82,7 +97,7 @@ class BusSession(SessionABC):
         return None if popped is None else _decoded(popped)
 
     async def clear_session(self) -> None:
-        """Begin the history anew."""
+        """Remove all items."""
         await (await self._conversations()).clear(self.session_id, by=_BY)
 
     async def _conversations(self) -> Conversations:

@@ -32,9 +32,16 @@ async def start_openai_conversations_session(openai_client: Any | None = None) -
 
 
 class OpenAIConversationsSession(SessionABC):
-    """A conversation at OpenAI. Without an id, one is begun by the first call that needs it.
+    """A conversation that OpenAI stores. Operations on one object run one after the other.
 
-    Reads and changes through one object come one after the other.
+    Args:
+        conversation_id: An existing conversation; ``None`` creates one on first use.
+        openai_client: An ``AsyncOpenAI``; ``None`` is the default client. The caller closes it.
+        session_settings: Settings such as how many items a run reads.
+
+    Example:
+        session = OpenAIConversationsSession()
+        result = await Runner.run(agent, "How is the weather?", session=session)
     """
 
     def __init__(
@@ -73,15 +80,26 @@ class OpenAIConversationsSession(SessionABC):
             self._session_id = conversation_id
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The latest ``limit`` items, oldest first; None: as the settings say."""
+        """Read the history.
+
+        Args:
+            limit: Read only so many of the latest items; ``None`` reads as many as the settings
+                say, or all.
+
+        Returns:
+            The items, oldest first.
+        """
         async with self._lock:
             return await self._read(resolve_session_limit(limit, self.session_settings))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, 20 in a request.
 
-        More than 20 are not added as one: after a failure the first ones may be there. Then no
-        request is repeated by the client, as it could add its items twice.
+        If there are more than 20 items, a failure may leave the first ones stored. The client does
+        not repeat such requests, because it could add items twice.
+
+        Args:
+            items: The items, oldest first.
         """
         if not items:
             return

@@ -24,7 +24,14 @@ class SessionSettings:
             raise UserError(f"SessionSettings.limit must be an int or None; it is {self.limit!r}")
 
     def resolve(self, override: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
-        """These settings with those of ``override`` that are not None on top."""
+        """Combine these settings with others.
+
+        Args:
+            override: Settings whose values win where they are not ``None``.
+
+        Returns:
+            New settings, or these if there is nothing to override.
+        """
         if override is None:
             return self
         over = SessionSettings.coerce(override)
@@ -37,7 +44,17 @@ class SessionSettings:
 
     @classmethod
     def coerce(cls, value: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
-        """Settings from settings, a dict, or nothing."""
+        """Return settings unchanged, or make them from a dict.
+
+        Args:
+            value: Settings, a dict with their names, or ``None`` for the defaults.
+
+        Returns:
+            The settings.
+
+        Raises:
+            UserError: ``value`` is neither, or the dict has an unknown key.
+        """
         if value is None:
             return cls()
         if isinstance(value, SessionSettings):

@@ -82,8 +82,14 @@ class SQLiteSession(SessionABC):
             first.close()
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The latest ``limit`` items, oldest first; None: as the settings say. Rows that are not
-        JSON are passed over.
+        """Read the history. Rows that are not JSON are skipped.
+
+        Args:
+            limit: Read only so many of the latest items; ``None`` reads as many as the settings
+                say, or all.
+
+        Returns:
+            The items, oldest first.
         """
         wanted = resolve_session_limit(limit, self.session_settings)
         found: list[TResponseInputItem] = []
@@ -101,7 +107,11 @@ class SQLiteSession(SessionABC):
         return found[::-1]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items, all or none."""
+        """Append items, all or none.
+
+        Args:
+            items: The items, oldest first.
+        """
         self._check_open()
         if not items:
             return
@@ -140,7 +150,7 @@ class SQLiteSession(SessionABC):
                 await db.execute(f"DELETE FROM {table} WHERE session_id = ?", (self.session_id,))
 
     def close(self) -> None:
-        """Let the database go. One in memory is gone then."""
+        """Close the database. A database in memory is deleted."""
         self._closed = True
         self._end()
 

@@ -34,19 +34,36 @@ def current_defaults() -> _Defaults:
 
 
 def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:
-    """Use this API key instead of ``OPENAI_API_KEY``."""
+    """Use this API key instead of ``OPENAI_API_KEY``, for models that this process calls.
+
+    Args:
+        key: The key.
+        use_for_tracing: Has no effect: nothing is sent to OpenAI's trace endpoint by default.
+    """
     global _defaults
     _defaults = dataclasses.replace(_defaults, key=key)
 
 
 def set_default_openai_client(client: Any, use_for_tracing: bool = True) -> None:
-    """Use this ``AsyncOpenAI`` client for all models without their own route."""
+    """Use this client for all models without their own route, in this process.
+
+    Args:
+        client: An ``AsyncOpenAI``. The caller closes it.
+        use_for_tracing: Has no effect: nothing is sent to OpenAI's trace endpoint by default.
+    """
     global _defaults
     _defaults = dataclasses.replace(_defaults, client=client)
 
 
 def set_default_openai_api(api: Literal["chat_completions", "responses"]) -> None:
-    """Call models by the Responses API or by Chat Completions."""
+    """Choose the API by which this process calls models.
+
+    Args:
+        api: ``responses`` or ``chat_completions``.
+
+    Raises:
+        ValueError: The API is unknown.
+    """
     if api not in ("chat_completions", "responses"):
         raise ValueError(f"unknown API {api!r}: use 'responses' or 'chat_completions'")
     global _defaults

@@ -50,7 +50,23 @@ class Model(abc.ABC):
         conversation_id: str | None,
         prompt: Any | None,
     ) -> ModelResponse:
-        """Answer a conversation."""
+        """Answer a conversation.
+
+        Args:
+            system_instructions: The instructions for the model.
+            input: The conversation.
+            model_settings: The settings of this call.
+            tools: The tools that the model may call.
+            output_schema: The schema of the output; ``None`` is plain text.
+            handoffs: The handoffs that the model may call.
+            tracing: Whether to trace the call, and with which data.
+            previous_response_id: The response that the provider continues from.
+            conversation_id: The conversation that the provider stores.
+            prompt: A prompt that the provider stores.
+
+        Returns:
+            The answer, with its usage.
+        """
 
     @abc.abstractmethod
     def stream_response(
@@ -67,10 +83,33 @@ class Model(abc.ABC):
         conversation_id: str | None,
         prompt: Any | None,
     ) -> AsyncIterator[Any]:
-        """Answer with Responses API stream events; the last one is ``response.completed``."""
+        """Answer a conversation as a stream.
+
+        Args:
+            system_instructions: The instructions for the model.
+            input: The conversation.
+            model_settings: The settings of this call.
+            tools: The tools that the model may call.
+            output_schema: The schema of the output; ``None`` is plain text.
+            handoffs: The handoffs that the model may call.
+            tracing: Whether to trace the call, and with which data.
+            previous_response_id: The response that the provider continues from.
+            conversation_id: The conversation that the provider stores.
+            prompt: A prompt that the provider stores.
+
+        Returns:
+            Events of the Responses API; the last one is ``response.completed``.
+        """
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
-        """Advice on a failed call for a retry policy; None: no special advice."""
+        """Advise a retry policy about a failed call.
+
+        Args:
+            request: The error and the number of the attempt.
+
+        Returns:
+            The advice; ``None`` for none.
+        """
         return None
 
     async def close(self) -> None:
@@ -83,7 +122,14 @@ class ModelProvider(abc.ABC):
 
     @abc.abstractmethod
     def get_model(self, model_name: str | None) -> Model:
-        """The model with that name; None: the provider's default."""
+        """Find a model.
+
+        Args:
+            model_name: The name; ``None`` is the provider's default.
+
+        Returns:
+            The model.
+        """
 
     async def aclose(self) -> None:
         """Release resources."""

@@ -36,11 +36,24 @@ class MultiProviderMap:
 
 
 class MultiProvider(ModelProvider):
-    """``prefix/name`` asks the provider of the prefix for ``name``; without a prefix, or with
-    ``openai/``, an :class:`OpenAIProvider` is asked.
+    """Chooses a provider by the prefix of a model's name: ``prefix/name`` asks the provider of the
+    prefix for ``name``. Without a prefix, or with ``openai/``, an :class:`OpenAIProvider` is asked.
 
-    ``openai_prefix_mode="model_id"`` sends ``openai/name`` unchanged, for gateways whose ids look
-    like that; ``unknown_prefix_mode="model_id"`` does the same for unregistered prefixes.
+    Args:
+        provider_map: The providers of other prefixes.
+        openai_api_key: The key of the OpenAI provider.
+        openai_base_url: Its URL.
+        openai_client: Its ``AsyncOpenAI`` client, instead of the other settings.
+        openai_organization: Its organization.
+        openai_project: Its project.
+        openai_use_responses: Use the Responses API instead of Chat Completions.
+        openai_prefix_mode: ``alias`` removes the prefix ``openai/``; ``model_id`` sends the whole
+            name, for gateways whose ids look like that.
+        unknown_prefix_mode: ``error`` refuses an unknown prefix; ``model_id`` sends the whole name
+            to the OpenAI provider.
+
+    Raises:
+        UserError: A mode is unknown, or a client is combined with its own settings.
     """
 
     def __init__(
@@ -75,7 +88,17 @@ class MultiProvider(ModelProvider):
         self._unknown_prefix_mode = unknown_prefix_mode
 
     def get_model(self, model_name: str | None) -> Model:
-        """The model with that name; None: the default model."""
+        """Find a model.
+
+        Args:
+            model_name: The name, with or without a prefix; ``None`` is the default model.
+
+        Returns:
+            The model.
+
+        Raises:
+            UserError: The prefix is unknown.
+        """
         prefix, slash, rest = (model_name or "").partition("/")
         if not slash:
             return self.openai_provider.get_model(model_name)

@@ -213,13 +213,31 @@ class SeamModel(Model):
 
 
 class OpenAIResponsesModel(SeamModel):
-    """A model of an endpoint with the Responses API."""
+    """A model of an endpoint with the Responses API.
+
+    Args:
+        model: The name of the model.
+        openai_client: An ``AsyncOpenAI``. The caller closes it.
+
+    Example:
+        model = OpenAIResponsesModel("gpt-5.5", AsyncOpenAI(base_url="http://localhost:8000/v1"))
+        agent = Agent(name="Assistant", model=model)
+    """
 
     api = "responses"
 
 
 class OpenAIChatCompletionsModel(SeamModel):
-    """A model of an endpoint with Chat Completions."""
+    """A model of an endpoint with Chat Completions.
+
+    Args:
+        model: The name of the model.
+        openai_client: An ``AsyncOpenAI``. The caller closes it.
+
+    Example:
+        model = OpenAIChatCompletionsModel("llama", AsyncOpenAI(base_url="http://localhost:8000/v1"))
+        agent = Agent(name="Assistant", model=model)
+    """
 
     api = "chat"
 
@@ -228,7 +246,22 @@ class OpenAIProvider(ModelProvider):
     """Models of one endpoint, by name.
 
     Settings that are not given come from ``set_default_openai_*`` or the environment when a model
-    is first requested. A client cannot be combined with settings that the client itself has.
+    is first requested.
+
+    Args:
+        api_key: The key.
+        base_url: The URL.
+        openai_client: An ``AsyncOpenAI``, instead of the other settings. The caller closes it.
+        organization: The organization.
+        project: The project.
+        use_responses: Use the Responses API instead of Chat Completions.
+
+    Raises:
+        UserError: A client is combined with settings that the client itself has.
+
+    Example:
+        local = OpenAIProvider(base_url="http://localhost:8000/v1", api_key="none")
+        config = RunConfig(model_provider=local)
     """
 
     def __init__(
@@ -260,7 +293,14 @@ class OpenAIProvider(ModelProvider):
         self._api: Api = "responses"
 
     def get_model(self, model_name: str | None) -> Model:
-        """The model with that name; None: the default model."""
+        """Find a model.
+
+        Args:
+            model_name: The name; ``None`` is the default model.
+
+        Returns:
+            The model.
+        """
         if self._endpoint is None:
             self._endpoint, self._api = self._open()
         kind = OpenAIResponsesModel if self._api == "responses" else OpenAIChatCompletionsModel
