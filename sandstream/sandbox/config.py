@@ -43,7 +43,9 @@ class SandboxConcurrencyLimits:
     """How many parts of a manifest are written at once; None: no limit."""
 
     manifest_entries: int | None = 4
+    """How many entries of the manifest."""
     local_dir_files: int | None = 4
+    """How many files of one local directory."""
 
     def validate(self) -> None:
         """Raise an error if a limit is not above zero."""
@@ -55,8 +57,11 @@ class SandboxArchiveLimits:
     """Limits for an archive that is extracted; None: no limit."""
 
     max_input_bytes: int | None = GIB
+    """The size of the archive."""
     max_extracted_bytes: int | None = 4 * GIB
+    """The total size of the extracted files."""
     max_members: int | None = 100_000
+    """The number of files and directories."""
 
     def __post_init__(self) -> None:
         self.validate()
@@ -73,6 +78,13 @@ class SandboxRunConfig:
     A ``session`` belongs to the caller. Otherwise the run creates a session with ``client``, or
     resumes ``session_state``, and closes it at its end. Instead of a class, a dict with its fields
     is accepted.
+
+    Raises:
+        ValueError: A limit is below 1, or ``checkpoint`` or ``cwd`` is not allowed.
+
+    Example:
+        config = RunConfig(sandbox=SandboxRunConfig(client=UnixLocalSandboxClient()))
+        result = await Runner.run(coder, "Fix the tests.", run_config=config)
     """
 
     client: Any | None = None
@@ -86,8 +98,11 @@ class SandboxRunConfig:
     manifest: Manifest | None = None
     """The manifest of a new session; overrides the agent's ``default_manifest``."""
     snapshot: SnapshotSpec | SnapshotBase | None = None
+    """Where the workspace of a new session is saved, or the saved workspace it starts from."""
     concurrency_limits: SandboxConcurrencyLimits = field(default_factory=SandboxConcurrencyLimits)
+    """How many parts of the manifest are written at once."""
     archive_limits: SandboxArchiveLimits | None = None
+    """Limits for archives that the session extracts."""
     cwd: str | PurePath | None = None
     """The base of the model's relative paths, relative to the root. Not a boundary."""
     checkpoint: CheckpointWhen = field(default="end", kw_only=True)

@@ -72,10 +72,14 @@ class SecretRef(EnvValue):
     """The name of a variable in the sandbox actor's own environment.
 
     Only the name is sent and stored; the actor puts the value into the sandbox.
+
+    Example:
+        Environment(value={"GITHUB_TOKEN": SecretRef("GITHUB_TOKEN")})
     """
 
     type: Literal["secret_ref"] = "secret_ref"
     name: str = Field(min_length=1)
+    """The name of the variable."""
 
     def __init__(self, name: str, **data: Any) -> None:
         BaseModel.__init__(self, name=name, **data)

@@ -74,15 +74,29 @@ Authority = Literal["mount_scoped", "broad"]
 
 
 class Manifest(BaseModel):
-    """The contents of a new workspace. Paths of entries are relative to ``root``."""
+    """The contents of a new workspace.
+
+    Example:
+        manifest = Manifest(
+            entries={"notes.txt": File(content=b"hello"), "repo": LocalDir(src="project")},
+            environment=Environment(value={"TOKEN": SecretRef("GITHUB_TOKEN")}),
+        )
+    """
 
     version: Literal[1] = 1
+    """The version of this format."""
     root: str = "/workspace"
+    """The absolute path of the workspace in the sandbox."""
     entries: EntryMap = Field(default_factory=dict)
+    """Files, directories, repositories and mounts, by their paths relative to ``root``."""
     environment: Environment = Field(default_factory=Environment)
+    """The environment variables of commands."""
     users: list[User] = Field(default_factory=list)
+    """Accounts to create, if the provider has accounts."""
     groups: list[Group] = Field(default_factory=list)
+    """Groups to create, if the provider has groups."""
     extra_path_grants: tuple[SandboxPathGrant, ...] = ()
+    """Paths outside the workspace that the sandbox may use."""
     remote_mount_command_allowlist: list[str] = Field(
         default_factory=lambda: list(DEFAULT_REMOTE_MOUNT_COMMAND_ALLOWLIST)
     )

@@ -47,6 +47,7 @@ class SnapshotBase(_Typed, abc.ABC):
     model_config = ConfigDict(frozen=True)
 
     id: str
+    """The id of the snapshot."""
     _by_type: ClassVar[dict[str, SnapshotClass]] = {}
 
     @classmethod
@@ -56,7 +57,18 @@ class SnapshotBase(_Typed, abc.ABC):
 
     @classmethod
     def parse(cls, payload: object) -> SnapshotBase:
-        """A snapshot from a ``SnapshotBase`` or from its serialized form."""
+        """Make a snapshot from its serialized form.
+
+        Args:
+            payload: A snapshot, which is returned unchanged, or a dict with its ``type``.
+
+        Returns:
+            The snapshot.
+
+        Raises:
+            TypeError: ``payload`` is neither.
+            ValueError: The ``type`` is unknown, or a field is wrong.
+        """
         if isinstance(payload, SnapshotBase):
             return payload
         if not isinstance(payload, dict):
@@ -69,15 +81,40 @@ class SnapshotBase(_Typed, abc.ABC):
 
     @abc.abstractmethod
     async def persist(self, data: io.IOBase, *, dependencies: Dependencies | None = None) -> None:
-        """Keep an archive of the workspace."""
+        """Store the workspace.
+
+        Args:
+            data: The workspace as a tar archive.
+            dependencies: The dependencies of the session.
+
+        Raises:
+            SnapshotPersistError: The archive could not be stored.
+        """
 
     @abc.abstractmethod
     async def restore(self, *, dependencies: Dependencies | None = None) -> io.IOBase:
-        """Open the archive that was kept."""
+        """Open the stored workspace.
+
+        Args:
+            dependencies: The dependencies of the session.
+
+        Returns:
+            The tar archive. The caller closes it.
+
+        Raises:
+            SnapshotRestoreError: The archive could not be read.
+        """
 
     @abc.abstractmethod
     async def restorable(self, *, dependencies: Dependencies | None = None) -> bool:
-        """Whether there is an archive to restore."""
+        """Whether there is an archive to restore.
+
+        Args:
+            dependencies: The dependencies of the session.
+
+        Returns:
+            True if :meth:`restore` can succeed.
+        """
 
 
 class LocalSnapshot(SnapshotBase):
@@ -85,6 +122,7 @@ class LocalSnapshot(SnapshotBase):
 
     type: Literal["local"] = "local"
     base_path: Path
+    """The directory."""
 
     async def persist(self, data: io.IOBase, *, dependencies: Dependencies | None = None) -> None:
         path = self._path()
@@ -138,13 +176,14 @@ class NoopSnapshot(SnapshotBase):
 
 
 class BusSnapshot(SnapshotBase):
-    """A checkpoint in the object store: ``tree`` is its digest, empty until the first one.
+    """A checkpoint in the object store.
 
     The sandbox actor writes and reads it, so no file data passes through the caller.
     """
 
     type: Literal["bus"] = "bus"
     tree: str = ""
+    """The digest of the checkpoint; empty until the first one."""
 
     async def persist(self, data: io.IOBase, *, dependencies: Dependencies | None = None) -> None:
         cause = TypeError("a BusSnapshot is made by the sandbox actor, not from a stream")
@@ -170,6 +209,7 @@ class RemoteSnapshot(SnapshotBase):
 
     type: Literal["remote"] = "remote"
     client_dependency_key: str
+    """The key of that object among the dependencies."""
 
     async def persist(self, data: io.IOBase, *, dependencies: Dependencies | None = None) -> None:
         try:
@@ -217,14 +257,26 @@ class SnapshotSpec(_Typed, abc.ABC):
 
     @abc.abstractmethod
     def build(self, snapshot_id: str) -> SnapshotBase:
-        """Make the snapshot of a new session."""
+        """Make the snapshot of a new session.
+
+        Args:
+            snapshot_id: The id of the snapshot.
+
+        Returns:
+            The snapshot.
+        """
 
 
 class LocalSnapshotSpec(SnapshotSpec):
-    """Snapshots in a directory of this machine."""
+    """Snapshots in a directory of this machine.
+
+    Example:
+        SandboxRunConfig(client=client, snapshot=LocalSnapshotSpec(base_path="snapshots"))
+    """
 
     type: Literal["local"] = "local"
     base_path: Path
+    """The directory; it is created if it is missing."""
 
     def build(self, snapshot_id: str) -> SnapshotBase:
         return LocalSnapshot(id=snapshot_id, base_path=self.base_path)
@@ -249,10 +301,11 @@ class BusSnapshotSpec(SnapshotSpec):
 
 
 class RemoteSnapshotSpec(SnapshotSpec):
-    """Snapshots that a client of your own keeps."""
+    """Snapshots that your own object stores, see :class:`RemoteSnapshot`."""
 
     type: Literal["remote"] = "remote"
     client_dependency_key: str
+    """The key of that object among the session's dependencies."""
 
     def build(self, snapshot_id: str) -> SnapshotBase:
         return RemoteSnapshot(id=snapshot_id, client_dependency_key=self.client_dependency_key)
@@ -265,7 +318,16 @@ SnapshotSpecUnion = Annotated[
 
 
 def resolve_snapshot(spec: SnapshotBase | SnapshotSpec | None, snapshot_id: str) -> SnapshotBase:
-    """The snapshot of a session: the given one, or a new one from the spec."""
+    """The snapshot of a session.
+
+    Args:
+        spec: A snapshot, which is returned unchanged, or a spec to build one from; ``None`` is a
+            :class:`BusSnapshotSpec`.
+        snapshot_id: The id of a new snapshot.
+
+    Returns:
+        The snapshot.
+    """
     if isinstance(spec, SnapshotBase):
         return spec
     return (BusSnapshotSpec() if spec is None else spec).build(snapshot_id)

@@ -26,6 +26,7 @@ class User(BaseModel):
     """An account in the sandbox. Two users with one name are the same user."""
 
     name: str
+    """The name of the account."""
 
     def __eq__(self, other: object) -> bool:
         return self.name == other.name if isinstance(other, User) else NotImplemented
@@ -38,7 +39,9 @@ class Group(BaseModel):
     """A group in the sandbox and its members. Two groups with one name are the same group."""
 
     name: str
+    """The name of the group."""
     users: list[User]
+    """Its members."""
 
     def __eq__(self, other: object) -> bool:
         return self.name == other.name if isinstance(other, Group) else NotImplemented
@@ -51,9 +54,13 @@ class Permissions(BaseModel):
     """What owner, group and others may do; its text form is that of ``ls -l``."""
 
     owner: int = 0o7
+    """The bits of the owner, see :class:`FileMode`."""
     group: int = 0
+    """The bits of the group."""
     other: int = 0
+    """The bits of all others."""
     directory: bool = False
+    """Whether they belong to a directory."""
 
     def to_mode(self) -> int:
         """The permissions as the number that ``chmod`` takes."""
@@ -134,8 +141,11 @@ class ExecResult:
     """The result of a command. A non-zero exit code is a result, not an error."""
 
     stdout: bytes
+    """The standard output."""
     stderr: bytes
+    """The standard error output."""
     exit_code: int
+    """The exit code."""
 
     def __init__(self, *, stdout: bytes, stderr: bytes, exit_code: int) -> None:
         self.stdout = stdout
@@ -158,12 +168,26 @@ class ExposedPortEndpoint:
     """The address at which a port of the sandbox can be reached from outside."""
 
     host: str
+    """The name or address of the host."""
     port: int
+    """The port on that host."""
     tls: bool = False
+    """Whether the connection is encrypted."""
     query: str = ""
+    """A query that requests must have, such as a token."""
 
     def url_for(self, scheme: str) -> str:
-        """A URL with ``scheme`` ``http`` or ``ws``, secure if the endpoint is."""
+        """The URL of the endpoint.
+
+        Args:
+            scheme: ``http`` or ``ws``; the URL is ``https`` or ``wss`` if the endpoint has TLS.
+
+        Returns:
+            The URL.
+
+        Raises:
+            ValueError: The scheme is unknown.
+        """
         name = scheme.lower()
         if name not in ("http", "ws"):
             raise ValueError(f"scheme must be 'http' or 'ws', not {scheme!r}")

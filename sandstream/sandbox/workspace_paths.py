@@ -148,13 +148,18 @@ class SandboxWorkspaceScope:
 class SandboxPathGrant(BaseModel):
     """Access to an absolute path outside the workspace.
 
-    ``path`` is its path in the sandbox; ``host_path`` its path on the host, if different.
+    Example:
+        Manifest(extra_path_grants=(SandboxPathGrant(path="/data", read_only=True),))
     """
 
     path: str
+    """The absolute path in the sandbox."""
     read_only: bool = False
+    """Whether commands may only read it."""
     description: str | None = None
+    """What the path is for, for the model."""
     host_path: str | None = None
+    """The path on the host, if it is different."""
 
     @field_validator("path", mode="before")
     @classmethod

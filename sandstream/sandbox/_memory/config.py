@@ -65,13 +65,17 @@ class MemoryGenerateConfig:
     max_raw_memories_for_consolidation: int = 256
     """The number of newest raw memories to keep; older ones are dropped."""
     phase_one_model: str | Model = "gpt-5.4-mini"
+    """The model that extracts."""
     phase_one_model_settings: ModelSettings | None = field(default_factory=_medium)
-    """A dict with its fields is accepted too, as for phase two."""
+    """Its settings. A dict with their names is accepted too, as for phase two."""
     phase_two_model: str | Model = "gpt-5.5"
+    """The model that consolidates."""
     phase_two_model_settings: ModelSettings | None = field(default_factory=_medium)
+    """Its settings."""
     extra_prompt: str | None = None
     """What else to remember, in your words; a few lines, for both phases."""
     phase_two_max_turns: int = 500
+    """How many model calls one consolidation may make."""
 
     batch_size: int | None = field(default=None, kw_only=True)
     """The number of new raw memories that starts phase two. None: after each run that has its own

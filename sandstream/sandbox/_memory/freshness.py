@@ -35,6 +35,7 @@ class MemoryStatus:
     """A memory without pending work."""
 
     scope: str
+    """The name of the memory."""
     revision: int
     """The number of changes to its files."""
     problems: tuple[str, ...] = ()
@@ -54,13 +55,23 @@ class MemoryGivenUpError(AgentsException):
 async def wait_for_memory(what: Any, timeout: float | None = None) -> MemoryStatus:
     """Consolidate a memory now, and wait until nothing is pending.
 
-    ``what``: the result of a run, a sandbox session or its saved state, or the name of a scope.
     A workspace gets the new memory when it is next opened.
 
+    Args:
+        what: The result of a run, a sandbox session or its saved state, or the name of a scope.
+        timeout: How long to wait, in seconds; ``None`` removes the limit.
+
+    Returns:
+        The memory, with the number of its changes.
+
     Raises:
-        MemoryGivenUpError: if it could not be made.
-        TimeoutError: after ``timeout`` seconds. The work continues.
-        UserError: if ``what`` has no memory.
+        MemoryGivenUpError: The memory could not be made.
+        TimeoutError: The time is over. The work continues.
+        UserError: ``what`` has no memory.
+
+    Example:
+        result = await Runner.run(agent, "Remember that I like tabs.", run_config=config)
+        status = await wait_for_memory(result, timeout=120)
     """
     if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
         raise UserError(f"timeout must be a number of seconds, or None; not {timeout!r}")

@@ -13,4 +13,5 @@ class Capabilities:
 
     @classmethod
     def default(cls) -> list[Capability]:
+        """The capabilities of an agent that names none: files, commands, compaction."""
         return [Filesystem(), Shell(), Compaction()]

@@ -24,7 +24,20 @@ if TYPE_CHECKING:
 
 
 class Capability(BaseModel):
-    """Subclass it, give ``type`` a value, and override the methods you need."""
+    """Something that an agent can do in its sandbox: tools, instructions, workspace entries.
+
+    Subclass it, give ``type`` a value, and override the methods you need.
+
+    Example:
+        class Greeting(Capability):
+            type: Literal["greeting"] = "greeting"
+
+            def static_instructions(self, manifest: Manifest) -> str:
+                return "Begin each answer with a greeting."
+
+
+        agent = SandboxAgent(name="Host", capabilities=[*Capabilities.default(), Greeting()])
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -33,16 +46,22 @@ class Capability(BaseModel):
     session: Any = Field(default=None, exclude=True)
     """The sandbox session of the run; None until it is bound."""
     run_as: User | None = Field(default=None, exclude=True)
+    """The account as which the tools act in the sandbox; the run sets it."""
     workspace_scope: SandboxWorkspaceScope = Field(
         default_factory=SandboxWorkspaceScope, exclude=True, repr=False
     )
+    """The base of the model's relative paths; the run sets it."""
 
     def clone(self) -> Capability:
         """A copy for one run. Mutable values are not shared with the original."""
         return self.model_copy(update={name: _cloned(each) for name, each in vars(self).items()})
 
     def bind(self, session: Any) -> None:
-        """Give the capability the session that it works in."""
+        """Give the capability the session that it works in.
+
+        Args:
+            session: The sandbox session of the run.
+        """
         self.session = session
 
     def bind_run_as(self, user: User | None) -> None:
@@ -62,11 +81,25 @@ class Capability(BaseModel):
         return []
 
     def process_manifest(self, manifest: Manifest) -> Manifest:
-        """Add entries to the workspace before it is created."""
+        """Change the manifest before the workspace is created.
+
+        Args:
+            manifest: The manifest of the run.
+
+        Returns:
+            The manifest to use.
+        """
         return manifest
 
     def static_instructions(self, manifest: Manifest) -> str | None:
-        """Text for the system prompt that does not depend on the sandbox's contents."""
+        """Text for the system prompt that does not depend on the sandbox's contents.
+
+        Args:
+            manifest: The manifest of the workspace.
+
+        Returns:
+            The text; ``None`` for none.
+        """
         return None
 
     def has_static_instructions(self) -> bool:
@@ -74,7 +107,14 @@ class Capability(BaseModel):
         return type(self).instructions is Capability.instructions
 
     async def instructions(self, manifest: Manifest) -> str | None:
-        """Text for the system prompt."""
+        """Text for the system prompt.
+
+        Args:
+            manifest: The manifest of the workspace.
+
+        Returns:
+            The text; ``None`` for none.
+        """
         return self.static_instructions(manifest)
 
     def sampling_params(self, sampling_params: dict[str, Any]) -> dict[str, Any]:

@@ -22,14 +22,34 @@ class CompactionModelInfo(BaseModel):
     """The required data about a model."""
 
     context_window: int
+    """How many tokens the model can read."""
 
     @classmethod
     def maybe_for_model(cls, model: str) -> CompactionModelInfo | None:
+        """The data of a known model.
+
+        Args:
+            model: The name of the model.
+
+        Returns:
+            The data; ``None`` if the model is unknown.
+        """
         window = context_window_of(model)
         return None if window is None else cls(context_window=window)
 
     @classmethod
     def for_model(cls, model: str) -> CompactionModelInfo:
+        """The data of a known model.
+
+        Args:
+            model: The name of the model.
+
+        Returns:
+            The data.
+
+        Raises:
+            ValueError: The model is unknown.
+        """
         info = cls.maybe_for_model(model)
         if info is None:
             raise ValueError(
@@ -55,6 +75,7 @@ class StaticCompactionPolicy(CompactionPolicy):
 
     type: Literal["static"] = "static"
     threshold: int = Field(default=DEFAULT_THRESHOLD)
+    """The number of tokens."""
 
     def compaction_threshold(self, sampling_params: dict[str, Any]) -> int:
         return self.threshold
@@ -65,7 +86,9 @@ class DynamicCompactionPolicy(CompactionPolicy):
 
     type: Literal["dynamic"] = "dynamic"
     model_info: CompactionModelInfo
+    """The context window of the model."""
     threshold: float = Field(ge=0, le=1, default=0.9)
+    """The fraction of the window."""
 
     def compaction_threshold(self, sampling_params: dict[str, Any]) -> int:
         return int(self.model_info.context_window * self.threshold)
@@ -78,7 +101,11 @@ _POLICIES: dict[object, type[CompactionPolicy]] = {
 
 
 class Compaction(Capability):
-    """Requests the compaction of long conversations."""
+    """Requests the compaction of long conversations.
+
+    Example:
+        Compaction(policy=StaticCompactionPolicy(threshold=100_000))
+    """
 
     type: Literal["compaction"] = "compaction"
     policy: CompactionPolicy | None = Field(default=None)

@@ -27,7 +27,11 @@ FilesystemToolConfigurator = Callable[[FilesystemToolSet], None]
 
 
 class Filesystem(Capability):
-    """Lets the model change files and view images: ``view_image`` and ``apply_patch``."""
+    """Lets the model change files and view images: ``view_image`` and ``apply_patch``.
+
+    Example:
+        agent = SandboxAgent(name="Writer", capabilities=[Filesystem()])
+    """
 
     type: Literal["filesystem"] = "filesystem"
     configure_tools: FilesystemToolConfigurator | None = Field(default=None, exclude=True)

@@ -43,6 +43,7 @@ class Memory(Capability):
 
     type: Literal["memory"] = "memory"
     layout: MemoryLayoutConfig = Field(default_factory=MemoryLayoutConfig)
+    """The directories of the memory in the workspace."""
     read: MemoryReadConfig | None = Field(default_factory=MemoryReadConfig)
     """None: the memory is not part of the instructions."""
     generate: MemoryGenerateConfig | None = Field(default_factory=MemoryGenerateConfig)

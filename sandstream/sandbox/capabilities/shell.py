@@ -39,7 +39,11 @@ ShellToolConfigurator = Callable[[ShellToolSet], None]
 
 
 class Shell(Capability):
-    """Lets the model run commands: ``exec_command`` and ``write_stdin``."""
+    """Lets the model run commands: ``exec_command`` and ``write_stdin``.
+
+    Example:
+        agent = SandboxAgent(name="Coder", capabilities=[Shell(), Filesystem()])
+    """
 
     type: Literal["shell"] = "shell"
     configure_tools: ShellToolConfigurator | None = Field(default=None, exclude=True)

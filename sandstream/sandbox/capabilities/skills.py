@@ -84,13 +84,22 @@ class LoadSkillTool(FunctionTool):
 
 
 class Skills(Capability):
-    """Gives the model skills: defined in code, from one directory, or loaded one by one."""
+    """Gives the model skills: defined in code, from one directory, or loaded one by one.
+
+    Raises:
+        SkillsConfigError: Not exactly one of ``skills``, ``from_`` and ``lazy_from`` is given.
+
+    Example:
+        Skills(from_=LocalDir(src="skills"))
+    """
 
     type: Literal["skills"] = "skills"
     skills: list[Skill] = Field(default_factory=list)
+    """Skills that are defined in code."""
     from_: BaseEntry | None = Field(default=None)
     """A directory with one subdirectory for each skill."""
     lazy_from: LazySkillSource | None = Field(default=None)
+    """A source from which the model loads single skills with the tool ``load_skill``."""
     skills_path: str = Field(default=".agents")
     """The directory of the skills in the workspace."""
 

@@ -28,10 +28,15 @@ __all__ = ["Dir", "File", "GitRepo", "LocalDir", "LocalFile"]
 
 
 class File(BaseEntry):
-    """A file with this content. Its JSON form is text, or base64 if the bytes are not UTF-8."""
+    """A file with given content. Its JSON form is text, or base64 if the bytes are not UTF-8.
+
+    Example:
+        Manifest(entries={"notes/todo.txt": File(content=b"Buy milk.")})
+    """
 
     type: Literal["file"] = "file"
     content: bytes
+    """The content of the file."""
 
     @field_validator("content", mode="before")
     @classmethod
@@ -60,11 +65,16 @@ class File(BaseEntry):
 
 
 class Dir(BaseEntry):
-    """A directory and its contents."""
+    """A directory and its contents.
+
+    Example:
+        Dir(children={"a.txt": File(content=b"a"), "empty": Dir()})
+    """
 
     type: Literal["dir"] = "dir"
     is_dir: bool = True
     children: EntryMap = Field(default_factory=dict)
+    """The entries in the directory, by their names."""
 
     @field_validator("children", mode="before")
     @classmethod
@@ -88,10 +98,15 @@ class Dir(BaseEntry):
 
 
 class LocalFile(BaseEntry):
-    """A copy of a file of this machine, from below the working directory or a path grant."""
+    """A copy of a file of this machine, from below the working directory or a path grant.
+
+    Example:
+        Manifest(entries={"data.csv": LocalFile(src="reports/data.csv")})
+    """
 
     type: Literal["local_file"] = "local_file"
     src: Path
+    """The file to copy; relative paths start at the working directory."""
 
     async def apply(self, session: Any, dest: Path, base_dir: Path) -> list[MaterializedFile]:
         source = host_sources.check_file(self.src, base_dir, _grants(session))
@@ -101,11 +116,16 @@ class LocalFile(BaseEntry):
 
 
 class LocalDir(BaseEntry):
-    """A copy of a directory of this machine; without ``src``, an empty directory."""
+    """A copy of a directory of this machine, from below the working directory or a path grant.
+
+    Example:
+        Manifest(entries={"repo": LocalDir(src="project")})
+    """
 
     type: Literal["local_dir"] = "local_dir"
     is_dir: bool = True
     src: Path | None = None
+    """The directory to copy; ``None`` makes an empty directory."""
 
     def model_post_init(self, context: object, /) -> None:
         self.permissions.directory = True
@@ -118,6 +138,17 @@ class LocalDir(BaseEntry):
         *,
         user: str | User | None = None,
     ) -> list[MaterializedFile]:
+        """Copy the directory into a workspace.
+
+        Args:
+            session: The ``BaseSandboxSession`` to write through.
+            dest: The absolute path in the sandbox.
+            base_dir: The directory of this machine that relative sources start from.
+            user: Write the files as this account, if the provider has accounts.
+
+        Returns:
+            The files that were copied, with their digests.
+        """
         files: list[MaterializedFile] = []
         root, names = Path(), list[Path]()
         if self.src is not None:

@@ -31,7 +31,19 @@ def resolve_workspace_path(
     *,
     allow_absolute_within_root: bool = False,
 ) -> Path:
-    """The absolute path of ``rel`` in the workspace; raises if it is not allowed."""
+    """The absolute path of a path in the workspace.
+
+    Args:
+        workspace_root: The root of the workspace.
+        rel: The path, relative to the root.
+        allow_absolute_within_root: Also accept an absolute path below the root.
+
+    Returns:
+        The absolute path.
+
+    Raises:
+        InvalidManifestPathError: The path is absolute or leaves the workspace.
+    """
     windows = windows_absolute_path(rel)
     if windows is not None:
         raise InvalidManifestPathError(rel=windows.as_posix(), reason="absolute")
@@ -68,10 +80,15 @@ class BaseEntry(BaseModel, abc.ABC):
     _abstract_entry_base: ClassVar[bool] = False
 
     description: str | None = None
+    """What the entry is, for the model."""
     ephemeral: bool = False
+    """Whether snapshots leave the entry out; it is written again when the workspace is restored."""
     group: Group | User | None = None
+    """The group that owns the entry, if the provider has groups."""
     is_dir: bool = False
+    """Whether the entry is a directory."""
     permissions: Permissions = Field(default_factory=default_permissions)
+    """The permission bits; ``rwxr-xr-x`` by default."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -87,7 +104,18 @@ class BaseEntry(BaseModel, abc.ABC):
 
     @classmethod
     def parse(cls, payload: object) -> BaseEntry:
-        """An entry from a ``BaseEntry`` or from its serialized form."""
+        """Make an entry from its serialized form.
+
+        Args:
+            payload: An entry, which is returned unchanged, or a mapping with its ``type``.
+
+        Returns:
+            The entry.
+
+        Raises:
+            TypeError: ``payload`` is neither.
+            ValueError: The ``type`` is missing or unknown, or a field is wrong.
+        """
         if isinstance(payload, BaseEntry):
             return payload
         if not isinstance(payload, Mapping):
@@ -115,7 +143,16 @@ class BaseEntry(BaseModel, abc.ABC):
 
     @abc.abstractmethod
     async def apply(self, session: Any, dest: Path, base_dir: Path) -> list[MaterializedFile]:
-        """Write the entry to ``dest`` in a session (a ``BaseSandboxSession``)."""
+        """Write the entry into a workspace.
+
+        Args:
+            session: The ``BaseSandboxSession`` to write through.
+            dest: The absolute path in the sandbox.
+            base_dir: The directory of this machine that relative sources start from.
+
+        Returns:
+            The files that were copied from this machine, with their digests.
+        """
 
 
 async def _run(session: Any, *command: str) -> None:

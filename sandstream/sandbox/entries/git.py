@@ -24,25 +24,38 @@ _COMMIT = re.compile(r"[0-9a-fA-F]{7,40}")
 
 
 class GitRepo(BaseEntry):
-    """The files of a repository at ``ref``, with ``.git`` unless there is a ``subpath``.
+    """The files of a git repository, with ``.git`` unless there is a ``subpath``.
 
-    ``repo`` is a path on ``host`` ("owner/name"), or a repository of this machine: an absolute
-    path, one that starts with ``./`` or ``../``, or a ``file://`` URL.
+    Example:
+        Manifest(entries={"repo": GitRepo(repo="pallets/flask", ref="3.1.0")})
     """
 
     type: Literal["git_repo"] = "git_repo"
     is_dir: bool = True
     host: str = "github.com"
+    """The host, if the repository is not on this machine."""
     repo: str
+    """A path on ``host`` (``owner/name``), or a repository of this machine: an absolute path, one
+    that starts with ``./`` or ``../``, or a ``file://`` URL."""
     ref: str
+    """The branch, tag or commit."""
     subpath: str | None = None
+    """Copy only this directory of the repository."""
 
     def model_post_init(self, context: object, /) -> None:
         self.permissions.directory = True
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], ref: str | None = None) -> GitRepo:
-        """A repository of this machine at ``ref``, or at its checked-out commit."""
+        """A repository of this machine.
+
+        Args:
+            path: The directory of the repository.
+            ref: The branch, tag or commit; ``None`` is the checked-out commit.
+
+        Returns:
+            The entry.
+        """
         return cls(repo=str(Path(path).expanduser().absolute()), ref=ref or "HEAD")
 
     @property

@@ -38,17 +38,22 @@ class UnixLocalSandboxSessionState(SandboxSessionState):
 
 
 class UnixLocalSandboxClientOptions(BaseSandboxClientOptions):
-    """``exposed_ports`` can be reached from this machine; the other options restrict the sandbox.
+    """Options of a sandbox on this machine.
 
-    ``limits``: any of ``cpus``, ``memory_mb``, ``processes``, ``disk_mb``, ``file_mb``, ``wall_s``;
-    None removes a default limit.
+    Example:
+        UnixLocalSandboxClientOptions(exposed_ports=(8000,), limits={"memory_mb": 2048})
     """
 
     type: Literal["unix_local"] = "unix_local"  # pyright: ignore[reportIncompatibleVariableOverride]
     exposed_ports: tuple[int, ...] = ()
+    """Ports that can be reached from this machine."""
     network: Literal["none", "host"] = "none"
+    """Whether commands may use this machine's network."""
     limits: dict[str, float | int | None] = Field(default_factory=dict)
+    """Any of ``cpus``, ``memory_mb``, ``processes``, ``disk_mb``, ``file_mb`` and ``wall_s``;
+    ``None`` removes a default limit."""
     idle_s: float | None = None
+    """Seconds without an operation after which the sandbox is paused; ``None`` for never."""
 
 
 class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
@@ -57,6 +62,23 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
     They are isolated: own processes, own files, no network, no view of the host's home and
     environment. If the machine cannot isolate them, starting one fails with the reason;
     ``isolation="none"`` (or ``SANDSTREAM_LOCAL_ISOLATION=none``) turns isolation off.
+
+    Args:
+        instrumentation: Receives events about the operations of sessions.
+        dependencies: Objects for snapshots and other parts of sessions; each session gets a copy.
+        inherit_host_environment: Let commands see all variables of this process, except ``PATH``,
+            ``HOME`` and ``PWD``.
+        host_environment_allowlist: The names of the variables of this process that commands see.
+        isolation: ``required`` or ``none``; ``None`` reads ``SANDSTREAM_LOCAL_ISOLATION``.
+
+    Raises:
+        ValueError: ``isolation`` is unknown, or both ways to pass variables are used.
+        TypeError: ``host_environment_allowlist`` is a string.
+
+    Example:
+        client = UnixLocalSandboxClient(host_environment_allowlist=["LANG"])
+        async with await client.create() as session:
+            print((await session.exec("ls -la")).stdout.decode())
     """
 
     backend_id = "unix_local"

@@ -80,6 +80,11 @@ class BaseSandboxSession(abc.ABC):
         return self._dependencies
 
     def set_dependencies(self, dependencies: Dependencies | None) -> None:
+        """Replace the dependencies of the session.
+
+        Args:
+            dependencies: The new ones; ``None`` for none.
+        """
         self._dependencies = dependencies
 
     @abc.abstractmethod
@@ -116,13 +121,29 @@ class BaseSandboxSession(abc.ABC):
         shell: ShellPrefix = True,
         user: str | User | None = None,
     ) -> ExecResult:
-        """Run a command to its end. Its exit code is part of the result, not an error.
+        """Run a command to its end. A non-zero exit code is a result, not an error.
 
-        ``shell=True`` runs it in ``sh``, a list is your own shell command, ``False`` runs the
-        arguments directly.
+        Args:
+            *command: The command line, or the command and its arguments.
+            timeout: Kill the command after so many seconds; ``None`` removes the limit.
+            shell: ``True`` runs it in ``sh``, a list is your own shell command, ``False`` runs the
+                arguments directly.
+            user: Run the command as this account, if the provider has accounts.
+
+        Returns:
+            The output and the exit code.
+
+        Raises:
+            ExecTimeoutError: The command did not end in time.
+            ExecTransportError: The sandbox could not be reached.
+
+        Example:
+            result = await session.exec("python -m pytest", timeout=300)
+            print(result.exit_code, result.stdout.decode())
         """
 
     def supports_pty(self) -> bool:
+        """Whether the session has interactive commands (:meth:`pty_exec_start`)."""
         return False
 
     async def pty_exec_start(
@@ -135,7 +156,23 @@ class BaseSandboxSession(abc.ABC):
         yield_time_s: float | None = None,
         max_output_tokens: int | None = None,
     ) -> PtyExecUpdate:
-        """Start a command and wait a while; it may keep running and accept input."""
+        """Start a command and wait for its first output; it may keep running and accept input.
+
+        Args:
+            *command: The command line, or the command and its arguments.
+            timeout: Kill the command after so many seconds; ``None`` removes the limit.
+            shell: As for :meth:`exec`.
+            user: Run the command as this account, if the provider has accounts.
+            tty: Give the command a terminal.
+            yield_time_s: How long to wait for output; the session limits it.
+            max_output_tokens: Shorten the output to about so many tokens.
+
+        Returns:
+            The output so far, and the id or the exit code of the command.
+
+        Raises:
+            NotImplementedError: The session has no interactive commands.
+        """
         raise NotImplementedError("this sandbox session has no interactive commands")
 
     async def pty_write_stdin(
@@ -146,7 +183,20 @@ class BaseSandboxSession(abc.ABC):
         yield_time_s: float | None = None,
         max_output_tokens: int | None = None,
     ) -> PtyExecUpdate:
-        """Write to a running command, wait a while, return its output."""
+        """Write to a running command and wait for its output.
+
+        Args:
+            session_id: The id of the command, from :meth:`pty_exec_start`.
+            chars: The characters to write; empty only waits.
+            yield_time_s: How long to wait for output; the session limits it.
+            max_output_tokens: Shorten the output to about so many tokens.
+
+        Returns:
+            The new output, and the id or the exit code of the command.
+
+        Raises:
+            NotImplementedError: The session has no interactive commands.
+        """
         raise NotImplementedError("this sandbox session has no interactive commands")
 
     @abc.abstractmethod
@@ -155,35 +205,100 @@ class BaseSandboxSession(abc.ABC):
 
     @abc.abstractmethod
     async def run_tool(self, name: str, arguments: str, *, cwd: str = "", user: str = "") -> Any:
-        """Call a built-in tool as a model would; return what the model would see."""
+        """Call a built-in tool as a model would.
+
+        Args:
+            name: The name of the tool.
+            arguments: The arguments as JSON text.
+            cwd: The base of relative paths; empty for the root.
+            user: Act as this account, if the provider has accounts.
+
+        Returns:
+            The output that a model would get.
+        """
 
     # --- files ---------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    async def read(self, path: AnyPath, *, user: str | User | None = None) -> io.IOBase: ...
+    async def read(self, path: AnyPath, *, user: str | User | None = None) -> io.IOBase:
+        """Read a file.
+
+        Args:
+            path: The file, relative to the root or absolute.
+            user: Act as this account, if the provider has accounts.
+
+        Returns:
+            A binary stream of the content.
+
+        Raises:
+            WorkspaceReadNotFoundError: There is no such file.
+        """
 
     @abc.abstractmethod
     async def write(
         self, path: AnyPath, data: io.IOBase, *, user: str | User | None = None
-    ) -> None: ...
+    ) -> None:
+        """Write a file, and create its directory if it is missing.
+
+        Args:
+            path: The file, relative to the root or absolute.
+            data: A binary stream of the content.
+            user: Act as this account, if the provider has accounts.
+
+        Raises:
+            WorkspaceWriteTypeError: ``data`` is not a binary stream.
+
+        Example:
+            await session.write("notes.txt", io.BytesIO(b"hello"))
+        """
 
     @abc.abstractmethod
-    async def ls(self, path: AnyPath, *, user: str | User | None = None) -> list[FileEntry]: ...
+    async def ls(self, path: AnyPath, *, user: str | User | None = None) -> list[FileEntry]:
+        """List a directory.
+
+        Args:
+            path: The directory, relative to the root or absolute.
+            user: Act as this account, if the provider has accounts.
+
+        Returns:
+            Its entries.
+        """
 
     @abc.abstractmethod
     async def mkdir(
         self, path: AnyPath, *, parents: bool = False, user: str | User | None = None
-    ) -> None: ...
+    ) -> None:
+        """Create a directory.
+
+        Args:
+            path: The directory, relative to the root or absolute.
+            parents: Also create missing parents, and accept an existing directory.
+            user: Act as this account, if the provider has accounts.
+        """
 
     @abc.abstractmethod
     async def rm(
         self, path: AnyPath, *, recursive: bool = False, user: str | User | None = None
-    ) -> None: ...
+    ) -> None:
+        """Remove a file or a directory.
+
+        Args:
+            path: The path, relative to the root or absolute.
+            recursive: Also remove the contents of a directory.
+            user: Act as this account, if the provider has accounts.
+        """
 
     @abc.abstractmethod
     async def mv(
         self, source: AnyPath, destination: AnyPath, *, user: str | User | None = None
-    ) -> None: ...
+    ) -> None:
+        """Move a file or a directory.
+
+        Args:
+            source: The path to move.
+            destination: The new path.
+            user: Act as this account, if the provider has accounts.
+        """
 
     @abc.abstractmethod
     async def same_file(
@@ -198,7 +313,15 @@ class BaseSandboxSession(abc.ABC):
 
     @abc.abstractmethod
     async def read_bounded(self, path: AnyPath, *, max_bytes: int) -> bytes:
-        """At most ``max_bytes`` bytes from the beginning of a file."""
+        """Read the beginning of a file.
+
+        Args:
+            path: The file, relative to the root or absolute.
+            max_bytes: How many bytes to read at most.
+
+        Returns:
+            The bytes.
+        """
 
     @abc.abstractmethod
     async def extract(
@@ -209,7 +332,17 @@ class BaseSandboxSession(abc.ABC):
         compression_scheme: Literal["tar", "zip"] | str | None = None,
         archive_limits: SandboxArchiveLimits | None = None,
     ) -> None:
-        """Unpack an archive into a directory; refused if a member could leave the directory."""
+        """Unpack an archive into a directory; refused if a member could leave the directory.
+
+        Args:
+            path: The path of the archive. It is unpacked into the directory of this path; with a
+                ``compression_scheme`` and a path without a suffix, into the path itself.
+            data: A binary stream of the archive.
+            compression_scheme: The format, such as ``tar`` or ``zip``; ``None`` reads it from the
+                suffix of the path.
+            archive_limits: Limits of the archive; ``None`` uses those of the session, or the
+                defaults of ``SandboxArchiveLimits()``.
+        """
 
     @abc.abstractmethod
     async def apply_patch(
@@ -219,7 +352,17 @@ class BaseSandboxSession(abc.ABC):
         patch_format: Any = "v4a",
         user: str | User | None = None,
     ) -> str:
-        """Create, change and delete files: all operations or none."""
+        """Create, change and delete files: all operations or none.
+
+        Args:
+            operations: One operation or a list of them, each with a ``type``, a ``path`` and a
+                ``diff``.
+            patch_format: The format of the diffs.
+            user: Act as this account, if the provider has accounts.
+
+        Returns:
+            A summary of the changes.
+        """
 
     @abc.abstractmethod
     def normalize_path(self, path: AnyPath, *, for_write: bool = False) -> Path:
@@ -249,13 +392,28 @@ class BaseSandboxSession(abc.ABC):
         return Path(relative)
 
     def describe(self) -> str:
+        """The manifest as text, for the model."""
         return self.state.manifest.describe()
 
     # --- ports ---------------------------------------------------------------------------------
 
     @abc.abstractmethod
     async def resolve_exposed_port(self, port: int) -> ExposedPortEndpoint:
-        """The address at which a declared port can be reached from outside."""
+        """The address at which a declared port can be reached from outside.
+
+        Args:
+            port: The port in the sandbox.
+
+        Returns:
+            The address.
+
+        Raises:
+            ExposedPortUnavailableError: The port is not declared or has no address.
+
+        Example:
+            endpoint = await session.resolve_exposed_port(8000)
+            print(endpoint.url_for("http"))
+        """
 
 
 def shell_argv(command: Sequence[str | Path], shell: ShellPrefix, *, login: bool) -> list[str]:

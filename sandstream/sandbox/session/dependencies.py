@@ -53,12 +53,36 @@ class Dependencies:
 
     @classmethod
     def with_values(cls, values: Mapping[DependencyKey, object]) -> Dependencies:
+        """Make dependencies of given values.
+
+        Args:
+            values: The values by their keys.
+
+        Returns:
+            The dependencies.
+
+        Example:
+            client = UnixLocalSandboxClient(dependencies=Dependencies.with_values({"store": store}))
+        """
         dependencies = cls()
         for key, value in values.items():
             dependencies.bind_value(key, value)
         return dependencies
 
     def bind_value(self, key: DependencyKey, value: object, *, overwrite: bool = False) -> Self:
+        """Bind a value to a key.
+
+        Args:
+            key: The key.
+            value: The value.
+            overwrite: Replace an earlier binding.
+
+        Returns:
+            These dependencies.
+
+        Raises:
+            DependenciesBindingError: The key is bound already.
+        """
         return self._bind(key, _Binding(value=value), overwrite)
 
     def bind_factory(
@@ -70,8 +94,20 @@ class Dependencies:
         overwrite: bool = False,
         owns_result: bool = False,
     ) -> Self:
-        """``factory(dependencies)`` returns the value or an awaitable of it. With ``owns_result``
-        the value's ``aclose`` or ``close`` is called when these dependencies are closed.
+        """Bind a factory to a key. It is called on first use.
+
+        Args:
+            key: The key.
+            factory: Called with these dependencies; returns the value or an awaitable of it.
+            cache: Call it once for all uses, instead of for each use.
+            overwrite: Replace an earlier binding.
+            owns_result: Call the value's ``aclose`` or ``close`` when these dependencies close.
+
+        Returns:
+            These dependencies.
+
+        Raises:
+            DependenciesBindingError: The key is bound already.
         """
         binding = _Binding(factory=factory, cache=cache, owns_result=owns_result)
         return self._bind(key, binding, overwrite)
@@ -108,6 +144,18 @@ class Dependencies:
         return await self._outcome(key, binding, asyncio.shield(task))
 
     async def require(self, key: DependencyKey, *, consumer: str | None = None) -> object:
+        """The value of a key.
+
+        Args:
+            key: The key.
+            consumer: The part that needs the value, for the error.
+
+        Returns:
+            The value.
+
+        Raises:
+            DependenciesMissingDependencyError: The key is not bound.
+        """
         value = await self.get(key)
         if value is None:
             needed = f" (needed by {consumer})" if consumer else ""

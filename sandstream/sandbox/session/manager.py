@@ -82,6 +82,11 @@ class Instrumentation:
         self._sinks.append(sink)
 
     async def emit(self, event: SandboxSessionEvent) -> None:
+        """Deliver an event to all sinks.
+
+        Args:
+            event: The event.
+        """
         for sink in self._sinks:
             if isinstance(sink, ChainedSink):
                 for inner in single_sinks(sink):

@@ -73,7 +73,12 @@ class BaseSandboxClientOptions(BaseModel):
 
 
 class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
-    """Creates sessions. A provider adds its link, its settings and its state class."""
+    """Creates sessions. A provider adds its link, its settings and its state class.
+
+    Args:
+        instrumentation: Receives events about the operations of sessions.
+        dependencies: Objects for snapshots and other parts of sessions; each session gets a copy.
+    """
 
     backend_id: str
     supports_default_options: bool = False
@@ -98,10 +103,21 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
 
     @abc.abstractmethod
     def settings(self, options: ClientOptionsT | None) -> SandboxSettings:
-        """The settings of new sandboxes from the client and its options."""
+        """The settings of new sandboxes.
+
+        Args:
+            options: The options of the client; ``None`` is the defaults.
+
+        Returns:
+            The settings.
+        """
 
     def check_manifest(self, manifest: Manifest) -> None:
-        """Raise if the provider cannot support the manifest, before anything is created."""
+        """Raise if the provider cannot support the manifest, before anything is created.
+
+        Args:
+            manifest: The manifest of a new or resumed session.
+        """
 
     def new_state(
         self,
@@ -145,15 +161,42 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         manifest: Manifest | None = None,
         options: ClientOptionsT | None = None,
     ) -> SandboxSession:
-        """A new session; call ``start()``, or use it with ``async with``."""
+        """Create a session. The sandbox is created by ``start()``, or with ``async with``.
+
+        Args:
+            snapshot: Where to save the workspace, or a saved workspace to start from; ``None``
+                saves it in the object store.
+            manifest: The contents of the workspace; ``None`` is an empty one.
+            options: Options of the provider.
+
+        Returns:
+            The session. The caller closes it.
+
+        Raises:
+            ValueError: The provider needs options, or cannot support the manifest.
+
+        Example:
+            session = await client.create(manifest=Manifest(entries={"a.txt": File(content=b"a")}))
+            async with session:
+                result = await session.exec("cat a.txt")
+        """
         if options is None and not self.supports_default_options:
             raise ValueError(f"{type(self).__name__}.create() needs options")
         state = self.new_state(snapshot=snapshot, manifest=manifest, options=options)
         return self.session_of(state, options)
 
     async def resume(self, state: SandboxSessionState) -> SandboxSession:
-        """A session that continues from a saved state: in the live sandbox if it still exists, else
-        from its last checkpoint or snapshot.
+        """Continue a session: in the live sandbox if it still exists, else from its last checkpoint
+        or snapshot.
+
+        Args:
+            state: The saved state, ``session.state``.
+
+        Returns:
+            The session. The caller starts and closes it.
+
+        Raises:
+            TypeError: The state belongs to another provider.
         """
         if not isinstance(state, self.state_class):
             raise TypeError(
@@ -164,7 +207,14 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         return self.session_of(state)
 
     async def delete(self, session: SandboxSession) -> SandboxSession:
-        """Remove the sandbox permanently: its box, its files, its record. Snapshots stay."""
+        """Remove the sandbox permanently: its box, its files, its record. Snapshots stay.
+
+        Args:
+            session: The session of the sandbox.
+
+        Returns:
+            The same session.
+        """
         await session.delete()
         return session
 
@@ -172,10 +222,25 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         """Close the client. It owns no resources: sandboxes belong to their actor."""
 
     def serialize_session_state(self, state: SandboxSessionState) -> dict[str, object]:
-        """The state as JSON. Grants with a host path are left out and must be granted again."""
+        """The state as JSON values.
+
+        Args:
+            state: The state of a session.
+
+        Returns:
+            The values. Path grants with a host path are left out and must be granted again.
+        """
         grants = tuple(it for it in state.manifest.extra_path_grants if it.host_path is None)
         manifest = state.manifest.model_copy(update={"extra_path_grants": grants})
         return state.model_copy(update={"manifest": manifest}).model_dump(mode="json")
 
     def deserialize_session_state(self, payload: dict[str, object]) -> SandboxSessionState:
+        """Read the result of :meth:`serialize_session_state`.
+
+        Args:
+            payload: The values.
+
+        Returns:
+            The state, for :meth:`resume`.
+        """
         return self.state_class.model_validate(payload)

@@ -48,7 +48,12 @@ class EventSink(abc.ABC):
     payload_policy: EventPayloadPolicy | None = None
 
     @abc.abstractmethod
-    async def handle(self, event: SandboxSessionEvent) -> None: ...
+    async def handle(self, event: SandboxSessionEvent) -> None:
+        """Take an event.
+
+        Args:
+            event: The event.
+        """
 
 
 @runtime_checkable
@@ -95,6 +100,11 @@ class CallbackSink(EventSink):
         self.name = name
 
     def bind(self, session: BaseSandboxSession) -> None:
+        """Give the sink a session whose events it receives.
+
+        Args:
+            session: The session.
+        """
         self._sessions.add(session)
 
     async def handle(self, event: SandboxSessionEvent) -> None:
@@ -180,6 +190,11 @@ class WorkspaceJsonlSink(EventSink):
         )
 
     def bind(self, session: BaseSandboxSession) -> None:
+        """Give the sink a session into whose workspace it writes.
+
+        Args:
+            session: The session.
+        """
         path = self._path_for(session.state.session_id)
         self._sessions.add(session)
         self._outboxes.setdefault(session, _Outbox(path))

@@ -102,7 +102,7 @@ class WorkspaceSession(BaseSandboxSession):
     # --- single files --------------------------------------------------------------------------
 
     async def read(self, path: AnyPath, *, user: str | User | None = None) -> io.IOBase:
-        """The file's content as a stream. A big file is spooled to a temporary file."""
+        # a big file is spooled to a temporary file
         async with self._events.operation("read", path=str(path), user=name_of(user) or None):
             inside = self._inside(path)
             found = await self._part(inside, 0, user)
@@ -265,10 +265,6 @@ class WorkspaceSession(BaseSandboxSession):
         compression_scheme: str | None = None,
         archive_limits: SandboxArchiveLimits | None = None,
     ) -> None:
-        """Unpack an archive into the directory of ``path``, whose suffix names the format unless
-        ``compression_scheme`` does. ``archive_limits`` overrides the session's limits; without
-        either, the defaults of ``SandboxArchiveLimits()`` apply, because archives are untrusted.
-        """
         scheme = _scheme(path, compression_scheme)
         target = self.normalize_path(path, for_write=True)
         if compression_scheme is None or target.suffix:

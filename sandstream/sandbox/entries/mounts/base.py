@@ -56,6 +56,7 @@ class MountStrategyBase(BaseModel, abc.ABC):
         """Raise :class:`MountConfigError` if the mount cannot be made this way."""
 
     def supports_native_snapshot_detach(self, mount: Mount) -> bool:
+        """Whether the mount can be detached while a snapshot is made."""
         return True
 
 
@@ -130,9 +131,11 @@ class Mount(BaseEntry):
         self.mount_strategy.validate_mount(self)
 
     def supported_in_container_patterns(self) -> tuple[builtins.type[MountPatternBase], ...]:
+        """The programs in the sandbox that can mount it."""
         return ()
 
     def supported_docker_volume_drivers(self) -> frozenset[str]:
+        """The Docker volume drivers that can mount it."""
         return frozenset()
 
     def path_in(self, root: Path, entry_path: Path) -> Path:
