@@ -102,23 +102,48 @@ __all__ = [
 
 
 def add_trace_processor(span_processor: TracingProcessor) -> None:
-    """Add a processor that receives all traces and spans from now on."""
+    """Add a processor that receives all traces and spans from now on.
+
+    Args:
+        span_processor: The processor.
+
+    Raises:
+        UserError: It lacks a method of :class:`TracingProcessor`.
+
+    Example:
+        add_trace_processor(BatchTraceProcessor(ConsoleSpanExporter()))
+    """
     get_trace_provider().register_processor(span_processor)
 
 
 def set_trace_processors(processors: list[TracingProcessor]) -> None:
-    """Replace all processors by these; the reports to the bus are not affected."""
+    """Replace all processors. The reports to the bus are not affected.
+
+    Args:
+        processors: The new processors; an empty list removes all.
+
+    Raises:
+        UserError: One of them lacks a method of :class:`TracingProcessor`.
+    """
     get_trace_provider().set_processors(processors)
 
 
 def set_tracing_disabled(disabled: bool) -> None:
-    """Disable or enable tracing: no part of the system traces a disabled program's runs."""
+    """Disable or enable tracing for this program. No part of the system traces its runs while it is
+    disabled.
+
+    Args:
+        disabled: Whether to disable it.
+    """
     get_trace_provider().set_disabled(disabled)
 
 
 def set_tracing_export_api_key(api_key: str) -> None:
     """Set the key for OpenAI's trace endpoint, for a program that sends its traces there (see
     ``sandstream.tracing.processors``).
+
+    Args:
+        api_key: The key, instead of ``OPENAI_API_KEY``.
     """
     from sandstream.tracing.processors import default_exporter
 

@@ -37,7 +37,20 @@ _REASONING = ("reasoning", "reasoning_content", "thinking", "thinking_blocks")
 
 
 class BackendSpanExporter(TracingExporter):
-    """Posts batches as JSON. Retries temporary failures; drops and logs the rest."""
+    """Posts batches as JSON. Retries temporary failures; drops and logs the rest.
+
+    Args:
+        api_key: The key; ``None`` reads ``OPENAI_API_KEY``.
+        organization: The organization; ``None`` reads ``OPENAI_ORG_ID``.
+        project: The project; ``None`` reads ``OPENAI_PROJECT_ID``.
+        endpoint: The URL to post to.
+        max_retries: How often a failed request is repeated.
+        base_delay: Seconds before the first retry; each next delay is twice as long.
+        max_delay: The longest delay in seconds.
+
+    Raises:
+        UserError: ``endpoint`` is not a URL.
+    """
 
     def __init__(
         self,

@@ -42,9 +42,24 @@ def trace(
 ) -> Trace:
     """Create a trace that contains everything done in it: runs and your own spans.
 
-    It is not started yet: use it with ``with``, or call ``start()`` and ``finish()``. Without a
-    ``trace_id`` it gets a new one (:func:`gen_trace_id`). ``group_id`` links related traces, for
-    example those of one conversation. A ``disabled`` trace and everything in it is not recorded.
+    Args:
+        workflow_name: The name of the trace.
+        trace_id: The id of the trace; ``None`` makes a new one (:func:`gen_trace_id`).
+        group_id: Connects several traces, for example those of one conversation.
+        metadata: Additional data of the trace.
+        tracing: Options of the exporter for this trace, such as its API key.
+        disabled: Do not record the trace and everything in it.
+
+    Returns:
+        The trace, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+
+    Raises:
+        UserError: A value has a wrong type.
+
+    Example:
+        with trace("Order 4711", group_id="customer-17"):
+            offer = await Runner.run(sales, "Make an offer.")
+            await Runner.run(review, str(offer.final_output))
     """
     for name, value in (("workflow_name", workflow_name), ("trace_id", trace_id)):
         if value is not None and not isinstance(value, str):
@@ -88,8 +103,19 @@ def agent_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[AgentSpanData]:
-    """An agent's work. Like all spans here, it is placed below ``parent`` or the current span, is
-    not started yet, and is not recorded outside a trace.
+    """A span for an agent's work. Outside a trace, spans are not recorded.
+
+    Args:
+        name: The name of the agent.
+        handoffs: The names of the agents that it can hand over to.
+        tools: The names of its tools.
+        output_type: The name of the type of its output.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
     """
     data = AgentSpanData(name=name, handoffs=handoffs, tools=tools, output_type=output_type)
     return _span(data, span_id, parent, disabled)
@@ -101,7 +127,17 @@ def task_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[TaskSpanData]:
-    """One call of the runner."""
+    """A span for one call of the runner.
+
+    Args:
+        name: The name of the task.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     return _span(TaskSpanData(name=name), span_id, parent, disabled)
 
 
@@ -112,7 +148,18 @@ def turn_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[TurnSpanData]:
-    """One turn of an agent."""
+    """A span for one turn of an agent.
+
+    Args:
+        turn: The number of the turn.
+        agent_name: The name of the agent.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     return _span(TurnSpanData(turn=turn, agent_name=agent_name), span_id, parent, disabled)
 
 
@@ -124,7 +171,19 @@ def function_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[FunctionSpanData]:
-    """A function call."""
+    """A span for a function call.
+
+    Args:
+        name: The name of the function.
+        input: The arguments.
+        output: The result.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     data = FunctionSpanData(name=name, input=input, output=output)
     return _span(data, span_id, parent, disabled)
 
@@ -139,7 +198,21 @@ def generation_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[GenerationSpanData]:
-    """A model call, with its input and output messages."""
+    """A span for a model call.
+
+    Args:
+        input: The messages for the model.
+        output: The messages of the model.
+        model: The name of the model.
+        model_config: The settings of the call.
+        usage: The tokens of the call.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     data = GenerationSpanData(
         input=input, output=output, model=model, model_config=model_config, usage=usage
     )
@@ -152,7 +225,17 @@ def response_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[ResponseSpanData]:
-    """A response of the Responses API."""
+    """A span for a response of the Responses API.
+
+    Args:
+        response: The response.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     return _span(ResponseSpanData(response=response), span_id, parent, disabled)
 
 
@@ -163,7 +246,18 @@ def handoff_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[HandoffSpanData]:
-    """A handoff from one agent to another."""
+    """A span for a handoff from one agent to another.
+
+    Args:
+        from_agent: The name of the agent that hands over.
+        to_agent: The name of the agent that continues.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     data = HandoffSpanData(from_agent=from_agent, to_agent=to_agent)
     return _span(data, span_id, parent, disabled)
 
@@ -175,7 +269,22 @@ def custom_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[CustomSpanData]:
-    """Anything worth measuring, with ``data`` about it."""
+    """A span for your own work.
+
+    Args:
+        name: The name of the span.
+        data: Additional data of the span.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+
+    Example:
+        with trace("Billing"), custom_span("load customers", {"count": 17}):
+            customers = load_customers()
+    """
     return _span(CustomSpanData(name=name, data=data or {}), span_id, parent, disabled)
 
 
@@ -186,7 +295,18 @@ def guardrail_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[GuardrailSpanData]:
-    """The check of a guardrail."""
+    """A span for the check of a guardrail.
+
+    Args:
+        name: The name of the guardrail.
+        triggered: Whether it tripped.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     return _span(GuardrailSpanData(name=name, triggered=triggered), span_id, parent, disabled)
 
 
@@ -200,7 +320,21 @@ def transcription_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[TranscriptionSpanData]:
-    """Speech to text; ``input`` is base64."""
+    """A span for speech to text.
+
+    Args:
+        model: The name of the model.
+        input: The audio as base64.
+        input_format: The format of the audio.
+        output: The text.
+        model_config: The settings of the call.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     data = TranscriptionSpanData(
         input=input,
         input_format=input_format,
@@ -222,7 +356,22 @@ def speech_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[SpeechSpanData]:
-    """Text to speech; ``output`` is base64."""
+    """A span for text to speech.
+
+    Args:
+        model: The name of the model.
+        input: The text.
+        output: The audio as base64.
+        output_format: The format of the audio.
+        model_config: The settings of the call.
+        first_content_at: When the first audio arrived, in ISO 8601.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     data = SpeechSpanData(
         input=input,
         output=output,
@@ -240,7 +389,17 @@ def speech_group_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[SpeechGroupSpanData]:
-    """Several pieces of speech that belong together."""
+    """A span for several pieces of speech that belong together.
+
+    Args:
+        input: The text.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     return _span(SpeechGroupSpanData(input=input), span_id, parent, disabled)
 
 
@@ -251,5 +410,16 @@ def mcp_tools_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[MCPListToolsSpanData]:
-    """Listing the tools of an MCP server."""
+    """A span for listing the tools of an MCP server.
+
+    Args:
+        server: The name of the server.
+        result: The names of the tools.
+        span_id: The id of the span; ``None`` makes a new one.
+        parent: The trace or span above it; ``None`` is the current span.
+        disabled: Do not record the span.
+
+    Returns:
+        The span, not started yet: use it with ``with``, or call ``start()`` and ``finish()``.
+    """
     return _span(MCPListToolsSpanData(server=server, result=result), span_id, parent, disabled)

@@ -15,27 +15,53 @@ class TracingProcessor(abc.ABC):
 
     It is called where that happens, on the event loop or in any thread, so it must be quick and
     must not block. Exceptions are logged and otherwise ignored.
+
+    Example:
+        class Durations(TracingProcessor):
+            def on_trace_start(self, trace): ...
+            def on_trace_end(self, trace): ...
+            def on_span_start(self, span): ...
+            def on_span_end(self, span):
+                print(span.span_data.type, span.started_at, span.ended_at)
+            def shutdown(self): ...
+            def force_flush(self): ...
     """
 
     @abc.abstractmethod
     def on_trace_start(self, trace: Trace) -> None:
-        """A trace has started."""
+        """Called when a trace has started.
+
+        Args:
+            trace: The trace.
+        """
 
     @abc.abstractmethod
     def on_trace_end(self, trace: Trace) -> None:
-        """A trace has ended."""
+        """Called when a trace has ended.
+
+        Args:
+            trace: The trace.
+        """
 
     @abc.abstractmethod
     def on_span_start(self, span: Span[Any]) -> None:
-        """A span has started."""
+        """Called when a span has started.
+
+        Args:
+            span: The span; its data may still change.
+        """
 
     @abc.abstractmethod
     def on_span_end(self, span: Span[Any]) -> None:
-        """A span has ended and has all of its data."""
+        """Called when a span has ended.
+
+        Args:
+            span: The span, with all of its data.
+        """
 
     @abc.abstractmethod
     def shutdown(self) -> None:
-        """The program ends: send what is left."""
+        """Called when the program ends. Send what is left."""
 
     @abc.abstractmethod
     def force_flush(self) -> None:
@@ -43,8 +69,12 @@ class TracingProcessor(abc.ABC):
 
 
 class TracingExporter(abc.ABC):
-    """Sends traces and spans somewhere."""
+    """Sends traces and spans to a backend; used by ``BatchTraceProcessor``."""
 
     @abc.abstractmethod
     def export(self, items: list[Trace | Span[Any]]) -> None:
-        """Send these items."""
+        """Send traces and spans.
+
+        Args:
+            items: The traces and spans.
+        """

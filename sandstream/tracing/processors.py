@@ -43,8 +43,18 @@ class ConsoleSpanExporter(TracingExporter):
 class BatchTraceProcessor(TracingProcessor):
     """Exports traces when they start and spans when they end, in batches, in its own thread.
 
-    If more than ``max_queue_size`` wait, the rest is dropped. Batches are sent every
-    ``schedule_delay`` seconds, or when the queue is filled to ``export_trigger_ratio``.
+    Args:
+        exporter: Sends the batches.
+        max_queue_size: How many items may wait; more are dropped.
+        max_batch_size: How many items one batch has at most.
+        schedule_delay: Seconds between two exports.
+        export_trigger_ratio: Export earlier when the queue is filled to this fraction.
+
+    Raises:
+        UserError: A size is below 1, or the delay is not above 0.
+
+    Example:
+        add_trace_processor(BatchTraceProcessor(ConsoleSpanExporter(), schedule_delay=1.0))
     """
 
     def __init__(
@@ -116,7 +126,11 @@ class BatchTraceProcessor(TracingProcessor):
         self._export_all()
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Export what is left, for at most ``timeout`` seconds."""
+        """Export what is left.
+
+        Args:
+            timeout: How long to wait, in seconds; ``None`` is 5.
+        """
         self._is_over = True
         limit_s = _SHUTDOWN_S if timeout is None else timeout
         if isinstance(self._exporter, BackendSpanExporter):

@@ -18,7 +18,11 @@ _is_registered = False
 
 
 def set_trace_provider(provider: TraceProvider) -> None:
-    """Replace the provider that creates all traces and spans."""
+    """Replace the provider that creates all traces and spans.
+
+    Args:
+        provider: The new provider.
+    """
     global _provider
     with _lock:
         _provider = provider

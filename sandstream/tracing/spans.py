@@ -53,11 +53,19 @@ class Span(abc.ABC, Generic[TSpanData]):
 
     @abc.abstractmethod
     def start(self, mark_as_current: bool = False) -> None:
-        """Start it; with ``mark_as_current`` new spans are placed below it."""
+        """Start the span.
+
+        Args:
+            mark_as_current: Place new spans below it.
+        """
 
     @abc.abstractmethod
     def finish(self, reset_current: bool = False) -> None:
-        """End it; with ``reset_current`` the previous span becomes current again."""
+        """End the span.
+
+        Args:
+            reset_current: Make the previous span current again.
+        """
 
     @abc.abstractmethod
     def __enter__(self) -> Span[TSpanData]: ...
@@ -77,7 +85,11 @@ class Span(abc.ABC, Generic[TSpanData]):
 
     @abc.abstractmethod
     def set_error(self, error: SpanError) -> None:
-        """Set the error."""
+        """Set the error of the span.
+
+        Args:
+            error: The message and additional data.
+        """
 
     @property
     @abc.abstractmethod

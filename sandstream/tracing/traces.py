@@ -53,7 +53,11 @@ class Trace(abc.ABC):
 
     @abc.abstractmethod
     def start(self, mark_as_current: bool = False) -> None:
-        """Start it; with ``mark_as_current`` runs and spans become part of it."""
+        """Start the trace.
+
+        Args:
+            mark_as_current: Make runs and spans part of it.
+        """
 
     @abc.abstractmethod
     def finish(self, reset_current: bool = False) -> None:
