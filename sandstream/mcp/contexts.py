@@ -18,9 +18,13 @@ class MCPToolMetaContext:
     """The argument of a ``tool_meta_resolver``."""
 
     run_context: RunContextWrapper[Any]
+    """The context of the run."""
     server_name: str
+    """The name of the server."""
     tool_name: str
+    """The tool's name on the server."""
     arguments: dict[str, Any] | None
+    """The arguments of the call."""
 
 
 @dataclass(frozen=True)

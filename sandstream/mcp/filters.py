@@ -20,8 +20,11 @@ class ToolFilterContext:
     """The run, the agent and the server for which tools are filtered."""
 
     run_context: RunContextWrapper[Any]
+    """The context of the run."""
     agent: Any
+    """The agent."""
     server_name: str
+    """The name of the server."""
 
 
 class ToolFilterStatic(TypedDict):
@@ -39,7 +42,21 @@ ToolFilter: TypeAlias = ToolFilterCallable | ToolFilterStatic | None
 def create_static_tool_filter(
     allowed_tool_names: list[str] | None = None, blocked_tool_names: list[str] | None = None
 ) -> ToolFilterStatic | None:
-    """A filter by name; ``None`` if there is nothing to filter."""
+    """Make a filter of tools by their names.
+
+    Args:
+        allowed_tool_names: The tools that agents see; ``None`` is all.
+        blocked_tool_names: The tools that agents do not see.
+
+    Returns:
+        The filter; ``None`` if there is nothing to filter.
+
+    Example:
+        server = MCPServerStdio(
+            params={"command": "server"},
+            tool_filter=create_static_tool_filter(blocked_tool_names=["delete"]),
+        )
+    """
     names = ToolFilterStatic()
     if allowed_tool_names is not None:
         names["allowed_tool_names"] = allowed_tool_names

@@ -15,15 +15,22 @@ logger = logging.getLogger(__name__)
 
 
 class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
-    """Connects servers, cleans them up, and lists the usable ones::
+    """Connects servers, cleans them up, and lists the usable ones.
 
+    Args:
+        servers: The servers.
+        connect_timeout_seconds: How long one server may take to connect; ``None`` removes the
+            limit.
+        cleanup_timeout_seconds: How long one server may take to close; ``None`` removes the limit.
+        drop_failed_servers: Do not list servers that did not connect as active.
+        strict: Raise if a server does not connect, and clean up the others.
+        suppress_cancelled_error: Count a server that cancels itself as failed. A cancellation of
+            the caller still applies.
+        connect_in_parallel: Connect all servers at once instead of one after the other.
+
+    Example:
         async with MCPServerManager([files, search]) as manager:
             agent = Agent(name="Assistant", mcp_servers=manager.active_servers)
-
-    ``drop_failed_servers``: servers that did not connect are not listed as active.
-    ``strict``: the first server that does not connect raises, and the others are cleaned up.
-    ``suppress_cancelled_error``: a server that cancels itself counts as failed; a cancellation of
-    the caller still applies.
     """
 
     def __init__(

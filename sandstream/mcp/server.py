@@ -40,9 +40,16 @@ class MCPServer(abc.ABC):
     ) -> None:
         """Set the options for all tools of the server.
 
-        ``use_structured_content``: the model gets the structured result instead of the content.
-        ``failure_error_function``: makes a text for the model from a failed call; ``None`` ends the
-        run with the error; if it is not given, the agent's ``mcp_config`` applies.
+        Args:
+            use_structured_content: Give the model the structured result instead of the content.
+            require_approval: Which tools a person must approve: ``always``, ``never``, a mapping of
+                tool names, or a function.
+            failure_error_function: Makes a text for the model of a failed call; ``None`` ends the
+                run with the error. If it is not given, the agent's ``mcp_config`` applies.
+            tool_meta_resolver: Makes the ``_meta`` that is sent with a call.
+            custom_data_extractor: Makes data for your application of a result.
+            tool_input_guardrails: Checks of the arguments before a call.
+            tool_output_guardrails: Checks of the result after a call.
         """
         self.use_structured_content = use_structured_content
         self.tool_meta_resolver = tool_meta_resolver
@@ -79,7 +86,15 @@ class MCPServer(abc.ABC):
     async def list_tools(
         self, run_context: RunContextWrapper[Any] | None = None, agent: Any | None = None
     ) -> list[Any]:
-        """The tools for the agent at this time (``mcp.types.Tool``)."""
+        """List the tools that an agent may use now.
+
+        Args:
+            run_context: The context of the run, for a tool filter that is a function.
+            agent: The agent, for such a filter.
+
+        Returns:
+            The tools, as ``mcp.types.Tool``.
+        """
 
     @abc.abstractmethod
     async def call_tool(
@@ -88,7 +103,16 @@ class MCPServer(abc.ABC):
         arguments: dict[str, Any] | None,
         meta: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a tool (``mcp.types.CallToolResult``)."""
+        """Call a tool.
+
+        Args:
+            tool_name: The name of the tool on the server.
+            arguments: The arguments.
+            meta: The ``_meta`` of the request.
+
+        Returns:
+            The result, as ``mcp.types.CallToolResult``.
+        """
 
     @property
     def cached_tools(self) -> list[Any] | None:

@@ -64,11 +64,31 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
     ) -> None:
         """Configure a connection; nothing happens before ``connect``.
 
-        ``cache_tools_list``: list the tools once, until ``invalidate_tools_cache``.
-        ``client_session_timeout_seconds``: the time limit for an answer; ``None`` or 0 for none.
-        ``max_retry_attempts``: how often a failed listing or call is retried; -1 without limit.
-        Only with retries does the next request reopen a lost connection.
-        ``max_list_pages``: a listing with more pages raises.
+        Args:
+            params: How to reach the server, as a dict.
+            cache_tools_list: List the tools once, until ``invalidate_tools_cache``.
+            name: The name of the server; ``None`` makes one of ``params``.
+            client_session_timeout_seconds: The time limit of an answer; ``None`` or 0 removes it.
+            tool_filter: Which tools agents see: a dict of names, or a function.
+            use_structured_content: Give the model the structured result instead of the content.
+            max_retry_attempts: How often a failed listing or call is repeated; -1 has no limit.
+                Only with retries does the next request reopen a lost connection.
+            retry_backoff_seconds_base: Seconds before the first retry; each next delay is twice as
+                long.
+            message_handler: Receives the server's messages that are not answers.
+            require_approval: Which tools a person must approve: ``always``, ``never``, a mapping of
+                tool names, or a function.
+            failure_error_function: Makes a text for the model of a failed call; ``None`` ends the
+                run with the error. If it is not given, the agent's ``mcp_config`` applies.
+            tool_meta_resolver: Makes the ``_meta`` that is sent with a call.
+            custom_data_extractor: Makes data for your application of a result.
+            retry_backoff_seconds_max: The longest delay; ``None`` removes the limit.
+            tool_input_guardrails: Checks of the arguments before a call.
+            tool_output_guardrails: Checks of the result after a call.
+            max_list_pages: How many pages a listing may have; more are an error.
+
+        Raises:
+            UserError: ``params`` or a limit is not usable.
         """
         super().__init__(
             use_structured_content=use_structured_content,

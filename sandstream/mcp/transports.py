@@ -32,7 +32,13 @@ class MCPServerStdioParams(TypedDict):
 
 
 class MCPServerStdio(MCPServerWithClientSession[MCPServerStdioParams]):
-    """A server that is a program: started by ``connect``, stopped by ``cleanup``."""
+    """A server that is a program: started by ``connect``, stopped by ``cleanup``.
+
+    Example:
+        async with MCPServerStdio(params={"command": "uvx", "args": ["mcp-server-git"]}) as git:
+            agent = Agent(name="Coder", mcp_servers=[git])
+            result = await Runner.run(agent, "What changed last?")
+    """
 
     @classmethod
     def _default_name(cls, params: MCPServerStdioParams) -> str:
@@ -61,7 +67,11 @@ class MCPServerSseParams(TypedDict):
 
 
 class MCPServerSse(MCPServerWithClientSession[MCPServerSseParams]):
-    """A server over HTTP with server-sent events, the older of the two HTTP transports."""
+    """A server over HTTP with server-sent events, the older of the two HTTP transports.
+
+    Example:
+        server = MCPServerSse(params={"url": "https://example.com/sse"})
+    """
 
     @classmethod
     def _default_name(cls, params: MCPServerSseParams) -> str:
@@ -97,7 +107,13 @@ class MCPServerStreamableHttpParams(TypedDict):
 
 
 class MCPServerStreamableHttp(MCPServerWithClientSession[MCPServerStreamableHttpParams]):
-    """A server over streamable HTTP."""
+    """A server over streamable HTTP.
+
+    Example:
+        params = {"url": "https://example.com/mcp", "headers": {"Authorization": f"Bearer {token}"}}
+        async with MCPServerStreamableHttp(params=params, cache_tools_list=True) as server:
+            agent = Agent(name="Assistant", mcp_servers=[server])
+    """
 
     _one_request_at_a_time = True
     _session_id: str | None = None
