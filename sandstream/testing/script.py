@@ -25,8 +25,11 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The answers for every conversation whose text contains `match`."""
 
     match: str
+    """The text that selects the conversation."""
     steps: tuple[Step, ...]
+    """Its answers, in order."""
     name: str = ""
+    """A name for the journal and for error messages."""
 
     @property
     def label(self) -> str:
@@ -37,10 +40,21 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All answers of a server: by conversation first, then the list, then the default."""
 
     steps: tuple[Step, ...] = ()
+    """Answers in order, for requests that no conversation matches."""
     conversations: tuple[Conversation, ...] = ()
+    """Answers for single conversations."""
     default: Conversation | None = None
+    """Answers for all other requests."""
 
     def to_json(self) -> bytes:
+        """The script as JSON, for `python -m sandstream.testing.server`.
+
+        Returns:
+            The JSON text.
+
+        Raises:
+            ScriptError: A step has a Python predicate.
+        """
         for step in self._all_steps():
             if step.predicate is not None:
                 raise ScriptError(
@@ -51,6 +65,14 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @staticmethod
     def from_json(data: bytes | str) -> "Script":
+        """Read a script from the result of `to_json`.
+
+        Args:
+            data: The JSON text.
+
+        Returns:
+            The script.
+        """
         return msgspec.json.decode(data, type=Script)
 
     def _all_steps(self) -> list[Step]:
@@ -59,7 +81,19 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def script_for(match: str, steps: Iterable[Step], *, name: str = "") -> Conversation:
-    """A conversation script, found by a substring of the first user message (or of any text)."""
+    """Answers for one conversation.
+
+    Args:
+        match: A part of the first user message, or of any text of the conversation.
+        steps: The answers, in order.
+        name: A name for the journal and for error messages.
+
+    Returns:
+        The conversation.
+
+    Example:
+        ScriptedModel(conversations=[script_for("Ann asks", [text("Hello Ann.")])])
+    """
     return Conversation(match=match, steps=tuple(steps), name=name)
 
 

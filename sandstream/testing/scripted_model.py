@@ -23,9 +23,24 @@ class ScriptedModel:
 
     A request is answered by the conversation script that matches it, otherwise by the next step of
     the ordered list, otherwise by the default conversation, otherwise with HTTP 500. When the
-    context ends without an exception, unexpected requests and unused steps raise `ScriptError`,
-    unless `strict=False`. `journal_path` also writes the journal to a file; `bodies=False` keeps
-    request bodies out of it, for long benchmarks.
+    context ends without an exception, unexpected requests and unused steps raise `ScriptError`.
+
+    Args:
+        steps: The answers, in order.
+        conversations: Answers for single conversations, see `script_for`.
+        default: Answers for requests that neither of them answers.
+        strict: Raise `ScriptError` at the end if the script was not followed.
+        port: The port; 0 picks a free one.
+        host: The address to listen on.
+        journal_path: Also write each request to this file, as a JSON line.
+        bodies: Keep the bodies of requests in the journal; turn it off for long benchmarks.
+        models: The names that the endpoint `/v1/models` lists.
+
+    Example:
+        async with ScriptedModel([tool_call("add", {"a": 1, "b": 2}), text("3")]) as model:
+            client = AsyncOpenAI(base_url=model.base_url, api_key="none")
+            agent = Agent(name="A", tools=[add], model=OpenAIResponsesModel("scripted", client))
+            result = await Runner.run(agent, "1 + 2?")
     """
 
     def __init__(
@@ -68,7 +83,19 @@ class ScriptedModel:
         journal_path: str | os.PathLike[str] | None = None,
         bodies: bool = True,
     ) -> "ScriptedModel":
-        """A server for a `Script`, for example one read by `Script.from_json`."""
+        """Make a server for a `Script`, for example one read by `Script.from_json`.
+
+        Args:
+            script: All answers.
+            strict: Raise `ScriptError` at the end if the script was not followed.
+            port: The port; 0 picks a free one.
+            host: The address to listen on.
+            journal_path: Also write each request to this file, as a JSON line.
+            bodies: Keep the bodies of requests in the journal.
+
+        Returns:
+            The server, not started yet.
+        """
         return cls(
             script.steps,
             conversations=script.conversations,
@@ -98,7 +125,18 @@ class ScriptedModel:
         return [request.body for request in self._journal.requests]
 
     async def wait_for_requests(self, count: int, timeout_s: float = 10.0) -> list[Request]:
-        """The first `count` requests, as soon as they arrived. Works from any loop or thread."""
+        """Wait for requests. Works from any loop or thread.
+
+        Args:
+            count: How many requests must have arrived.
+            timeout_s: How long to wait.
+
+        Returns:
+            The first `count` requests.
+
+        Raises:
+            TimeoutError: Fewer requests arrived in time.
+        """
         await self._journal.wait_for(count, timeout_s)
         return self.journal[:count]
 

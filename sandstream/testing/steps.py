@@ -56,9 +56,13 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Token counts of one answer. Without it, the server estimates them from the text."""
 
     input_tokens: int = 0
+    """Tokens of the input."""
     output_tokens: int = 0
+    """Tokens of the output."""
     cached_tokens: int = 0
+    """Tokens of the input that came from the prompt cache."""
     reasoning_tokens: int = 0
+    """Tokens of the output that were reasoning."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="answer"):
@@ -93,11 +97,20 @@ Action = Answer | HttpError | Drop | Malformed
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One answer or fault of the scripted model, with its options."""
+    """One answer or fault of the scripted model, with its options.
+
+    Made by functions such as `text` and `tool_call`; its methods return changed copies.
+
+    Example:
+        text("It is sunny.").when("weather").after(0.5)
+    """
 
     action: Action
+    """The answer or the fault."""
     name: str = ""
+    """A name for the journal and for error messages."""
     latency_s: float = 0.0
+    """Seconds to wait before the answer begins."""
     contains: str = ""
     """Answer only requests whose text contains this."""
     predicate: Any = None
@@ -107,19 +120,44 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pieces: int | None = None
     """In how many deltas a text or an arguments string is streamed; ``None``: one per word."""
     delta_delay_s: float = 0.0
+    """Seconds to wait before each delta."""
 
     def after(self, latency_s: float) -> "Step":
-        """Wait before the answer begins."""
+        """Wait before the answer begins.
+
+        Args:
+            latency_s: How long, in seconds.
+
+        Returns:
+            The changed copy.
+        """
         return msgspec.structs.replace(self, latency_s=latency_s)
 
     def when(self, condition: str | Callable[[Request], bool]) -> "Step":
-        """Answer only requests that contain a text, or that a predicate accepts."""
+        """Answer only some requests.
+
+        Args:
+            condition: A text that the request must contain, or a function that accepts it.
+
+        Returns:
+            The changed copy.
+        """
         if isinstance(condition, str):
             return msgspec.structs.replace(self, contains=condition)
         return msgspec.structs.replace(self, predicate=condition)
 
     def times(self, count: int) -> "Step":
-        """Answer `count` requests in a row instead of one."""
+        """Answer several requests in a row instead of one.
+
+        Args:
+            count: How many.
+
+        Returns:
+            The changed copy.
+
+        Raises:
+            ValueError: `count` is below 1.
+        """
         if count < 1:
             raise ValueError(f"times({count}): a step answers at least once; leave it out instead")
         return msgspec.structs.replace(self, repeat=count)
@@ -129,11 +167,26 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, repeat=None)
 
     def chunks(self, count: int | None = None, *, delta_delay_s: float = 0.0) -> "Step":
-        """Stream each text in `count` deltas (``None``: one per word), with a pause before each."""
+        """Stream each text in parts.
+
+        Args:
+            count: How many deltas; ``None`` is one for each word.
+            delta_delay_s: Seconds to wait before each delta.
+
+        Returns:
+            The changed copy.
+        """
         return msgspec.structs.replace(self, pieces=count, delta_delay_s=delta_delay_s)
 
     def named(self, name: str) -> "Step":
-        """Give the step a name for the journal and for error messages."""
+        """Give the step a name for the journal and for error messages.
+
+        Args:
+            name: The name.
+
+        Returns:
+            The changed copy.
+        """
         return msgspec.structs.replace(self, name=name)
 
     @property
@@ -143,79 +196,207 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return isinstance(action, Answer) and action.status != "failed" and bool(action.items)
 
     def accepts(self, request: Request) -> bool:
+        """Whether the step may answer a request.
+
+        Args:
+            request: The request.
+
+        Returns:
+            True if the conditions of `when` hold.
+        """
         if self.contains and self.contains not in request.text:
             return False
         return self.predicate is None or bool(self.predicate(request))
 
 
 def text(text: str) -> Step:
-    """A plain text answer."""
+    """A plain text answer.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The step.
+
+    Example:
+        ScriptedModel([text("It is sunny.")])
+    """
     return Step(action=Answer(items=(Text(text=text),)))
 
 
 def structured(value: Any) -> Step:
-    """A text answer that is the JSON of `value`: anything msgspec encodes, or a Pydantic model."""
+    """A text answer that is JSON.
+
+    Args:
+        value: Anything that msgspec encodes, or a Pydantic model.
+
+    Returns:
+        The step.
+
+    Example:
+        ScriptedModel([structured({"city": "Paris", "degrees": 21})])
+    """
     return text(msgspec.json.encode(value, enc_hook=_dump_model).decode())
 
 
 def tool_call(
     name: str, arguments: dict[str, Any] | str | None = None, *, call_id: str | None = None
 ) -> Step:
-    """A call of one function tool. A string is sent unchanged, valid JSON or not."""
+    """A call of one function tool.
+
+    Args:
+        name: The name of the tool.
+        arguments: The arguments. A string is sent unchanged, valid JSON or not.
+        call_id: The id of the call; ``None`` makes one.
+
+    Returns:
+        The step.
+
+    Example:
+        ScriptedModel([tool_call("get_weather", {"city": "Paris"}), text("It is sunny.")])
+    """
     given = {} if arguments is None else arguments
     return Step(action=Answer(items=(ToolCall(name=name, arguments=given, call_id=call_id),)))
 
 
 def custom_tool_call(name: str, input: str, *, call_id: str | None = None) -> Step:
-    """A call of one custom (freeform) tool with this text. Responses API only."""
+    """A call of one custom (freeform) tool. Responses API only.
+
+    Args:
+        name: The name of the tool.
+        input: The text for the tool.
+        call_id: The id of the call; ``None`` makes one.
+
+    Returns:
+        The step.
+    """
     return Step(action=Answer(items=(CustomToolCall(name=name, input=input, call_id=call_id),)))
 
 
 def tool_calls(*calls: Step | tuple[str, dict[str, Any] | str]) -> Step:
-    """Several calls in one answer: `tool_calls(("f", {"x": 1}), tool_call("g"))`."""
+    """Several calls in one answer.
+
+    Args:
+        *calls: Steps made by `tool_call`, or pairs of a name and arguments.
+
+    Returns:
+        The step.
+
+    Example:
+        tool_calls(("f", {"x": 1}), tool_call("g"))
+    """
     return answer(*(call if isinstance(call, Step) else tool_call(*call) for call in calls))
 
 
 def refusal(text: str) -> Step:
-    """The model refuses."""
+    """A refusal.
+
+    Args:
+        text: The words of the refusal.
+
+    Returns:
+        The step.
+    """
     return Step(action=Answer(items=(Refusal(text=text),)))
 
 
 def reasoning(summary: str = "") -> Step:
-    """A reasoning item; combine it with others: `answer(reasoning("…"), text("…"))`."""
+    """A reasoning item, to be combined with others.
+
+    Args:
+        summary: The summary; empty for a model that does not reveal its reasoning.
+
+    Returns:
+        The step.
+
+    Example:
+        answer(reasoning("The user asks for the weather."), text("It is sunny."))
+    """
     return Step(action=Answer(items=(Reasoning(text=summary),)))
 
 
 def answer(*parts: Step | str, usage: Usage | None = None) -> Step:
-    """One answer of several items, in order; a string stands for `text(...)`."""
+    """One answer of several items.
+
+    Args:
+        *parts: The items in order; a string stands for `text(...)`.
+        usage: The tokens to report; ``None`` estimates them.
+
+    Returns:
+        The step.
+
+    Raises:
+        TypeError: A part is a fault.
+    """
     return Step(action=Answer(items=_items(parts), usage=usage))
 
 
 def status_failed(
     message: str = "The model failed.", *parts: Step | str, code: str = "server_error"
 ) -> Step:
-    """HTTP 200 with status `failed`; HTTP 500 for Chat Completions, which has no such status."""
+    """HTTP 200 with status `failed`; HTTP 500 for Chat Completions, which has no such status.
+
+    Args:
+        message: The text of the error.
+        *parts: Items that the answer has nevertheless.
+        code: The code of the error.
+
+    Returns:
+        The step.
+    """
     return Step(
         action=Answer(items=_items(parts), status="failed", reason=code, message=message),
     )
 
 
 def incomplete(*parts: Step | str, reason: str = "max_output_tokens") -> Step:
-    """An answer that was cut short: `max_output_tokens` or `content_filter`."""
+    """An answer that was cut short.
+
+    Args:
+        *parts: The items so far.
+        reason: `max_output_tokens` or `content_filter`.
+
+    Returns:
+        The step.
+    """
     return Step(action=Answer(items=_items(parts), status="incomplete", reason=reason))
 
 
 def error(
     status: int, *, code: str | None = None, message: str = "", retry_after: float | None = None
 ) -> Step:
-    """An HTTP error with OpenAI's error JSON; `retry_after` in seconds."""
+    """An HTTP error with OpenAI's error JSON.
+
+    Args:
+        status: The HTTP status.
+        code: The code of the error.
+        message: The text of the error.
+        retry_after: The header `Retry-After`, in seconds.
+
+    Returns:
+        The step.
+
+    Example:
+        ScriptedModel([error(429, retry_after=1), text("Now it works.")])
+    """
     return Step(
         action=HttpError(status=status, code=code, message=message, retry_after_s=retry_after)
     )
 
 
 def drop_connection(after_bytes: int | None = None, *, of: Step | None = None) -> Step:
-    """Close the socket: before any byte, or after some bytes of the body of the answer `of`."""
+    """Close the socket instead of answering.
+
+    Args:
+        after_bytes: After so many bytes of the body; ``None`` is before the first byte.
+        of: The answer whose body is cut; ``None`` is a default text.
+
+    Returns:
+        The step.
+
+    Raises:
+        TypeError: `of` is a fault.
+    """
     if of is None:
         return Step(action=Drop(after_bytes=after_bytes))
     if not isinstance(of.action, Answer):
@@ -224,7 +405,14 @@ def drop_connection(after_bytes: int | None = None, *, of: Step | None = None) -
 
 
 def malformed(body: str = '{"id": "resp_') -> Step:
-    """HTTP 200 with this text as the body, or as the data of one event of a stream."""
+    """HTTP 200 with a body that is not an answer.
+
+    Args:
+        body: The text of the body, or of the data of one event of a stream.
+
+    Returns:
+        The step.
+    """
     return Step(action=Malformed(body=body))
 
 
