@@ -15,10 +15,10 @@ import msgspec
 import processes
 from curves import Point
 from lab import Lab
-from sandstream._surface.connection import open_bus
 from sandstream_bus.bus import Bus
 from sandstream_bus.nats.publication import Expect
 
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 
 _KINDS = ("start.past", "model", "call.past", "result.past") + ("model", "call.past") * 2

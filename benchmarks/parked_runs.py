@@ -14,11 +14,11 @@ import msgspec
 import processes
 from figures import Figure, Series
 from lab import Lab
-from sandstream._surface.connection import open_bus
 from sandstream_bus.bus import Bus
 from sandstream_bus.wire.messages import AgentRegistered, Task
 
 from sandstream import Agent, RunConfig
+from sandstream._surface.connection import open_bus
 from sandstream._wire.compile import compile_graph
 from sandstream.settings import Settings
 from sandstream.testing import Script, error, script_for, text

@@ -12,10 +12,10 @@ import sys
 from typing import Any
 
 import desk
-from sandstream._surface.connection import open_bus
 from sandstream_actors.harness.actor import Harness
 from sandstream_bus.nats.collector import tune_collector
 
+from sandstream._surface.connection import open_bus
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 

@@ -18,13 +18,13 @@ import desk
 import msgspec
 import nats
 from msgspec import Raw
-from sandstream._surface.connection import open_bus
 from sandstream_bus.nats.consumer import Delivery
 from sandstream_bus.nats.topology import ConsumerSpec
 from sandstream_bus.runtime import Worker
 from sandstream_bus.wire.messages import CallFinished
 from sandstream_bus.wire.subjects import RunId
 
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 
 EVENT = CallFinished(call="c", kind="tool", turn=1, output=Raw(b'"' + b"x" * 2000 + b'"'))

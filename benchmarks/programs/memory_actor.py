@@ -16,7 +16,6 @@ from typing import Any
 import desk
 import msgspec
 from msgspec import Raw
-from sandstream._surface.connection import open_bus
 from sandstream_actors.memory.freshness import is_settled
 from sandstream_actors.memory.scope.files import load
 from sandstream_bus.bus import Bus
@@ -36,6 +35,7 @@ from sandstream_bus.wire.specs import AgentSpec, GraphSpec
 from sandstream_bus.wire.subjects import RunId
 
 from sandstream._run.memory_host import start_memory_actor
+from sandstream._surface.connection import open_bus
 from sandstream.models.defaults import DefaultModels
 from sandstream.settings import Settings
 

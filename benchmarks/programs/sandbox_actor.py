@@ -14,7 +14,6 @@ from typing import Any
 
 import desk
 import msgspec
-from sandstream._surface.connection import open_bus
 from sandstream_actors.sandbox.actor import SandboxActor
 from sandstream_actors.sandbox.operations import Tools
 from sandstream_actors.sandbox.requests import Requests
@@ -24,6 +23,7 @@ from sandstream_bus.wire.sandboxes import Exec, SandboxReply, SandboxRequest, Sa
 from sandstream_providers.interface import ExecSpec
 
 from sandstream._run.sandbox_host import start_sandbox_actor
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 
 ARGV = ["sh", "-c", "true"]

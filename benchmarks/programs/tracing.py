@@ -14,7 +14,6 @@ import time
 from typing import Any
 
 import desk
-from sandstream._surface.connection import open_bus
 from sandstream_actors.run.state import RunState
 from sandstream_actors.tracing.actor import TracingActor, consumer_name
 from sandstream_actors.tracing.export.exporter import span_exporters
@@ -26,6 +25,7 @@ from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_bus.bus import Bus
 from sandstream_bus.wire.subjects import RunId
 
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 
 _kept: list[Any] = []

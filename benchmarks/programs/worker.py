@@ -11,9 +11,9 @@ import sys
 from typing import Any
 
 import desk
-from sandstream._surface.connection import open_bus
 
 from sandstream import Agent, function_tool
+from sandstream._surface.connection import open_bus
 from sandstream.settings import Settings
 from sandstream.worker import AgentWorker
 
