@@ -32,7 +32,7 @@ from sandstream._hosting.early_results import say_early
 from sandstream._hosting.final_output import final_output
 from sandstream._hosting.hosted_run import Host, HostedRun
 from sandstream._hosting.outcomes import Outcome, kept, original
-from sandstream._hosting.tool_calls import tool_context
+from sandstream._hosting.tools.context import tool_context
 from sandstream._hosting.values import as_json, final_value, resolved
 from sandstream._surface.agent_tool_stream import StreamOverflow, feed
 from sandstream._surface.outcomes import error_info, exception_of_error

@@ -22,11 +22,11 @@ from sandstream_bus.wire.trace_context import TraceContext, trace_id_of
 
 from sandstream._wire.compile import output_schema_of
 from sandstream.models.openai_provider import SeamModel
+from sandstream.tracing._runs.settings import is_traced
+from sandstream.tracing._runs.spans import RunSpans, Settings, SpanBegan, Step
 from sandstream.tracing.config import includes_task_and_turn_spans
 from sandstream.tracing.ids import root_span_id, sdk_span_id, sdk_trace_id, w3c_trace_id
 from sandstream.tracing.provider import DefaultTraceProvider
-from sandstream.tracing.run_settings import is_traced
-from sandstream.tracing.run_spans import RunSpans, Settings, SpanBegan, Step
 from sandstream.tracing.saved_trace import SavedTrace
 from sandstream.tracing.setup import get_trace_provider, reporter_here
 from sandstream.tracing.spans import Span, SpanImpl

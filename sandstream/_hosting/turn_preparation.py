@@ -14,8 +14,8 @@ from sandstream_bus.wire.specs import NO_JSON
 
 from sandstream._hosting import hooks
 from sandstream._hosting.hosted_run import HostedRun
-from sandstream._hosting.mcp_tools import list_for
 from sandstream._hosting.outcomes import encode
+from sandstream._hosting.tools.mcp import list_for
 from sandstream._hosting.values import resolved
 from sandstream._wire.compile import handoffs_of, tool_spec, tools_of
 from sandstream.agent import Agent, Tool, is_tool_enabled

@@ -27,8 +27,8 @@ from sandstream._hosting.hosted_run import HostedRun
 from sandstream._hosting.outcomes import Outcome, encode, failure, finished
 from sandstream._hosting.run_ends import decide_stop, finish, handle_error, validate_output
 from sandstream._hosting.sessions import history, save
-from sandstream._hosting.tool_review import outside_hook, reject, review
-from sandstream._hosting.tools import call_tool
+from sandstream._hosting.tools.invocation import call_tool
+from sandstream._hosting.tools.review import outside_hook, reject, review
 from sandstream._hosting.turn_preparation import prepare
 from sandstream.usage import usage_of
 

@@ -19,7 +19,7 @@ from sandstream.memory.session import known_id
 from sandstream.memory.session_settings import SessionSettings
 from sandstream.models.defaults import current_defaults
 from sandstream.run_config import RunConfig
-from sandstream.tracing.run_settings import is_traced
+from sandstream.tracing._runs.settings import is_traced
 
 _NEEDED = ("get_items", "add_items")
 

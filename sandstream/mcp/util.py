@@ -25,7 +25,7 @@ from sandstream.tool import (
     default_tool_error_function,
 )
 from sandstream.tool_context import ToolContext
-from sandstream.tracing.part_of_run import part_of_run
+from sandstream.tracing._runs.part_of_run import part_of_run
 from sandstream.tracing.scope import Scope
 from sandstream.tracing.span_data import FunctionSpanData, MCPListToolsSpanData
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
-from sandstream_actors.run.reading import read_run
+from sandstream_actors.run.observed_log import read_run
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.limits import SpanLimits, limited
 from sandstream_actors.tracing.redaction import Redactor

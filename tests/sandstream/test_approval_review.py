@@ -24,7 +24,7 @@ from sandstream import (
     function_tool,
     tool_input_guardrail,
 )
-from sandstream._hosting.approval_arguments import judgeable_arguments
+from sandstream._hosting.tools.approval_arguments import judgeable_arguments
 from sandstream.testing import ScriptedModel, custom_tool_call, text, tool_call, tool_calls
 from sandstream.tool import FunctionTool
 

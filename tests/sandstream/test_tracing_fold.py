@@ -12,7 +12,7 @@ from support.hosted_programs import MODEL, play
 
 from sandstream import Agent, Client, Runner, function_tool
 from sandstream.testing import ScriptedModel, text, tool_calls
-from sandstream.tracing.run_spans import RunSpans, Settings, SpanBegan, SpanEnded, Step
+from sandstream.tracing._runs.spans import RunSpans, Settings, SpanBegan, SpanEnded, Step
 from sandstream.tracing.span_data import FunctionSpanData
 
 pytestmark = pytest.mark.usefixtures("home")

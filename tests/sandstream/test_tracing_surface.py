@@ -33,9 +33,9 @@ from sandstream import (
     trace,
 )
 from sandstream.tracing import TraceCtxManager, get_trace_provider
+from sandstream.tracing._runs.settings import is_traced
 from sandstream.tracing.ids import sdk_span_id, sdk_trace_id, w3c_span_id, w3c_trace_id
 from sandstream.tracing.provider import DefaultTraceProvider
-from sandstream.tracing.run_settings import is_traced
 from sandstream.tracing.trace_parent import trace_headers, trace_parent
 
 

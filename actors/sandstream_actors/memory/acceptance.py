@@ -36,7 +36,7 @@ from sandstream_actors.memory.scope.files import (
     with_files,
     within_bounds,
 )
-from sandstream_actors.memory.scope.standing import selected_by
+from sandstream_actors.memory.scope.pending_work import selected_by
 from sandstream_actors.run.sandbox_record import SandboxRecord
 
 MAX_FILES: Final = 10_000

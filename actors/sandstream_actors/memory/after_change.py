@@ -19,7 +19,7 @@ from sandstream_actors.memory.outbox import (
     tell,
 )
 from sandstream_actors.memory.scope.files import change, replaced
-from sandstream_actors.memory.scope.standing import is_pending
+from sandstream_actors.memory.scope.pending_work import is_pending
 
 
 async def finish(bus: Bus, state: MemoryState) -> None:

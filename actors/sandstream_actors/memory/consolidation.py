@@ -48,7 +48,7 @@ from sandstream_actors.memory.phases import (
     was_begun,
 )
 from sandstream_actors.memory.scope.files import change, load, now
-from sandstream_actors.memory.scope.standing import (
+from sandstream_actors.memory.scope.pending_work import (
     AGAIN,
     CANCELLED,
     has_given_up,

@@ -9,7 +9,7 @@ from sandstream_bus.wire.memories import MemoryState, Tree
 from sandstream_memory.layout import raw_path, rollout_path
 from sandstream_memory.selection import age_key, summary_of
 
-from sandstream_actors.memory.scope.standing import is_pending, selection_of
+from sandstream_actors.memory.scope.pending_work import is_pending, selection_of
 
 _KEPT_PER_SELECTED: Final = 4
 """A memory keeps at most this many times the size of a selection; older rollouts are dropped."""

@@ -47,7 +47,7 @@ from sandstream_actors.memory.phases import (
     was_begun,
 )
 from sandstream_actors.memory.scope.files import change, load_one, with_files, within_bounds
-from sandstream_actors.memory.scope.standing import CANCELLED, is_pending
+from sandstream_actors.memory.scope.pending_work import CANCELLED, is_pending
 
 GONE = "its transcript is gone from the store"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sandstream_bus.wire.memories import MemoryState
 
-from sandstream_actors.memory.scope.standing import (
+from sandstream_actors.memory.scope.pending_work import (
     has_given_up,
     has_news,
     is_extracting,

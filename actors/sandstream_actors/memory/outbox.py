@@ -16,7 +16,7 @@ from sandstream_bus.wire.messages import CancelRequested
 from sandstream_bus.wire.sandboxes import SandboxRequest, SyncMemory
 from sandstream_bus.wire.subjects import scope_token
 
-from sandstream_actors.memory.scope.standing import has_news, why_now
+from sandstream_actors.memory.scope.pending_work import has_news, why_now
 from sandstream_actors.run.sandbox_record import SandboxRecord
 
 

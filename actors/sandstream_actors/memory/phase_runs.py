@@ -34,8 +34,8 @@ from sandstream_memory.selection import Selection
 from sandstream_actors.memory.context import Means
 from sandstream_actors.run.budgets import with_deadline
 from sandstream_actors.run.headers import trace_header
+from sandstream_actors.run.observed_log import read_run
 from sandstream_actors.run.output_items import user_message
-from sandstream_actors.run.reading import read_run
 from sandstream_actors.run.sandbox_tools import APPLY_PATCH, EXEC_COMMAND, WRITE_STDIN
 from sandstream_actors.run.state import RunState
 

@@ -12,9 +12,9 @@ from sandstream_bus.wire.messages import RunDone
 from sandstream_bus.wire.subjects import RunId
 
 from sandstream_actors.memory.outbox import digest_of
-from sandstream_actors.memory.scope.standing import CANCELLED
+from sandstream_actors.memory.scope.pending_work import CANCELLED
 from sandstream_actors.run.forced_ends import end_cancelled
-from sandstream_actors.run.reading import has_news, read_run
+from sandstream_actors.run.observed_log import has_news, read_run
 from sandstream_actors.run.state import RunState
 
 _AGAIN_S: Final = 0.5

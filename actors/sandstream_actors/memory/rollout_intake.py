@@ -21,7 +21,7 @@ from sandstream_actors.memory.context import Means
 from sandstream_actors.memory.eviction import without_oldest
 from sandstream_actors.memory.outbox import ask_extraction, tell
 from sandstream_actors.memory.scope.files import change, load_one, with_files, within_bounds
-from sandstream_actors.run.reading import read_run
+from sandstream_actors.run.observed_log import read_run
 from sandstream_actors.run.state import RunState
 
 logger = logging.getLogger(__name__)

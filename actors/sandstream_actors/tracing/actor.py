@@ -29,7 +29,7 @@ from sandstream_bus.wire.trace_context import TraceContext
 from sandstream_bus.wire.traces import SpansReported
 
 from sandstream_actors.base import Actor
-from sandstream_actors.run.reading import read_run
+from sandstream_actors.run.observed_log import read_run
 from sandstream_actors.tracing.export.loop import ExportLoop
 from sandstream_actors.tracing.export.sampling import Sampler
 from sandstream_actors.tracing.exported import exported_through, tell_exported

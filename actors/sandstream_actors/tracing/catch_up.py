@@ -19,7 +19,7 @@ from sandstream_bus.nats.fresh import fresh_many
 from sandstream_bus.wire.subjects import ANY, is_token
 from sandstream_bus.wire.traces import SpansReported
 
-from sandstream_actors.run.reading import has_news, read_run
+from sandstream_actors.run.observed_log import has_news, read_run
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_actors.tracing.redaction import Redactor

@@ -18,7 +18,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.errors import SandstreamError
 from sandstream_bus.wire.subjects import RunId
 
-from sandstream_actors.run.reading import has_news, read_run
+from sandstream_actors.run.observed_log import has_news, read_run
 from sandstream_actors.tracing.exported import exported_through, tell_exported
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_actors.tracing.keeper import TraceKeeper

@@ -42,7 +42,7 @@ from sandstream.tool_guardrails import (
     ToolOutputGuardrailData,
     ToolOutputGuardrailResult,
 )
-from sandstream.tracing.part_of_run import part_of_run
+from sandstream.tracing._runs.part_of_run import part_of_run
 from sandstream.tracing.span_data import GuardrailSpanData
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Any
 from sandstream_bus.counts import numbered
 
 from sandstream._inspect.rows import item_of
-from sandstream.cli.terminal.masking import masked, masked_line
+from sandstream.cli.terminal.mask import masked, masked_line
 from sandstream.cli.terminal.render import Screen, columns_of, pad, shorten, size
 from sandstream.cli.terminal.talk import Said, said_of
 

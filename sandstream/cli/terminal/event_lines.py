@@ -47,7 +47,7 @@ from sandstream.cli.commands.sandboxes.lines import (
     result_text,
     whole_text,
 )
-from sandstream.cli.terminal.masking import masked_line
+from sandstream.cli.terminal.mask import masked_line
 from sandstream.cli.terminal.render import (
     Screen,
     clock,

@@ -12,7 +12,7 @@ from typing import Any
 
 from sandstream_actors.memory.actor import CONSUMER
 from sandstream_actors.memory.freshness import Marks, has_reached, is_settled, marks_of
-from sandstream_actors.memory.scope.standing import has_given_up, has_news, is_extracting
+from sandstream_actors.memory.scope.pending_work import has_given_up, has_news, is_extracting
 from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_bus.bus import Bus
 from sandstream_bus.wire.memories import MemoryState, MergeRequested

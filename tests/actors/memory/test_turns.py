@@ -20,7 +20,7 @@ from actors.memory.rig import (
 )
 from sandstream_actors.memory.changes import undo
 from sandstream_actors.memory.freshness import has_reached, is_settled, marks_of
-from sandstream_actors.memory.scope.standing import ENOUGH, is_held_up, why_now
+from sandstream_actors.memory.scope.pending_work import ENOUGH, is_held_up, why_now
 from sandstream_actors.run.state import RunState
 from sandstream_bus.wire.memories import FileRef, MemoryState, Merge, MergeRequested, Rollout
 from sandstream_bus.wire.subjects import RunId

@@ -24,7 +24,7 @@ from sandstream import (
     tool_output_guardrail,
 )
 from sandstream._hosting.hosted_run import HostedRun
-from sandstream._hosting.mcp_tools import listed_tool
+from sandstream._hosting.tools.mcp import listed_tool
 from sandstream.items import ModelResponse
 from sandstream.mcp import MCPServer, MCPServerStdio
 from sandstream.models.interface import Model

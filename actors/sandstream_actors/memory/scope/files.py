@@ -21,7 +21,7 @@ from sandstream_bus.wire.memories import MemoryState, Revision, RevisionKind, Ro
 from sandstream_memory.layout import Files, is_editable
 from sandstream_memory.size_bound import to_drop
 
-from sandstream_actors.memory.scope.standing import is_pending
+from sandstream_actors.memory.scope.pending_work import is_pending
 
 logger = logging.getLogger(__name__)
 

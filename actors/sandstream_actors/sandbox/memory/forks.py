@@ -28,7 +28,7 @@ from sandstream_memory.layout import MEMORIES, Files, is_editable, raw_path, rol
 from sandstream_memory.three_way_merge import merge_files
 
 from sandstream_actors.memory.scope.files import change, revised
-from sandstream_actors.memory.scope.standing import has_news, is_extracting
+from sandstream_actors.memory.scope.pending_work import has_news, is_extracting
 from sandstream_actors.run.sandbox_record import SandboxRecord
 
 _COPIES_AT_ONCE = 16

@@ -7,7 +7,7 @@ import asyncio
 import uuid
 
 from sandstream_actors.memory.actor import CONSUMER
-from sandstream_actors.memory.scope.standing import AGAIN, CANCELLED
+from sandstream_actors.memory.scope.pending_work import AGAIN, CANCELLED
 from sandstream_bus.bus import Bus
 from sandstream_bus.counts import numbered
 from sandstream_bus.errors import PermissionDenied

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 from sandstream_actors.memory.actor import CONSUMER
-from sandstream_actors.memory.scope.standing import (
+from sandstream_actors.memory.scope.pending_work import (
     has_given_up,
     is_pending,
     selection_of,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import msgspec
-from sandstream_actors.memory.scope.standing import has_given_up, is_pending
+from sandstream_actors.memory.scope.pending_work import has_given_up, is_pending
 from sandstream_bus.bus import Bus
 from sandstream_bus.counts import numbered
 from sandstream_bus.wire.memories import MemoryState, Rollout

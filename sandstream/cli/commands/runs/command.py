@@ -18,7 +18,7 @@ from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.grammar import Since
 from sandstream.cli.session import connected, put_json, readable, run_async, say
 from sandstream.cli.suggestions import did_you_mean
-from sandstream.cli.terminal.masking import masked
+from sandstream.cli.terminal.mask import masked
 from sandstream.cli.terminal.progress import Progress
 from sandstream.cli.terminal.render import (
     Cell,

@@ -30,7 +30,7 @@ from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.sandbox_choice import sandboxes_of
 from sandstream.cli.session import connected, not_found, put_json, run_async
 from sandstream.cli.terminal.conversation_blocks import ROLE_WIDTH, print_said
-from sandstream.cli.terminal.masking import masked, masked_line
+from sandstream.cli.terminal.mask import masked, masked_line
 from sandstream.cli.terminal.render import (
     Screen,
     age,

@@ -7,7 +7,7 @@ from sandstream_bus.wire.messages import CallFinished, CallRequested, CallStarte
 
 from sandstream._inspect.reader import RunReader
 from sandstream._inspect.rows import EventRow
-from sandstream.cli.terminal.masking import masked_line
+from sandstream.cli.terminal.mask import masked_line
 from sandstream.cli.terminal.render import (
     Cell,
     Column,

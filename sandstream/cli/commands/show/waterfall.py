@@ -13,7 +13,7 @@ from sandstream._inspect.texts import call_text, count
 from sandstream._inspect.timeline import Row, Timeline
 from sandstream._inspect.workers import Where
 from sandstream.cli.commands.show.bars import bar_of, group_bar
-from sandstream.cli.terminal.masking import masked, masked_line
+from sandstream.cli.terminal.mask import masked, masked_line
 from sandstream.cli.terminal.render import (
     Screen,
     columns_of,

@@ -8,7 +8,7 @@ from sandstream_bus.counts import numbered
 from sandstream_bus.wire.attempts import short_name
 
 from sandstream._inspect.workers import WorkerSummary
-from sandstream.cli.terminal.masking import masked_line
+from sandstream.cli.terminal.mask import masked_line
 from sandstream.cli.terminal.render import Cell, Column, Screen, table
 
 _COLUMNS = [Column("PROCESS", shrinks=16), Column("DID", shrinks=12)]

@@ -16,10 +16,10 @@ from sandstream._hosting import hooks
 from sandstream._hosting.guardrails.checks import guard_tool_input, guard_tool_output
 from sandstream._hosting.guardrails.records import AnyResult, records_of
 from sandstream._hosting.hosted_run import HostedRun
-from sandstream._hosting.mcp_tools import listed_tool
 from sandstream._hosting.outcomes import CallFailed, encode, finished
-from sandstream._hosting.tool_calls import tool_context
-from sandstream._hosting.tool_texts import formatted
+from sandstream._hosting.tools.context import tool_context
+from sandstream._hosting.tools.mcp import listed_tool
+from sandstream._hosting.tools.texts import formatted
 from sandstream._hosting.values import as_json, final_value, resolved
 from sandstream._surface.outcomes import error_info
 from sandstream.agent import Tool

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sandstream_actors.run.state import RunState
 from sandstream_bus.wire.messages import ErrorInfo, RunDone
 
-from sandstream.tracing.run_models import is_without_answer
+from sandstream.tracing._runs.models import is_without_answer
 from sandstream.tracing.spans import SpanError
 
 _REDACTED = "(not shown: trace_include_sensitive_data is off)"

@@ -12,7 +12,7 @@ from sandstream_actors.run.model_request import build_request
 from sandstream_actors.run.state import RunState
 from sandstream_bus.wire.messages import ModelAnswered, RunDone
 
-from sandstream.tracing.run_usage import answer_usage
+from sandstream.tracing._runs.usage import answer_usage
 from sandstream.tracing.span_data import GenerationSpanData, ResponseSpanData, SpanData
 
 _MODEL_ERRORS = ("model_http", "model_timeout", "model_misconfigured")

@@ -43,9 +43,9 @@ from sandstream_bus.wire.messages import (
 from sandstream_bus.wire.subjects import RunId
 from sandstream_bus.wire.trace_context import call_span_id, run_span_id, span_id_of
 
-from sandstream.tracing.run_errors import ended_badly, out_of_turns, tool_error
-from sandstream.tracing.run_models import model_error_data, model_span_data
-from sandstream.tracing.run_usage import task_usage, turn_usage
+from sandstream.tracing._runs.errors import ended_badly, out_of_turns, tool_error
+from sandstream.tracing._runs.models import model_error_data, model_span_data
+from sandstream.tracing._runs.usage import task_usage, turn_usage
 from sandstream.tracing.span_data import (
     AgentSpanData,
     CustomSpanData,

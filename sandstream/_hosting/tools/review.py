@@ -17,14 +17,14 @@ from sandstream_bus.wire.error_text import error_text
 from sandstream_bus.wire.messages import CallRequested, Reviewed
 
 from sandstream._hosting import hooks
-from sandstream._hosting.approval_arguments import judgeable_arguments
 from sandstream._hosting.guardrails.checks import guard_tool_input
 from sandstream._hosting.guardrails.records import records_of
 from sandstream._hosting.hosted_run import HostedRun
-from sandstream._hosting.mcp_tools import listed_tool
 from sandstream._hosting.outcomes import CallFailed, Outcome, encode
-from sandstream._hosting.tool_calls import about, answered_item, tool_context
-from sandstream._hosting.tool_texts import formatted
+from sandstream._hosting.tools.approval_arguments import judgeable_arguments
+from sandstream._hosting.tools.context import about, answered_item, tool_context
+from sandstream._hosting.tools.mcp import listed_tool
+from sandstream._hosting.tools.texts import formatted
 from sandstream._hosting.values import resolved
 from sandstream.custom_tool import CustomTool
 from sandstream.exceptions import AgentsException, UserError

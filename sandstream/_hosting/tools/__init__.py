@@ -1,0 +1,1 @@
+"""Calls of the user's tools: their context, review, invocation and texts."""
