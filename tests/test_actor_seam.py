@@ -25,7 +25,7 @@ import sandstream
 
 ROOMS = ("harness", "sandbox", "memory", "tracing", "tool_host")
 """Each is one actor. All other modules of the package are shared."""
-SHARED_PARTS = ("memory.scope",)
+SHARED_PARTS = ("memory.scope", "memory.copies")
 """Parts of an actor's room that other actors may read. They do not import the rest of it."""
 
 

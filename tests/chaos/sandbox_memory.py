@@ -8,7 +8,7 @@ import msgspec
 from actors.sandbox.memory_yard import HANDBOOK, MARKER, SUMMARY, remember
 from chaos.evidence import Outcome
 from chaos.sandbox_fleet import SandboxFleet
-from sandstream_actors.sandbox.memory.marker import parse_marker
+from sandstream_actors.memory.copies.marker import parse_marker
 from sandstream_bus.logs.sandboxes import new_op
 from sandstream_bus.nats.direct import stale_many
 from sandstream_bus.wire.memories import EditRequested

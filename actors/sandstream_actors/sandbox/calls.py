@@ -29,7 +29,7 @@ from sandstream_actors.sandbox.attempts import in_box
 from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, Settled, failure_of
 from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.live_output import live_output
-from sandstream_actors.sandbox.memory.sync import mount_of
+from sandstream_actors.sandbox.memory_sync import mount_of
 from sandstream_actors.sandbox.operations import Tools, tool_in
 from sandstream_actors.sandbox.stored_request import StoredRequest
 from sandstream_actors.sandbox.tools.dispatch import ToolOutcome

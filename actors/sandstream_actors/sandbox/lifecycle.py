@@ -42,7 +42,7 @@ from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, failure_of, unsaved
 from sandstream_actors.sandbox.initial_files import fill
 from sandstream_actors.sandbox.live import Live, awake, restored_notice
-from sandstream_actors.sandbox.memory.sync import WorkspaceMemories
+from sandstream_actors.sandbox.memory_sync import WorkspaceMemories
 from sandstream_actors.sandbox.news import IDLE, read_news
 from sandstream_actors.sandbox.removals import Removals
 from sandstream_actors.sandbox.sources import Sources

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 from actors.sandbox.yard import NODE, Yard, yard
 from sandstream_actors.memory.context import Means
+from sandstream_actors.memory.copies.marker import Laid, parse_marker
 from sandstream_actors.memory.edits import edit
 from sandstream_actors.memory.scope.files import change, revised, with_files
 from sandstream_actors.sandbox.actor import installation_of
 from sandstream_actors.sandbox.lifecycle import Lifecycle
-from sandstream_actors.sandbox.memory.marker import Laid, parse_marker
 from sandstream_bus.bus import Bus
 from sandstream_bus.nats.direct import Stored, stale_many
 from sandstream_bus.wire.memories import EditRequested, MemoryState, RevisionKind

@@ -22,7 +22,7 @@ from actors.sandbox.memory_yard import (
     place,
     remember,
 )
-from sandstream_actors.sandbox.memory.files import Folder
+from sandstream_actors.memory.copies.files import Folder
 from sandstream_bus.wire.memories import MemoryState
 from sandstream_bus.wire.sandboxes import (
     MemoryMount,

@@ -9,7 +9,7 @@ from actors.sandbox.memory_yard import ALL, HANDBOOK, SCOPE, files_in, remember
 from actors.sandbox.yard import yard
 from sandstream_actors.memory.actor import MemoryActor
 from sandstream_actors.run.sandbox_record import SandboxRecord
-from sandstream_actors.sandbox.memory.sync import mount_of
+from sandstream_actors.sandbox.memory_sync import mount_of
 from sandstream_bus.bus import Bus
 from sandstream_bus.logs.sandboxes import new_op
 from sandstream_bus.nats.direct import stale_many

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from sandstream_actors.sandbox.memory.decisions import decide, digest_of
-from sandstream_actors.sandbox.memory.marker import Laid, parse_marker
+from sandstream_actors.memory.copies.decisions import decide, digest_of
+from sandstream_actors.memory.copies.marker import Laid, parse_marker
 from sandstream_bus.wire.memories import FileRef, Tree
 
 NOTE, HANDBOOK = "memories/note.md", "memories/MEMORY.md"

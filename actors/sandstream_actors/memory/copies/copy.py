@@ -35,8 +35,7 @@ from sandstream_memory.layout import (
 from sandstream_memory.three_way_merge import merge_files
 from sandstream_providers.interface import Box, NoSpace
 
-from sandstream_actors.run.sandbox_record import SandboxRecord
-from sandstream_actors.sandbox.memory.decisions import (
+from sandstream_actors.memory.copies.decisions import (
     ABSENT,
     ALWAYS_THERE,
     Decision,
@@ -45,11 +44,12 @@ from sandstream_actors.sandbox.memory.decisions import (
     digest_of,
     in_place_of_folders,
 )
-from sandstream_actors.sandbox.memory.files import Folder, Found, MemoryTrouble, said_of
-from sandstream_actors.sandbox.memory.forks import is_parent, pull
-from sandstream_actors.sandbox.memory.marker import Laid
-from sandstream_actors.sandbox.memory.taken import NOTHING_TAKEN, Taken, taken_over
-from sandstream_actors.sandbox.memory.trees import batches, editable, with_versions
+from sandstream_actors.memory.copies.files import Folder, Found, MemoryTrouble, said_of
+from sandstream_actors.memory.copies.forks import is_parent, pull
+from sandstream_actors.memory.copies.marker import Laid
+from sandstream_actors.memory.copies.taken import NOTHING_TAKEN, Taken, taken_over
+from sandstream_actors.memory.copies.trees import batches, editable, with_versions
+from sandstream_actors.run.sandbox_record import SandboxRecord
 
 MOST_SANDBOXES = 100
 """How many workspaces with a copy a memory remembers."""

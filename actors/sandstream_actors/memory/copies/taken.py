@@ -13,8 +13,8 @@ from sandstream_bus.errors import ObjectMissing, UndecodableMessage
 from sandstream_bus.logs.memories import Memories
 from sandstream_bus.wire.memories import FileRef, MemoryState, Revision
 
+from sandstream_actors.memory.copies.marker import Laid
 from sandstream_actors.memory.scope.files import KEPT_REVISIONS
-from sandstream_actors.sandbox.memory.marker import Laid
 
 
 class Taken(NamedTuple):

@@ -22,10 +22,10 @@ from sandstream_bus.wire.sandboxes import MemoryMount, MemorySynced, SandboxEven
 from sandstream_bus.wire.specs import AgentSpec, GraphSpec
 from sandstream_providers.interface import Box, Provider, ProviderError
 
+from sandstream_actors.memory.copies.copy import MemoryCopy, Purpose
+from sandstream_actors.memory.copies.files import MemoryTrouble
 from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.live import Live, awake
-from sandstream_actors.sandbox.memory.copy import MemoryCopy, Purpose
-from sandstream_actors.sandbox.memory.files import MemoryTrouble
 
 logger = logging.getLogger(__name__)
 

@@ -34,8 +34,8 @@ from sandstream_providers.interface import (
     WrongKind,
 )
 
-from sandstream_actors.sandbox.memory.decisions import ALWAYS_THERE
-from sandstream_actors.sandbox.memory.marker import Laid, parse_marker
+from sandstream_actors.memory.copies.decisions import ALWAYS_THERE
+from sandstream_actors.memory.copies.marker import Laid, parse_marker
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_TEXT_BYTES = 8 * 1024 * 1024
