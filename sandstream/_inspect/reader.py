@@ -1,6 +1,6 @@
 """The reader of one run: takes its events one by one, in order, and gives a row for each.
 
-It works on a stored log and on a run that goes on. A row shares its calls and questions with other
+It works on a stored log and on an open run. A row shares its calls and questions with other
 rows: when a later event tells more about them, they change in place, and the new row names them.
 """
 

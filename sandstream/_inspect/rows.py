@@ -142,7 +142,7 @@ class EventRow(msgspec.Struct, kw_only=True):
     objections: list[str] = []
     """What guardrails objected to."""
     past: list[EventRow] = []
-    """The events of the saved state from which the run goes on."""
+    """The events of the saved state from which the run continues."""
 
 
 class EventRecord(msgspec.Struct, kw_only=True):

@@ -169,7 +169,7 @@ class _Search:
 
     async def _may_fit_at_end(self, run: RunId, first: LogEvent) -> bool:
         """An end that was read anyway rules most runs out. It is not the last word about a run that
-        goes on after it, or about one that was restored.
+        continues after it, or about one that was restored.
         """
         end = self._ends.pop(run, None)
         if end is None or not _says_all(first) or not await self._is_surely_over(run):

@@ -58,7 +58,7 @@ class RunSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     session: str = ""
     """The conversation that it continues."""
     takeovers: int | None = None
-    """How often another process went on after one was lost; None: its log was not read for that."""
+    """How often another process took over; ``None`` if the log was not read for that."""
     approvals: int = 0
     """How many calls wait for a person, those of runs below included."""
     memory: str = ""

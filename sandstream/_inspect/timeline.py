@@ -100,7 +100,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class TakenOver(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A moment at which another process went on."""
+    """A moment at which another process took over."""
 
     at_ns: int
     lost_ns: int = 0
@@ -108,7 +108,7 @@ class TakenOver(msgspec.Struct, kw_only=True, omit_defaults=True):
     count: int = 1
     """More than one: others had it in between, and left no sign."""
     worker: str = ""
-    """The process that went on."""
+    """The process that took over."""
     lost_worker: str = ""
     """The process that was lost; empty: the log does not name it."""
 
@@ -354,7 +354,7 @@ def _carry(row: Row, carriers: Sequence[Span], lost: Sequence[Interval]) -> None
 
 
 def _fill_parts(rows: Sequence[Row], lost: dict[str, list[Interval]]) -> None:
-    """The bars. One with others below it shows what goes on there."""
+    """The bars. A bar with others below it shows their work."""
     below: dict[str, dict[PartKind, list[Interval]]] = {}
     for row in reversed(rows):
         own = lost.get(row.span_id, [])

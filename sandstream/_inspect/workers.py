@@ -24,7 +24,7 @@ class WorkerSummary(msgspec.Struct, kw_only=True):
     steps: dict[str, int]
     """How many steps it finished, by what they are: ``chat``, ``tool``, ``sandbox``, …"""
     takeovers: int = 0
-    """How often it went on for a process that was lost."""
+    """How often it took over from a lost process."""
     lost: int = 0
     """How often its work was lost with it."""
 
@@ -59,7 +59,7 @@ class Where(NamedTuple):
     """How a column names processes: by their pids, if all are on one machine."""
 
     title: str = ""
-    """Empty: there is no room for such a column, or nothing to say in it."""
+    """Empty if there is no room for the column, or if it would be empty."""
 
     @classmethod
     def of(cls, rows: Sequence[Row], *, is_wide: bool) -> Where:

@@ -48,7 +48,7 @@ from sandstream._page.text import Texts
 _NAME_LENGTH = 300
 _ABOUT_LENGTH = 300
 _INPUT_LENGTH = 4_000
-"""Each model call is told all that was said before: repeated in full, that alone fills a page."""
+"""Each model call repeats the whole conversation; shown in full, it would fill the page."""
 
 
 class Moment(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""What the grammar of the command line is made of: commands, common flags, kinds of values."""
+"""The parts of the command line's grammar: commands, common flags, kinds of values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _is_text(text: str) -> bool:
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses empty values, and says what is near a mistyped command, flag or choice."""
+    """Refuses empty values, and suggests corrections for a mistyped command, flag or choice."""
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         is_flag = bool(action.option_strings) and action.dest not in _MAY_BE_EMPTY
@@ -141,7 +141,7 @@ def add_command(
 def add_flag(
     parser: argparse.ArgumentParser, *names: str, help: str, is_inner: bool = False
 ) -> None:
-    """A flag. That of an action does not undo what was said before the action."""
+    """A flag. The default of an action's flag does not replace a value given before the action."""
     default = argparse.SUPPRESS if is_inner else False
     parser.add_argument(*names, action="store_true", default=default, help=help)
 
@@ -157,7 +157,7 @@ def add_optional(
 
 
 def without_late(arguments: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """What is still unknown once the positional that stands behind options has its value."""
+    """The unknown words that remain after a positional behind options got its value."""
     name, default, kind = getattr(arguments, "late", ("", None, str))
     values = [it for it in unknown if not it.startswith("-")]
     if not name or len(values) != 1 or getattr(arguments, name) != default:
@@ -251,7 +251,7 @@ def since(text: str) -> Since:
 
 
 def _in_reach(ns: int) -> int:
-    """Nothing began before 1970, and no store counts further than this."""
+    """Limit a time to the range of the store: from 1970 to the largest 64-bit number."""
     return max(0, min(ns, 2**63 - 1))
 
 
@@ -263,7 +263,7 @@ def add_author(parser: Any) -> None:
 
 
 def add_budget(parser: Any) -> None:
-    """The flags of commands that begin a run or let it go on."""
+    """The flags of commands that start or continue a run."""
     budget = parser.add_argument_group("limits for the run and all runs below it")
     budget.add_argument("--max-tokens", type=positive, metavar="N", help="tokens of models")
     budget.add_argument("--max-seconds", type=span, metavar="S", help="time")

@@ -55,7 +55,7 @@ async def reached(bus: Bus, record: SandboxRecord) -> AsyncIterator[str]:
 
 
 async def _was_ours(record: SandboxRecord) -> bool:
-    """Did a process have it for itself alone that could reach the same boxes as this one?"""
+    """Whether the sandbox belonged to one process whose boxes this process can reach."""
     if not record.node.startswith(OWN_NODE):
         return False
     try:

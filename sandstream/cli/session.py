@@ -61,7 +61,7 @@ async def connected() -> AsyncIterator[Client]:
 
 
 def _say_trouble(error: BusError | None) -> None:
-    """While a command waits for a fault to end, people want to know which."""
+    """Print the fault whose end a command waits for."""
     if error is not None and not isinstance(error, LogLost):  # that one ends the command
         say(f"sandstream: waiting: {error}")
 
@@ -178,7 +178,7 @@ async def recent_runs(client: Client) -> list[str]:
 
 
 async def is_queued(client: Client, run: str) -> bool:
-    """Is there a task that will be this run? False if this user may not look."""
+    """Whether a task for this run waits; False if this user may not read tasks."""
     check_token(run, "the run id")
     bus = client.bus
     try:
@@ -194,7 +194,7 @@ async def is_queued(client: Client, run: str) -> bool:
 
 
 def _run_of_task(bus: Bus, task: Stored) -> RunId | None:
-    """The run that a task becomes; None if it can be none."""
+    """The run that a task will become; ``None`` if the task cannot start a run."""
     try:
         return bus.subjects.run_of_task(task.subject, task.headers, task.sequence)
     except InvalidSubject:
@@ -262,7 +262,7 @@ def set_up_logs(debug: bool) -> None:
 
 
 def show_logs() -> None:
-    """From now on warnings are worth telling: for commands that work, once they are connected."""
+    """Show warnings from now on: for long-running commands, once they are connected."""
     logging.getLogger().setLevel(logging.WARNING)
 
 

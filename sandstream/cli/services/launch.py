@@ -46,15 +46,15 @@ class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
     replicas: int = 0
     agents: list[str] = []
     node: str | None = None
-    """Whose sandboxes are served."""
+    """The node whose sandboxes are served."""
     sandboxes: dict[str, str] = {}
     """What this machine offers to sandboxes."""
     group: str | None = None
-    """Whose traces are made."""
+    """The group of the tracing actor."""
     tracing: dict[str, str] = {}
     """Where traces are kept and exported, and what is in them."""
     memory: dict[str, str] = {}
-    """Where what agents remember is worked on."""
+    """Where memories are processed."""
 
 
 @contextlib.asynccontextmanager

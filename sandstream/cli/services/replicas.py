@@ -13,7 +13,7 @@ from sandstream.cli.session import say
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 30.0
 _LONG_LIFE_S = 10.0
-"""Who lived so long starts again with the first delay."""
+"""A process that ran longer than this restarts with the first delay."""
 
 
 class Replicas:
@@ -54,7 +54,7 @@ class Replicas:
             delay_s = min(delay_s * 2, _LONGEST_DELAY_S)
 
     async def _run_one(self) -> int:
-        """One process from its start to its end. Cancelled: it is asked to stop, then made to."""
+        """One process from its start to its end. A cancellation stops it, by force if necessary."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "sandstream.cli", "actor", self._kind),
             *(*self._arguments, "--parent-pipe", str(self._reading)),

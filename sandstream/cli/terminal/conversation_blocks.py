@@ -18,7 +18,7 @@ _MOST_WHO = 18
 _WIDEST = 140
 _MOST_LINES = {"user": 40, "agent": 60, "error": 20}
 _FEW_LINES = 8
-"""Of what tools are given and give."""
+"""How many lines of a tool's arguments and output are shown."""
 _MOST_SAID = 200
 _FIRST_SAID = 80
 _STYLES = {
@@ -40,7 +40,7 @@ _TEXT_STYLES = {
     "error": "red",
 }
 _BRIEF = ("result", "approval", "handoff", "note")
-"""What has its small print beside it, where there is room."""
+"""Kinds of messages whose details stand beside the text if there is room."""
 _MARKS = {"call": "→ ", "result": "← ", "thought": "(thinks) "}
 
 
@@ -59,7 +59,7 @@ def print_items(screen: Screen, items: list[Any]) -> None:
 
 
 def print_said(screen: Screen, said: list[Said], *, show_all: bool = False) -> None:
-    """What was said; long texts and the middle of long talks are cut, and how much is told."""
+    """Print the messages. Long texts and the middle of long conversations are cut, with a note."""
     if not show_all and len(said) > _MOST_SAID:
         hidden = len(said) - _MOST_SAID
         note = Said(who="…", kind="note", text=f"{numbered(hidden, 'more such block')} (--all)")

@@ -209,7 +209,7 @@ class EventLines:
 
 
 def _taken_over(row: EventRow) -> list[Line]:
-    """Another process went on before this event. A move has a line of its own."""
+    """The line of a takeover before this event. A move has its own line."""
     if not row.is_takeover:
         return []
     lost = f"{short_name(row.lost_worker)}, which" if row.lost_worker else "a process that"

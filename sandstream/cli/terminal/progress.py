@@ -8,11 +8,11 @@ from sandstream.cli.session import say
 from sandstream.cli.terminal.render import Screen
 
 _QUIET_S = 1.0
-"""Reading the log is told only if it takes longer."""
+"""Progress is shown only if reading takes longer than this."""
 
 
 class Progress:
-    """How far the log was read: one line that is drawn again, or said once without a terminal."""
+    """Shows how far the log was read: redraws one line, or prints it once without a terminal."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen

@@ -1,4 +1,4 @@
-"""What tables of runs share: colours of states, the order of trees, what came of a run."""
+"""Shared by tables of runs: colours of states, the order of trees, outcomes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_tree_order(found: Sequence[RunSummary]) -> list[tuple[RunSummary, str]]:
 
 
 def ending(summary: RunSummary) -> str:
-    """What a run does now, or what came of it."""
+    """What a run does now, or its outcome."""
     if not summary.is_over:
         tool = summary.step.removeprefix("tool ")
         return summary.step if tool == summary.step else f"→ {tool}"

@@ -70,7 +70,7 @@ class Said(msgspec.Struct, kw_only=True):
 
 
 def talk(run: str, events: Iterable[LogEvent]) -> list[Said]:
-    """All that was said in a run, in order; in the run that it goes on from, too."""
+    """The messages of a run in order, including those of the saved state that it continues."""
     rows = RunReader(run).read(events)
     return [said for row in rows for one in (row.past or [row]) for said in _said_in(one)]
 
@@ -188,7 +188,7 @@ def _question(approval: Approval) -> Said:
 
 
 def said_of(item: Item, agent: str) -> list[Said]:
-    """What an item says; a thought without words says nothing."""
+    """The text of an item; empty for reasoning without a summary."""
     match item.kind:
         case "message":
             is_agent = item.role == "assistant"

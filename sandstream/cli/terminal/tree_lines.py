@@ -1,4 +1,4 @@
-"""Tells the runs of a tree as lines: each child's further right, and by its name."""
+"""The events of a run tree as lines; those of a child run are indented and carry its name."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sandstream.cli.terminal.render import Screen
 
 
 class _Told(NamedTuple):
-    """What is told of one run."""
+    """The state of the lines of one run."""
 
     lines: EventLines
     commands: LiveCommands
 
 
 class LiveOutputs(NamedTuple):
-    """Where output of commands is heard, and what ends that."""
+    """The source of live output of commands, and what ends the subscriptions."""
 
     bus: Bus
     stack: contextlib.AsyncExitStack

@@ -1,4 +1,4 @@
-"""``sandstream conversations``: what runs continue, kept on the bus."""
+"""``sandstream conversations``: conversations on the bus."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ConversationSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     last: Any = None
     """The last item."""
     history: list[Any] = []
-    """All items, if it was asked for alone."""
+    """All items, if only this conversation was requested."""
 
 
 def main(arguments: argparse.Namespace) -> int:

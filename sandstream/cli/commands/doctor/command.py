@@ -1,4 +1,4 @@
-"""``sandstream doctor``: is this installation well, and what to do if not. Starts no server."""
+"""``sandstream doctor``: checks the installation and says what to do. Starts no server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sandstream.settings import Settings
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 _NAMES = 12
 _MARGIN = 13 + _NAMES
-"""Where what was found begins: behind the mark, the state and the name."""
+"""The column in which findings begin: after the mark, the state and the name."""
 _LEAST_ROOM = 30
 _MARKS = {"ok": "✓", "warning": "!", "problem": "✗"}
 

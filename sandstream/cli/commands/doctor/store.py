@@ -17,7 +17,7 @@ from sandstream.cli.terminal.render import size
 
 _NEARLY_FULL = 0.9
 _PATIENCE_S = 2.5
-"""Long enough for a second try: only then the cause of a silence is looked into."""
+"""Long enough for a second try, before the cause of the silence is examined."""
 _HARNESS = "harness-main"
 
 

@@ -77,7 +77,7 @@ async def _store(path: Path) -> Check:
 
 
 def _export() -> Check:
-    """As an actor with the environment of this command would."""
+    """Where an actor with this command's environment would export."""
     try:
         settings = TracingSettings.of()
     except SandstreamError as error:

@@ -1,4 +1,4 @@
-"""``sandstream memory merge``: have what was found consolidated now, and wait for it."""
+"""``sandstream memory merge``: consolidate now, and optionally wait for it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def _merge(client: Client, state: MemoryState, arguments: argparse.Namespa
 
 
 async def _ask_unseen(asks: Asks, arguments: argparse.Namespace) -> int:
-    """Ask for a user who may not look at memories."""
+    """Send the request of a user who may not read memories."""
     request = MergeRequested(reason=AGAIN if arguments.again else "asked")
     await asks.merge(arguments.scope, request)
     say(f"asked: {one_line(arguments.scope)} (this user may not see what is left to consolidate)")
@@ -88,7 +88,7 @@ async def _ask_unseen(asks: Asks, arguments: argparse.Namespace) -> int:
 
 
 class Waiting:
-    """Looks at a memory until nothing of it is pending, and tells what happens meanwhile."""
+    """Reads a memory until nothing is pending, and prints what happens meanwhile."""
 
     def __init__(self, bus: Bus, scope: str, after: int) -> None:
         self._bus = bus

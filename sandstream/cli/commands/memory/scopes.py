@@ -47,7 +47,7 @@ class MemorySummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     given_up: int = 0
     """Rollouts whose extraction failed; they are retried only on request."""
     to_merge: int = 0
-    """Rollouts whose news, or whose removal, is not in the handbook yet."""
+    """Rollouts whose raw memories, or whose removal, are not in the handbook yet."""
     merging: str = ""
     """The run that consolidates now."""
     merges: int = 0
@@ -181,7 +181,7 @@ def path_named(state: MemoryState, path: str) -> FoundPath:
 
 
 def _canonical(state: MemoryState, path: str) -> str:
-    """The path without what people may add, and with the names of the layout's directories."""
+    """The path without empty parts, below the canonical directories instead of the layout's."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     clean = "/".join(parts)
     use = state.use
@@ -192,7 +192,7 @@ def _canonical(state: MemoryState, path: str) -> str:
 
 
 def short_path(path: str) -> str:
-    """As people type it: without the directory that nearly all are in."""
+    """The path as people type it: without the memory's directory."""
     return path.removeprefix("memories/")
 
 

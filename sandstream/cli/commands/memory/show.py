@@ -66,7 +66,7 @@ class Shown(msgspec.Struct, kw_only=True):
 
     summary: MemorySummary
     text: str
-    """That of memory_summary.md: what agents are told at once."""
+    """The text of memory_summary.md, which is part of the agents' instructions."""
     rollouts: list[Rollout]
     files: list[FileRecord]
 
@@ -169,7 +169,7 @@ def _rollout_row(rollout: Rollout, *, is_all: bool) -> Row:
 
 
 def rollout_state(rollout: Rollout) -> tuple[str, str]:
-    """Where it is on its way into the handbook, and in which style to say so."""
+    """How far the rollout is processed, and the style of the text."""
     if has_given_up(rollout):
         return "failed", "red"
     if rollout.extracting:

@@ -1,4 +1,4 @@
-"""``sandstream retry``: let a run that failed go on from the step that failed."""
+"""``sandstream retry``: continue a failed run from the step that failed."""
 
 from __future__ import annotations
 

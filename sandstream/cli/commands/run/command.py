@@ -1,4 +1,4 @@
-"""``sandstream run``: an agent of a file, here and now, told live."""
+"""``sandstream run``: run an agent of a file in this process and show it live."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _how_to_go_on(arguments: argparse.Namespace, waiting: NobodyToAsk) -> str:
     answer = hint_texts(waiting.approvals, waiting.run)
     input = arguments.input if len(arguments.input) <= _SHORT_INPUT else "…"
     again = shlex.join(["sandstream", "run", arguments.target, input, "--key", waiting.run])
-    return "\n  ".join(["answer, then go on:", *answer, again])
+    return "\n  ".join(["answer, then continue:", *answer, again])
 
 
 async def _tell(

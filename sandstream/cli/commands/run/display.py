@@ -97,7 +97,7 @@ class Display:
             self._screen.line(self._screen.paint(hint, "dim"))
 
     def output(self, piece: LiveOutput) -> None:
-        """A piece of what a command in a sandbox says."""
+        """A piece of a command's output."""
         if self._quiet or self._as_json:
             return
         self._close_text()
@@ -122,7 +122,7 @@ class Display:
         self._screen.stream.flush()
 
     def end(self) -> bool:
-        """Was the final output just shown, to a person who would see it again on stdout?"""
+        """Whether the final output was just shown on the same terminal as stdout."""
         both = self._screen.is_terminal and sys.stdout.isatty()
         return both and bool(self._last_said)
 
@@ -136,5 +136,5 @@ class Display:
 
 
 def _is_about_sandbox(event: LogEvent) -> bool:
-    """Is a sandbox opened, saved or closed? That comes between the last words and the end."""
+    """Whether the event opens, saves or closes a sandbox; these come after the last message."""
     return isinstance(event.event, CallRequested | CallFinished) and event.event.traits.is_sandbox

@@ -108,7 +108,7 @@ class Asker:
                 return _meant(said.strip())
 
     async def _decide(self, run: RunId, question: ApprovalRequested, answer: _Answer) -> None:
-        """Write it down: in the run at the top, which passes it on."""
+        """Store the answer in the log of the root run, which passes it on."""
         try:
             await decide(
                 self._bus,

@@ -1,6 +1,6 @@
 """What ``sandstream run`` makes of ``--manifest``, ``--workspace``, ``--port`` and ``--network``.
 
-All is checked before anything starts; what is wrong is told with the file and the entry.
+Everything is checked before anything starts; errors name the file and the entry.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _workspace(path: str, agent: Any, sandbox: SandboxRunConfig) -> Manifest:
 
 
 def read_manifest(path: str) -> Manifest:
-    """A manifest from a JSON file. What is wrong with it is said with the entry."""
+    """A manifest from a JSON file. Errors name the entry."""
     from sandstream.sandbox.manifest import Manifest
 
     where = f"--manifest {path}"
@@ -145,7 +145,7 @@ def _entries(entries: dict[str, Any]) -> None:
 
 
 def _each(entries: object, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every entry by itself, the innermost first: so that the one with the error is found."""
+    """Check every entry alone, the innermost first, to find the one with the error."""
     if not isinstance(entries, dict):
         return
     for name, entry in entries.items():
@@ -156,7 +156,7 @@ def _each(entries: object, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _check(where: str, manifest: Manifest, sandbox: SandboxRunConfig) -> None:
-    """All that can be known before anything starts: the provider's rules, files of this machine."""
+    """Check what can be checked before the start: the provider's rules, files of this machine."""
     if sandbox.client is not None:
         client = sandbox.client
         _trying(where, lambda: client.check_manifest(manifest))

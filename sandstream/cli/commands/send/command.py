@@ -35,7 +35,7 @@ async def _send(arguments: argparse.Namespace, text: str) -> int:
             if summary.session:
                 session = _own_name(summary.session)
                 names = shlex.join([summary.agent, "…", "--session", session])
-                text += f"; go on in its conversation: sandstream submit {names}"
+                text += f"; continue its conversation: sandstream submit {names}"
             raise CliError(Exit.FAILED, text)
         await client.send_input(arguments.run, text, by=by)
         if client.asks is not None:
@@ -49,5 +49,5 @@ async def _send(arguments: argparse.Namespace, text: str) -> int:
 
 
 def _own_name(session: str) -> str:
-    """What the owner of a conversation calls it: that of a user has the user's name before it."""
+    """The owner's name of a conversation, without the prefix of the user."""
     return session.partition("/")[2] if session.startswith("@") else session

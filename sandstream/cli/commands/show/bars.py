@@ -14,7 +14,7 @@ _LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
 _WAITS: dict[PartKind, str] = {"queued": "░", "lost": "▒", "person": "┄", "rate_limit": "~"}
 _THIN_QUEUE = "─"
-"""In a bar that only frames others: all below it is in a queue."""
+"""In a bar that frames others: all work below it waits in a queue."""
 _WAIT_STYLES: dict[PartKind, str] = {
     "queued": "dim",
     "lost": "red",
@@ -100,7 +100,7 @@ def _is_frame(row: Row) -> bool:
 
 
 def _speck(row: Row, style: str) -> tuple[str, str]:
-    """Something too short for its column is still there."""
+    """A part that is too short for its column is still drawn."""
     kind = row.parts[-1].kind
     if kind != "work":
         return _WAITS[kind], _WAIT_STYLES[kind]

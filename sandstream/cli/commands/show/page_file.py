@@ -18,7 +18,7 @@ _MARK = b"<!-- made by sandstream show -->\n"
 
 
 def check_target(target: str, *, force: bool) -> None:
-    """Refuse to begin what could not be written, or what would overwrite a stranger's file."""
+    """Refuse early if the page could not be written or would overwrite another file."""
     if target == STDOUT:
         return
     if not target:
@@ -36,7 +36,7 @@ def check_target(target: str, *, force: bool) -> None:
 
 
 def write_page(target: str, html: str) -> None:
-    """The whole page, or nothing; and say where it is."""
+    """Write the whole page or nothing, and print its path."""
     page = html.encode("utf-8", "replace").rstrip() + b"\n" + _MARK
     if target == STDOUT:
         sys.stdout.flush()
@@ -64,7 +64,7 @@ def _write_file(path: Path, page: bytes) -> None:
 
 
 def _mode(path: Path) -> int:
-    """As the file was; a new one as any program would make it."""
+    """The mode of the existing file; for a new file, the default mode."""
     with contextlib.suppress(FileNotFoundError):
         return path.stat().st_mode & 0o777
     mask = os.umask(0)

@@ -26,7 +26,7 @@ from sandstream.cli.terminal.run_table import STATUS_STYLES
 NARROWEST = 60
 WIDEST = 200
 WIDTH_OF_FILES = 120
-"""Where there is no terminal that would have a width."""
+"""The width without a terminal."""
 _MEANINGS = [
     ("█", "█▉▊▋▌▍▎▏▐▕", "work"),
     ("━", "━╸╺", "a whole with parts below it"),
@@ -71,7 +71,7 @@ class _How(NamedTuple):
     root: str
     """The run that is looked at."""
     quiet: set[str]
-    """Rows whose failure another one tells."""
+    """Rows whose failure another row already shows."""
     is_wide: bool
     where: Where
 
@@ -153,7 +153,7 @@ def _row_texts(row: Row, branch: str, how: _How) -> _Line:
 
 
 def _said_below(rows: Sequence[Row]) -> set[str]:
-    """The rows whose failure is only what a row below them says already."""
+    """The rows whose failure only repeats that of a row below them."""
     found: set[str] = set()
     failed = {row.span_id: row for row in rows if row.is_failed}
     parents = {row.span_id: row.parent_id for row in rows}
@@ -244,7 +244,7 @@ def _branches(shown: Sequence[Entry]) -> list[str]:
 
 
 def _fit(texts: Sequence[_Line], width: int, where_title: str) -> _Widths:
-    """The bar gets what the texts leave, and these at most their share."""
+    """The bar gets the width that the texts leave; each text gets at most its share."""
     rows = [it for it in texts if it.took]
     labels = [columns_of(f"{it.branch}{it.label} {it.detail}".rstrip()) for it in rows]
     label = min(max([*labels, 5]), max(18, round(width * 0.36)))

@@ -123,7 +123,7 @@ async def _opened(client: Client) -> AsyncIterator[TraceStore]:
 async def _read(
     client: Client, store: TraceStore, since: Since, agent: str | None
 ) -> tuple[TraceStats, bool]:
-    """The sums, once the store has everything that the log has; and whether there is nothing."""
+    """The sums, after the store has read the whole log; and whether there are no runs at all."""
     await store.retain(time.time_ns())
     redactor = load_redactor(variable(REDACT) or None)
     with Progress(err()) as progress:
@@ -198,7 +198,7 @@ def _show_table(
 
 
 def _hidden(found: Sequence[RunStats | CallStats]) -> set[str]:
-    """Columns about trouble that nothing has had."""
+    """The columns of problems that did not occur; they are hidden."""
     hidden: set[str] = set()
     if not any(it.retries for it in found):
         hidden.add("RETRIES")
@@ -248,7 +248,7 @@ def _trouble(number: int, style: str = "yellow") -> Cell:
 
 
 def _number(number: int) -> str:
-    """Nothing where there is nothing: what is there is seen."""
+    """The number; a dot for zero, so that other values stand out."""
     return str(number) if number else "·"
 
 

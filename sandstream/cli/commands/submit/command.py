@@ -32,7 +32,7 @@ _ENDED = {
     "budget": "did not complete",
     "guardrail": "was stopped",
 }
-"""How a run ended that did not complete; the error's code says the rest."""
+"""How a run that did not complete ended; the error's code has the details."""
 
 
 class Submitted(msgspec.Struct, kw_only=True):
@@ -102,7 +102,7 @@ async def wait_for_result(client: Client, run: str, arguments: argparse.Namespac
 
 
 async def _stored_end(client: Client, key: str) -> str:
-    """What to say if the run of a key has ended: submitting it again changes nothing."""
+    """The hint if the run of a key has ended: submitting it again has no effect."""
     run = run_of_user(client.asks.user, key) if client.asks else run_id_of_key(key)
     try:
         summary = await client.get(run)
@@ -121,7 +121,7 @@ def stored_hint(summary: RunSummary) -> str:
 
 
 async def _wait(client: Client, run: str) -> None:
-    """Until the end; what only people can answer meanwhile is told."""
+    """Wait for the end; print the questions that wait for people meanwhile."""
     hinted: set[tuple[str, str]] = set()
     async for event in client.follow(run):
         if not isinstance(event, LogEvent) or not isinstance(event.event, RunWaiting):

@@ -1,4 +1,4 @@
-"""``sandstream watch``: one run as it goes on, or all of them in a live table."""
+"""``sandstream watch``: one run live, or all of them in a live table."""
 
 from __future__ import annotations
 
