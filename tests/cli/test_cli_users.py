@@ -103,7 +103,7 @@ def test_a_user_does_all_with_runs_of_their_own_and_nothing_with_others(users: U
     while len(users.ok("alice", "approvals", "--json").splitlines()) < 2:
         assert time.monotonic() < deadline, "the runs do not wait"
     for command in (("approve", "alice=r1"), ("cancel", "alice=r1"), ("send", "alice=r1", "x")):
-        assert "belongs to the user alice, and bob may not ask" in users.fails("bob", *command)
+        assert "belongs to the user alice, so bob may not send" in users.fails("bob", *command)
     users.ok("alice", "send", "alice=r1", "Be quick.", "--as", "carol")
     decision = json.loads(users.ok("alice", "approve", "alice=r1", "--json", "--as", "carol"))
     assert (decision["approve"], decision["by"]) == (True, "alice")
