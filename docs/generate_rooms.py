@@ -77,7 +77,7 @@ ROOMS = [
         "Runner, Client, workers",
         (
             *("runner", "run", "client", "worker", "repl", "verbose"),
-            *("decorators", "events", "providers"),
+            *("actors", "decorators", "events", "providers"),
         ),
     ),
     Room("sandstream._page", "the HTML page of a run"),

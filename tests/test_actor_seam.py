@@ -22,6 +22,7 @@ from sandstream_bus.setup.roles import ROLES
 from support.sources import FOLDERS, ROOT, imports, modules, nodes
 
 import sandstream
+from sandstream import actors
 
 ROOMS = ("harness", "sandbox", "memory", "tracing", "tool_host")
 """Each is one actor. All other modules of the package are shared."""
@@ -65,7 +66,8 @@ def test_all_actors_have_one_base(kind: type[Any]) -> None:
 
 
 def test_the_public_actor_is_the_base() -> None:
-    assert sandstream.Actor is Actor
+    assert sandstream.Actor is Actor is actors.Actor
+    assert actors.ActorEntry is ActorEntry and actors.Option is registry.Option
 
 
 # --- the registry ---------------------------------------------------------------------------------
@@ -76,6 +78,30 @@ def test_what_an_entry_refers_to_exists() -> None:
         assert entry.serve or entry.make, entry.name
         for reference in (entry.serve, entry.make, entry.doctor, entry.up_check):
             assert not reference or callable(registry.load(reference)), reference
+
+
+class _Point:
+    """An installed entry point."""
+
+    value = "other:ENTRY"
+
+    def __init__(self, entry: ActorEntry) -> None:
+        self.load = lambda: entry
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        (ActorEntry(name="other", purpose="x", in_up="inside"), "use in_up='process'"),
+        (ActorEntry(name="harness", purpose="x"), "not an ActorEntry with a new name"),
+    ],
+)
+def test_an_entry_of_another_package_that_cannot_work_is_refused(
+    monkeypatch: pytest.MonkeyPatch, entry: ActorEntry, problem: str
+) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [_Point(entry)])
+    with pytest.raises(TypeError, match=problem):
+        find_actors()
 
 
 def test_an_entry_knows_the_consumers_of_its_actor() -> None:

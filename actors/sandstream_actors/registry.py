@@ -49,7 +49,7 @@ class ActorEntry:
     options: tuple[Option, ...] = ()
     in_up: Literal["no", "inside", "process"] = "no"
     """How ``sandstream up`` starts it: not at all, inside its own process, or in a separate
-    process.
+    process. Only the actors of this module may be ``inside``.
     """
     up_help: str = ""
     """The help of ``sandstream up --no-NAME``; empty: the actor cannot be left out."""
@@ -167,6 +167,11 @@ def find_actors(*, installed: bool = True) -> dict[str, ActorEntry]:
             entry = point.load()
             if not isinstance(entry, ActorEntry) or entry.name in found:
                 raise TypeError(f"{point.value} ({GROUP}) is not an ActorEntry with a new name")
+            if entry.in_up == "inside":
+                raise TypeError(
+                    f"{point.value} ({GROUP}) has in_up='inside', which only the actors of "
+                    "Sandstream may have; use in_up='process'"
+                )
             found[entry.name] = entry
     return found
 

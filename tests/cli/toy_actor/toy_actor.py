@@ -6,10 +6,8 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from sandstream_actors.base import Actor, Received
-from sandstream_actors.registry import ActorEntry, Option
-from sandstream_bus.bus import Bus
-from sandstream_bus.wire.messages import RunDone
+from sandstream.actors import Actor, ActorEntry, Bus, Option, Received
+from sandstream.events import RunDone
 
 ENTRY = ActorEntry(
     name="toy",
