@@ -91,7 +91,7 @@ UPWARD = {
     ("sandstream.memory.bus_session", "sandstream._run.process"): "a session outside of a run",
     ("sandstream.sandbox._memory.freshness", "sandstream._run.process"): "waits outside of a run",
     (
-        "sandstream.sandbox.sandboxes.unix_local",
+        "sandstream.sandbox.sandboxes._process_link",
         "sandstream._run.process",
     ): "works outside of a run",
     ("sandstream.models.openai_provider", "sandstream._wire.compile"): "a model called by hand",

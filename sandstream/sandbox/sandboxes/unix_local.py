@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 from pydantic import Field
-from sandstream_bus.bus import Bus
 from sandstream_bus.environment import environment, local_isolation
-from sandstream_bus.wire.sandboxes import LimitSpec
 from sandstream_providers.registry import LOCAL
-from sandstream_workspaces.store import WorkspaceStore
 
-from sandstream._run.process import Process
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.plan import check_manifest
+from sandstream.sandbox.sandboxes._process_link import ProcessLink
 from sandstream.sandbox.session.dependencies import Dependencies
-from sandstream.sandbox.session.link import BusLink, SandboxLink
+from sandstream.sandbox.session.link import SandboxLink
 from sandstream.sandbox.session.manager import Instrumentation
 from sandstream.sandbox.session.sandbox_client import (
     BaseSandboxClient,
@@ -25,7 +21,7 @@ from sandstream.sandbox.session.sandbox_client import (
 )
 from sandstream.sandbox.session.sandbox_session import SandboxSession
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
-from sandstream.sandbox.session.settings import SandboxSettings
+from sandstream.sandbox.session.settings import SandboxSettings, limits_of
 
 Isolation = Literal["required", "none"]
 
@@ -79,7 +75,7 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
         chosen = isolation or local_isolation()
         if chosen not in ("required", "none"):
             raise ValueError(f"isolation must be 'required' or 'none'; it is {chosen!r}")
-        self._link = _LocalLink(chosen)
+        self._link = ProcessLink(LOCAL.name, chosen)
         self._inherit = inherit_host_environment
         self._allowed = tuple(host_environment_allowlist or ())
 
@@ -96,7 +92,7 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
         return SandboxSettings(
             ports=tuple(chosen.exposed_ports),
             network=chosen.network,
-            limits=_limits(chosen.limits),
+            limits=limits_of(chosen.limits),
             environment=self._environment(),
             login_shell=False,
             keeps_root=self._link.isolation != "none",
@@ -117,36 +113,3 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
         if self._inherit:
             return {k: v for k, v in environment().items() if k not in ("PATH", "HOME", "PWD")}
         return {name: it for name, it in environment().items() if name in self._allowed}
-
-
-def _limits(values: dict[str, Any]) -> LimitSpec:
-    unknown = sorted(set(values) - set(LimitSpec.__struct_fields__))
-    if unknown:
-        known = ", ".join(LimitSpec.__struct_fields__)
-        raise ValueError(f"limits: {', '.join(unknown)} is unknown; the limits are {known}")
-    try:
-        return msgspec.convert(values, LimitSpec, strict=False)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"limits: {error}") from None
-
-
-class _LocalLink:
-    """This process's own sandbox actor, started on first use."""
-
-    provider = LOCAL.name
-
-    def __init__(self, isolation: str) -> None:
-        self.isolation = isolation
-
-    async def _open(self) -> BusLink:
-        process = await Process.of_this_loop()
-        return await process.sandboxes(self.provider, self.isolation)
-
-    async def bus(self) -> Bus:
-        return (await Process.of_this_loop()).bus
-
-    async def store(self) -> WorkspaceStore:
-        return await (await self._open()).store()
-
-    async def node(self) -> str:
-        return await (await self._open()).node()
