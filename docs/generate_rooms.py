@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
-BEGIN, END = "<!-- rooms: begin -->\n", "<!-- rooms: end -->\n"
+HEAD = "| room | purpose | modules | built on |\n"
+"""The first line of the table on the page. The table ends at the next empty line."""
 FOLDERS = {
     "sandstream_bus": "bus",
     "sandstream_providers": "providers",
@@ -181,23 +182,28 @@ def diagram() -> str:
         if it.source not in FOLDERS and (it.source, it.target) not in UPWARD:
             uses[room_of(it.source)].add(room_of(it.target))
     below: dict[str, set[str]] = {}
-    lines = ["| room | purpose | modules | built on |", "|---|---|---|---|"]
+    lines = [HEAD.rstrip(), "|---|---|---|---|"]
     for room in ROOMS:  # each one after those that it imports
         others = uses[room.name] - {room.name}
         implied = set().union(*(below[it] for it in others))
         below[room.name] = others | implied
-        named = ", ".join(f"`{it.name}`" for it in ROOMS if it.name in others - implied)
+        named = ", ".join(_shown(it) for it in ROOMS if it.name in others - implied)
         lines.append(
-            f"| `{room.name}` | {room.purpose} | {sizes[room.name]} | {named or 'nothing'} |"
+            f"| {_shown(room)} | {room.purpose} | {sizes[room.name]} | {named or 'nothing'} |"
         )
     return "\n".join(lines) + "\n"
 
 
+def _shown(room: Room) -> str:
+    """As a path: users import only ``sandstream``."""
+    return f"`{room.name.replace('.', '/')}`"
+
+
 def main() -> int:
     text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    made = f"{before}{BEGIN}\n{diagram()}\n{END}{after}"
+    before, _, rest = text.partition(HEAD)
+    _, blank, after = rest.partition("\n\n")
+    made = f"{before}{diagram()}{blank[1:]}{after}"
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(made)
         return 0
