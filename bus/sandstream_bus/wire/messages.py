@@ -236,6 +236,8 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     """The sandbox that it is for."""
     cwd: str = ""
     """Where relative paths start, below the sandbox's root."""
+    user: str = ""
+    """The sandbox's user that does it; empty: the sandbox's own."""
     child: str = ""
     """The child run that it is about."""
     value: Raw = NO_JSON
