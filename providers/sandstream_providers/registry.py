@@ -86,7 +86,15 @@ LOCAL = ProviderEntry(
     client_options="sandstream.sandbox.sandboxes.unix_local:UnixLocalSandboxClientOptions",
     doctor="sandstream_providers.local.doctor:examine",
 )
-_BUILT_IN = {entry.name: entry for entry in (LOCAL,)}
+DOCKER = ProviderEntry(
+    name="docker",
+    factory="sandstream_providers.docker.provider:make_docker",
+    client="sandstream.sandbox.sandboxes.docker:DockerSandboxClient",
+    client_options="sandstream.sandbox.sandboxes.docker:DockerSandboxClientOptions",
+    doctor="sandstream_providers.docker.doctor:examine",
+    needs_options=True,
+)
+_BUILT_IN = {entry.name: entry for entry in (LOCAL, DOCKER)}
 
 
 def names() -> list[str]:
