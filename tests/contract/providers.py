@@ -177,6 +177,7 @@ def _shell(name: str, *, busybox: bool, lacks: Mapping[str, str]) -> Contender:
         crash=crash,
         lose=lose,
         powers=host(Path()).powers,
+        traits=frozenset({"host_network"}),
         lacks={
             **dict.fromkeys(("isolated", "grants", "limits.disk", "limits.file"), _PLAIN),
             **dict.fromkeys(("limits.cpu", "limits.processes"), "it has no control groups"),
