@@ -6,18 +6,14 @@ ordinary user, sees nothing of the host but its grants, and has no network.
 
 from __future__ import annotations
 
-import io
-import tarfile
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sandstream_providers.box.start import relay_command, start_file_command
+from sandstream_providers.box.start import start_file_command
 from sandstream_providers.docker.facts import EngineFacts
-from sandstream_providers.docker.folders import SOCKET, START, Folders
+from sandstream_providers.docker.folders import START, Folders
 from sandstream_providers.docker.images import ImageFacts
 from sandstream_providers.docker.labels import labels_of
 from sandstream_providers.docker.options import DockerOptions
@@ -26,6 +22,8 @@ from sandstream_providers.interface import BoxSpec, Grant, Limits, ProviderError
 
 AGENT = f"{AGENT_FOLDER}/agent"
 RUN = f"{AGENT_FOLDER}/run"
+AGENT_COPY = f"{RUN}/agent"
+"""Where the agent lies if it cannot be mounted."""
 STATE = f"{RUN}/state"
 JOBS = f"{STATE}/jobs"
 OWN_ID = 1000
@@ -62,7 +60,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def user(self) -> tuple[int, int]:
-        if self.options.users or self.options.groups:
+        if self.options.has_users:
             return 0, 0
         if self.image.uid == 0 and not self.options.user:
             return OWN_ID, OWN_ID
@@ -102,8 +100,11 @@ def check(plan: Plan, home: Path, engine_url: str) -> None:
         )
 
 
-def create(api: Any, plan: Plan, folders: Folders, name: str) -> str:
-    """Ask the engine for the container. Returns its id."""
+def create(api: Any, plan: Plan, folders: Folders, name: str, volumes_of: str = "") -> str:
+    """Ask the engine for the container. Returns its id.
+
+    ``volumes_of``: a container that has its volumes already.
+    """
     spec, options = plan.spec, plan.options
     more = {"platform": options.platform} if options.platform else {}
     made = api.create_container(
@@ -118,29 +119,52 @@ def create(api: Any, plan: Plan, folders: Folders, name: str) -> str:
         hostname="sandbox",
         ports=plan.ports,
         healthcheck={"test": ["NONE"]},
-        host_config=api.create_host_config(**_host_config(api, plan, folders)),
+        host_config=api.create_host_config(**_host_config(plan, folders, volumes_of)),
         **more,
     )
     return str(made["Id"])
 
 
+def create_keeper(api: Any, plan: Plan, name: str) -> str:
+    """A container with the volumes of another, and a root that can be prepared. It never runs. Its
+    labels let the node find it if this process dies.
+    """
+    labels = labels_of(msgspec.structs.replace(plan.spec, key=keeper_key(plan.spec.key)), {})
+    config = {"network_mode": "none", "mounts": [_volume(it) for it in _volumes(plan)]}
+    made = api.create_container(
+        plan.image.id,
+        name=name,
+        entrypoint=["/bin/sh"],
+        command=[],
+        labels=labels,
+        host_config=api.create_host_config(**config),
+    )
+    return str(made["Id"])
+
+
+def keeper_key(key: str) -> str:
+    """Not longer than a key may be."""
+    return f"{key[:120]}.keeper"
+
+
 def entry(plan: Plan) -> list[str]:
     if not plan.has_agent:
         return ["/bin/sh", "-c", STAY]
-    return start_file_command(agent=AGENT, file=f"{RUN}/{START}", python=plan.image.python)
+    agent = AGENT if plan.shared else AGENT_COPY
+    return start_file_command(agent=agent, file=f"{RUN}/{START}", python=plan.image.python)
 
 
-def relay(plan: Plan) -> list[str]:
-    return relay_command(agent=AGENT, unix=f"{RUN}/{SOCKET}", python=plan.image.python)
-
-
-def _host_config(api: Any, plan: Plan, folders: Folders) -> dict[str, Any]:
+def _host_config(plan: Plan, folders: Folders, volumes_of: str) -> dict[str, Any]:
     spec, options, limits = plan.spec, plan.options, plan.spec.limits
     config: dict[str, Any] = {
         "network_mode": "none" if spec.network == "none" else "bridge",
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
-        "mounts": _mounts(plan, folders),
+        "mounts": [
+            *_binds(plan, folders),
+            *(_volume(it) for it in _volumes(plan) if not volumes_of),
+        ],
+        "volumes_from": [volumes_of] if volumes_of else None,
         "ulimits": _ulimits(limits),
         "read_only": options.read_only,
         "tmpfs": _tmpfs(plan),
@@ -149,7 +173,7 @@ def _host_config(api: Any, plan: Plan, folders: Folders) -> dict[str, Any]:
         "log_config": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
         **_kernel_limits(plan),
     }
-    if options.users or options.groups:
+    if options.has_users:
         config["cap_add"] = ROOT_CAPS
     if limits.disk_mb is not None and not plan.in_memory:
         config["storage_opt"] = {"size": f"{limits.disk_mb}M"}
@@ -192,19 +216,22 @@ def _tmpfs(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _mounts(plan: Plan, folders: Folders) -> list[dict[str, Any]]:
+def _binds(plan: Plan, folders: Folders) -> list[dict[str, Any]]:
     key = plan.spec.key
     mounts = [_bind(it.host_path, it.path, read_only=it.read_only) for it in _real(plan.spec)]
-    if not plan.has_agent:
-        return [_volume(STATE), *mounts]
-    if not plan.shared:
-        return [_volume(RUN), *mounts]
+    if not plan.has_agent or not plan.shared:
+        return mounts
     return [
         _bind(str(folders.agent(key)), AGENT, read_only=True),
         _bind(str(folders.run(key)), RUN, read_only=False),
-        _volume(STATE),
         *mounts,
     ]
+
+
+def _volumes(plan: Plan) -> list[str]:
+    """Where anonymous volumes lie. The root is one where nothing else could be written."""
+    own = RUN if plan.has_agent and not plan.shared else STATE
+    return [own, plan.spec.root] if plan.options.read_only and not plan.in_memory else [own]
 
 
 def _real(spec: BoxSpec) -> list[Grant]:
@@ -221,30 +248,3 @@ def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
 def _volume(target: str) -> dict[str, Any]:
     """An anonymous one: the engine removes it with its container."""
     return {"Type": "volume", "Target": target}
-
-
-# --- files of a container that does not run -------------------------------------------------------
-
-
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or directory to put into a container."""
-
-    path: str
-    data: bytes | None = None
-    """None: a directory."""
-    mode: int = 0o755
-    owner: tuple[int, int] = (0, 0)
-
-
-def archive(parts: Sequence[Part]) -> bytes:
-    """A tar file for the engine; paths are relative to where it is unpacked."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for part in parts:
-            entry = tarfile.TarInfo(part.path.strip("/"))
-            entry.mode, entry.mtime = part.mode, int(time.time())
-            entry.uid, entry.gid = part.owner
-            entry.type = tarfile.DIRTYPE if part.data is None else tarfile.REGTYPE
-            entry.size = len(part.data or b"")
-            tar.addfile(entry, io.BytesIO(part.data or b""))
-    return buffer.getvalue()

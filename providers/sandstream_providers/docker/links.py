@@ -78,7 +78,7 @@ def unix_address(run: Path) -> str:
 
 
 def exec_address(seen: Seen) -> str:
-    return f"exec:{seen.id}:{seen.python}"
+    return f"exec:{seen.id}:{seen.agent}:{seen.python}"
 
 
 async def connect(engine: Engine, address: str) -> Streams:
@@ -87,10 +87,8 @@ async def connect(engine: Engine, address: str) -> Streams:
     if kind == "unix":
         with socket_address(Path(place)) as path:
             return await asyncio.open_unix_connection(path)
-    found, _, python = place.partition(":")
-    argv = relay_command(
-        agent=container.AGENT, unix=f"{container.RUN}/{SOCKET}", python=python or "python3"
-    )
+    found, agent, python = place.split(":", 2)
+    argv = relay_command(agent=agent, unix=f"{container.RUN}/{SOCKET}", python=python)
     try:
         execution = await engine.call(
             "connect to the agent of a sandbox", lambda api: Execution(api, found, argv)

@@ -31,6 +31,10 @@ class DockerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     agent: bool | None = None
     """False: use only the shell, even if the image has Python. True: fail without Python."""
 
+    @property
+    def has_users(self) -> bool:
+        return bool(self.users or self.groups)
+
 
 def options_of(spec: BoxSpec) -> DockerOptions:
     """Raises ProviderError for an unknown option, a wrong type, or no image."""
@@ -50,4 +54,6 @@ def options_of(spec: BoxSpec) -> DockerOptions:
             "a Docker sandbox needs an image: DockerSandboxClientOptions(image="
             "'python:3.13-slim'), or --image on the command line"
         )
+    if options.has_users and options.read_only:
+        raise ProviderError("users cannot be made in a sandbox whose root is read-only")
     return options

@@ -30,11 +30,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
     exit_code: int
     has_agent: bool
+    agent: str
+    """The path of the agent."""
     python: str
     user: str
     env: dict[str, str]
     shared: bool
     """Files of this machine are mounted in it."""
+    read_only: bool
     in_memory: bool
     """Its workspace ends with its processes."""
     published: dict[int, tuple[str, int]]
@@ -71,6 +74,7 @@ def _seen(shown: dict[str, Any]) -> Seen:
     entry = [str(word) for word in config.get("Entrypoint") or []]
     env = pairs(config.get("Env") or [])
     host = shown.get("HostConfig") or {}
+    agent = next((it for it in (container.AGENT, container.AGENT_COPY) if it in entry), "")
     mounts = {str(it.get("Destination")): it for it in shown.get("Mounts") or []}
     return Seen(
         id=str(shown["Id"]),
@@ -79,11 +83,13 @@ def _seen(shown: dict[str, Any]) -> Seen:
         state=_STATES.get(str(state.get("Status")), "stopped"),
         started_at=str(state.get("StartedAt", "")),
         exit_code=int(state.get("ExitCode") or 0),
-        has_agent=container.AGENT in entry,
-        python=entry[0] if container.AGENT in entry else "",
+        has_agent=bool(agent),
+        agent=agent,
+        python=entry[0] if agent else "",
         user=str(config.get("User", "")),
         env=env,
         shared=(mounts.get(container.RUN) or {}).get("Type") == "bind",
+        read_only=bool(host.get("ReadonlyRootfs")),
         in_memory=env.get("HOME", "") in (host.get("Tmpfs") or {}),
         published=_published(shown),
     )
