@@ -28,6 +28,7 @@ from sandstream_providers.local.records import Layout
 from sandstream_providers.processes import descendants
 from support import engine
 
+from contract.docker_sessions import ImageClient, options_of
 from contract.shell_host import ShellHost
 from contract.toy.sandstream_toy.host import ToyHost
 from sandstream.sandbox.sandboxes.unix_local import (
@@ -197,6 +198,7 @@ _NO_USERS = "its boxes have one user"
 _ROOT = "the workspace is a directory of the host, wherever the provider keeps it"
 _PLAIN = "without isolation a command has all rights of the user who runs it"
 
+_IN_PYTHON = options_of(engine.PYTHON)
 _CONTAINER_LIMITS = ("limits.cpu", "limits.memory", "limits.disk")
 
 CONTENDERS = (
@@ -240,6 +242,8 @@ CONTENDERS = (
         name="docker",
         open=_docker,
         crash=_crash_docker,
+        client=lambda **given: ImageClient(_IN_PYTHON, **given),
+        options=_IN_PYTHON,
         lose=_lose_docker,
         powers=frozenset({"pty", "ports", "pause", "users", "isolated", *_CONTAINER_LIMITS}),
         traits=frozenset({"limits.processes", "limits.file", "root", "grants"}),
