@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -141,8 +142,8 @@ async def _lose_toy(home: Path, key: str) -> None:
     await asyncio.to_thread(shutil.rmtree, home / "toy" / key)
 
 
-def _docker(home: Path) -> Provider:
-    return AgentProvider(DockerHost(home, Engine(engine.ensure())))
+def _docker(home: Path, *, agents: bool = True) -> Provider:
+    return AgentProvider(DockerHost(home, Engine(engine.ensure()), agents=agents))
 
 
 async def _crash_docker(home: Path, key: str) -> None:
@@ -199,6 +200,7 @@ _ROOT = "the workspace is a directory of the host, wherever the provider keeps i
 _PLAIN = "without isolation a command has all rights of the user who runs it"
 
 _IN_PYTHON = options_of(engine.PYTHON)
+_IN_SHELL = options_of(engine.PYTHON, agent=False)
 _CONTAINER_LIMITS = ("limits.cpu", "limits.memory", "limits.disk")
 
 CONTENDERS = (
@@ -248,6 +250,22 @@ CONTENDERS = (
         powers=frozenset({"pty", "ports", "pause", "users", "isolated", *_CONTAINER_LIMITS}),
         traits=frozenset({"limits.processes", "limits.file", "root", "grants"}),
         lacks={
+            "memory_is_named": "where a control group ends a process it looks like any kill",
+            "host_network": "its boxes have the engine's network, never that of the machine",
+        },
+        box_options={"image": engine.PYTHON},
+    ),
+    Contender(
+        name="docker-shell",
+        open=functools.partial(_docker, agents=False),
+        crash=_crash_docker,
+        lose=_lose_docker,
+        powers=frozenset({"pty", "pause", "users", "isolated", *_CONTAINER_LIMITS}),
+        traits=frozenset({"root", "grants"}),
+        lacks={
+            "limits.file": "it is kept, but a script cannot say that it was the reason",
+            "ports": "a forwarder of ports is a part of the agent",
+            "limits.processes": "the scripts that end commands need processes too",
             "memory_is_named": "where a control group ends a process it looks like any kill",
             "host_network": "its boxes have the engine's network, never that of the machine",
         },

@@ -49,7 +49,7 @@ python_archive() { # python_archive FILE: the closure of a few installed package
   local root=$work/python
   apt-cache depends --recurse --installed --no-recommends --no-suggests --no-conflicts --no-breaks \
     --no-replaces --no-enhances bash dash coreutils grep sed tar gzip findutils procps mawk libc-bin \
-    base-files util-linux ca-certificates python3 git curl | grep -E '^[a-z0-9]' | sort -u >"$work/all"
+    base-files util-linux bsdutils ca-certificates python3 git curl | grep -E '^[a-z0-9]' | sort -u >"$work/all"
   xargs dpkg-query -W -f '${binary:Package}\t${db:Status-Abbrev}\n' <"$work/all" 2>/dev/null |
     awk '$2 == "ii" {print $1}' | grep -v -E '^(perl|libperl|debconf|dpkg|libc6-dev|systemd|adduser|passwd|login|git-man)' |
     sort -u >"$work/packages" || true

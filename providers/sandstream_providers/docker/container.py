@@ -34,6 +34,8 @@ ROOT_CAPS = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETUID", "SETGID", "KILL"]
 """What an agent needs that starts commands as several users."""
 _AGENT_TASKS = 5
 """The agent and its threads count too."""
+_SCRIPT_TASKS = 256
+"""Without an agent, the scripts that end commands must find room beside them."""
 _AGENT_MB = 64
 _LEAST_MEMORY_MB = 6
 """Engines refuse less."""
@@ -193,7 +195,8 @@ def _kernel_limits(plan: Plan) -> dict[str, Any]:
     if limits.cpus is not None and engine.limits_cpu:
         found["nano_cpus"] = int(min(max(limits.cpus, 0.01), engine.cpus) * 1e9)
     if limits.processes is not None and engine.limits_processes:
-        found["pids_limit"] = limits.processes + _AGENT_TASKS
+        more = _AGENT_TASKS if plan.has_agent else _SCRIPT_TASKS
+        found["pids_limit"] = limits.processes + more
     return found
 
 

@@ -71,6 +71,10 @@ class Engine:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._do, doing, work)
 
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Something that waits for a stream. Its errors are its own."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     def quick(self, doing: str, work: Callable[[Any], bool]) -> bool:
         """The same for callers that cannot wait long; False if the engine does not say in time."""
         asked = self._threads.submit(self._do, doing, work)

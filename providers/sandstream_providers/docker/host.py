@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from sandstream_providers.box.link import Streams
 from sandstream_providers.box_host import BoxHost, HostedBox
 from sandstream_providers.docker import labels, links, ports
@@ -49,13 +51,16 @@ class DockerHost(BoxHost):
         *,
         patience: Patience | None = None,
         on_progress: OnProgress | None = None,
+        agents: bool = True,
     ) -> None:
         """Args:
         home: The state directory of this machine.
         engine: Closed together with this host.
         patience: How long a box waits for a process that holds it.
         on_progress: Told about images that are pulled.
+        agents: False: no box gets our agent, whatever its image has.
         """
+        self._agents = agents
         self.engine = engine
         self.folders = Folders(home.absolute())
         self.leases = Leases(self.folders.lease)
@@ -73,6 +78,8 @@ class DockerHost(BoxHost):
 
     async def create(self, spec: BoxSpec) -> HostedBox:
         options = options_of(spec)
+        if not self._agents:
+            options = msgspec.structs.replace(options, agent=False)
         facts = await self._ready()
         async with self.folders.locked(spec.key):
             seen = await find(self.engine, spec.key)
@@ -180,7 +187,9 @@ class DockerHost(BoxHost):
             facts = await ask(self.engine)
             for path in self.folders.put_aside_before():
                 await remove_tree(path)
-            self._facts, self.powers = facts, facts.powers
+            # a forwarder of ports is a part of the agent
+            self.powers = facts.powers if self._agents else facts.powers - {"ports"}
+            self._facts = facts
         return self._facts
 
     async def _revived(self, record: BoxRecord, seen: Seen) -> HostedBox:

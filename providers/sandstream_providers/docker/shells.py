@@ -11,7 +11,6 @@ import secrets
 import shlex
 import threading
 import time
-from typing import Any
 
 from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.errors import EngineConflict, NoSuchContainer
@@ -36,14 +35,31 @@ class ExecShell:
         self._container = container
         self._user = user
         self._idle: list[_Staying] = []
-        self._lock = threading.Lock()
         self._closed = False
 
     async def run(self, script: str, data: bytes = b"", *, timeout_s: float = 30.0) -> Answer:
         text = script.encode(errors="surrogateescape")
+        if len(data) > _MOST_DATA and len(text) <= _MOST_SCRIPT:
+            execution = await self._executed([SHELL, "-c", _ONCE, script])
+            return await self._engine.in_thread(lambda: _run_once(execution, data, timeout_s))
+        shell = self._idle.pop() if self._idle else _Staying(await self._executed([SHELL]))
+        try:
+            answer = await self._engine.in_thread(lambda: shell.run(text, data, timeout_s))
+        except BaseException:
+            shell.close()  # also if the caller gave up: the answer to come is nobody's
+            raise
+        if self._closed or len(self._idle) >= _MOST_IDLE:
+            shell.close()
+        else:
+            self._idle.append(shell)
+        return answer
+
+    async def _executed(self, argv: list[str]) -> Execution:
         doing = f"run a script in the container of sandbox {self._key}"
         try:
-            return await self._engine.call(doing, lambda api: self._run(api, text, data, timeout_s))
+            return await self._engine.call(
+                doing, lambda api: Execution(api, self._container, argv, self._user)
+            )
         except NoSuchContainer as error:
             raise BoxGone(f"sandbox {self._key} is gone: {error}") from error
         except EngineConflict as error:
@@ -52,53 +68,29 @@ class ExecShell:
             raise BoxGone(f"sandbox {self._key} does not run: {error}") from error
 
     async def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for shell in idle:
-            shell.close()
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
 
-    # --- in threads -------------------------------------------------------------------------------
 
-    def _run(self, api: Any, script: bytes, data: bytes, timeout_s: float) -> Answer:
-        if len(data) > _MOST_DATA and len(script) <= _MOST_SCRIPT:
-            return self._run_once(api, script, data, timeout_s)
-        with self._lock:
-            shell = self._idle.pop() if self._idle else None
-        if shell is None:
-            shell = _Staying(Execution(api, self._container, [SHELL], self._user))
-        try:
-            answer = shell.run(script, data, timeout_s)
-        except BaseException:
-            shell.close()
-            raise
-        with self._lock:
-            keep = not self._closed and len(self._idle) < _MOST_IDLE
-            if keep:
-                self._idle.append(shell)
-        if not keep:
-            shell.close()
-        return answer
-
-    def _run_once(self, api: Any, script: bytes, data: bytes, timeout_s: float) -> Answer:
-        argv = [SHELL, "-c", _ONCE, script.decode(errors="surrogateescape")]
-        execution = Execution(api, self._container, argv, self._user)
-        said = {STDOUT: bytearray(), STDERR: bytearray()}
-        sender = threading.Thread(target=_send, args=(execution, data), daemon=True)
-        try:
-            sender.start()
-            deadline = time.monotonic() + timeout_s
-            while True:
-                execution.set_timeout(max(0.01, deadline - time.monotonic()))
-                kind, part = execution.frame()
-                if not part:
-                    break
-                said[kind] += part
-            code = execution.exit_code()
-        finally:
-            execution.close()
-            sender.join()
-        return Answer(code=code, stdout=bytes(said[STDOUT]), stderr=bytes(said[STDERR]))
+def _run_once(execution: Execution, data: bytes, timeout_s: float) -> Answer:
+    """In a thread, as all below."""
+    said = {STDOUT: bytearray(), STDERR: bytearray()}
+    sender = threading.Thread(target=_send, args=(execution, data), daemon=True)
+    try:
+        sender.start()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            execution.set_timeout(max(0.01, deadline - time.monotonic()))
+            kind, part = execution.frame()
+            if not part:
+                break
+            said[kind] += part
+        code = execution.exit_code()
+    finally:
+        execution.close()
+        sender.join()
+    return Answer(code=code, stdout=bytes(said[STDOUT]), stderr=bytes(said[STDERR]))
 
 
 def _send(execution: Execution, data: bytes) -> None:
