@@ -40,11 +40,13 @@ class Record(msgspec.Struct, kw_only=True):
 class ShellHost(BoxHost):
     """``busybox``: scripts run in its shell with its programs; otherwise in dash with coreutils."""
 
-    def __init__(self, home: Path, *, busybox: bool) -> None:
+    def __init__(self, home: Path, *, busybox: bool, tools: Path | None = None) -> None:
+        """``tools``: programs that scripts find before all others."""
         self.name = "toy-shell" if busybox else "toy-dash"
         self.powers = frozenset({"ports"} if busybox else {"ports", "pty"})
         self._home = home / self.name
         self._busybox = busybox
+        self._tools = tools
 
     async def check(self) -> dict[str, str]:
         self.shell()
@@ -109,7 +111,7 @@ class ShellHost(BoxHost):
                 (fresh / name).symlink_to(found)
             with contextlib.suppress(OSError):  # another process was first
                 fresh.rename(applets)
-        return str(applets / "sh"), str(applets)
+        return str(applets / "sh"), f"{self._tools}:{applets}" if self._tools else str(applets)
 
     def _running(self, key: str, spec: BoxSpec | None = None) -> HostedBox:
         folder = self.folder(key)

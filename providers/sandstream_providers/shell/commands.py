@@ -58,7 +58,7 @@ class Commands:
         while True:
             watching = _watching(wait_s, budget_s, collected, on_output)
             script = self._scripts.basics.script(
-                killing(facts), begin, watching, watch_scripts.WATCH, **given
+                killing(facts), watch_scripts.IS_OVER, begin, watching, watch_scripts.WATCH, **given
             )
             answer = await self._scripts.run(script, data)
             if answer.code:
@@ -88,7 +88,13 @@ class Commands:
         place = assigned_all(FROM="", FROM_ERR="")
         while True:
             script = self._scripts.basics.script(
-                naps(facts), watching, place, watch_scripts.INTERACT, watch_scripts.WATCH, **given
+                naps(facts),
+                watch_scripts.IS_OVER,
+                watching,
+                place,
+                watch_scripts.INTERACT,
+                watch_scripts.WATCH,
+                **given,
             )
             answer = await self._scripts.run(script, data)
             said = _of_session(answer, session)
@@ -136,14 +142,15 @@ class Commands:
         await self._end(facts, watch_scripts.KILL_ALL, MARK=self._scripts.basics.mark)
 
     async def _end(self, facts: BoxFacts, script: str, **given: str) -> None:
-        whole = self._scripts.basics.script(killing(facts), script, **given)
+        whole = self._scripts.basics.script(killing(facts), watch_scripts.IS_OVER, script, **given)
         for _ in range(KILL_TRIES):  # what cannot be killed must not keep everybody waiting
             if not _fine(await self._scripts.run(whole)):
                 return
 
     async def sessions(self) -> int:
         await self._scripts.facts()
-        return int(_fine(await self._scripts.run(self._scripts.basics.script(watch_scripts.COUNT))))
+        script = self._scripts.basics.script(watch_scripts.IS_OVER, watch_scripts.COUNT)
+        return int(_fine(await self._scripts.run(script)))
 
     # --- records ----------------------------------------------------------------------------------
 

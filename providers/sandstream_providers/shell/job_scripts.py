@@ -15,6 +15,7 @@ set -C
 set +C
 me; now
 echo "$me $now" >"$J/pid"
+[ -s "$J/killed" ] && { echo "137 cancelled - -" >"$J/rc"; rm -f "$R/live/$N"; exit; }
 
 pump() {
   exec <"$J/$1"
@@ -24,7 +25,10 @@ pump() {
     while [ $size -lt $most ]; do
       count=$(( (most - size) / 65536 + 1 ))
       dd bs=65536 count=$count >>"$file" 2>"$J/$2-dd" || exec cat >/dev/null
-      IFS='+ ' read -r full part _ <"$J/$2-dd"
+      while IFS='+ ' read -r full part rest; do
+        case $rest in 'records in'*) break ;; esac
+      done <"$J/$2-dd"
+      [ -n "$full" ] || exec cat >/dev/null
       [ $((full + part)) -lt $count ] && exit
       size=$(stat -c %s "$file")
     done
@@ -106,6 +110,7 @@ is empty or whole; a keeper that died before it leaves a lost command.
 """
 
 TERMINAL = r"""
+trap : INT QUIT
 stty sane rows 24 cols 80 2>/dev/null
 sh "$SANDSTREAM_TTY/go"
 echo $? >"$SANDSTREAM_TTY/code"
@@ -113,7 +118,6 @@ echo $? >"$SANDSTREAM_TTY/code"
 """What ``script`` runs in a new terminal. Not every ``script`` passes on the exit code."""
 
 LAUNCH = r"""
-J=$R/jobs/$N
 look_for_program() {
   case $PROGRAM in
     */*)
@@ -137,12 +141,6 @@ count_live() {
   for file; do is_over "$R/jobs/${file##*/}" && rm -f "$file" || count=$((count + 1)); done
   [ $count -lt 64 ] || no LimitReached live
 }
-is_over() {
-  [ -s "$1/rc" ] && return
-  [ -s "$1/pid" ] || return
-  read -r keeper _ <"$1/pid"
-  ! alive "$keeper"
-}
 start() {
   set -- "$J/o" "$J/e"
   [ -z "$PIPES" ] || set -- "$@" "$J/i" "$J/c"
@@ -155,6 +153,7 @@ start() {
   echo >"$R/live/$N"
   setsid setsid sh "$J/run" </dev/null >/dev/null 2>&1
 }
+J=$R/jobs/$N
 if [ -d "$J" ]; then
   cat >/dev/null
 else

@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+IS_OVER = r"""
+age() { age=$(( $(date +%s) - $(stat -c %Y "$1") )); }
+is_over() {
+  [ -s "$1/rc" ] && return
+  if [ -s "$1/pid" ]; then
+    read -r keeper _ <"$1/pid"
+    ! alive "$keeper"
+  else
+    age "$1" 2>/dev/null
+    [ ${age:-99} -gt 10 ]
+  fi
+}
+"""
+"""``is_over``: whether the command of this job's directory has ended, or will never start."""
+
 ATTACH = r"""
 J=$R/jobs/$N
 [ -d "$J" ] || no NoSuchSession gone
@@ -14,7 +29,7 @@ look() {
     read -r keeper began <"$J/pid"
     alive "$keeper" && state=running || state=lost
   elif ! [ -s "$J/rc" ]; then
-    age=$(( $(date +%s) - $(stat -c %Y "$J") ))
+    age "$J"
     [ $age -gt 10 ] && echo >"$J/begun" && state=lost
   fi
   [ -s "$J/rc" ] && state=exited
@@ -121,7 +136,13 @@ if ! [ -s "$J/rc" ]; then
   [ -s "$J/leader" ] && read -r leader <"$J/leader"
   claim_end "$J" cancelled
 fi
-sweep "$MARK" "$leader" || echo left
+now; begun=$now
+while sweep "$MARK" "$leader" && ! is_over "$J"; do
+  now
+  [ $now -lt $((begun + 500)) ] || exit 0
+  nap 0.01
+done
+is_over "$J" || echo left
 """
 
 KILL_ALL = r"""
@@ -131,24 +152,18 @@ for file in "$R"/live/*; do
   [ -s "$J/rc" ] || claim_end "$J" cancelled
 done
 sweep "$MARK" '' || { echo left; exit; }
-now; late=$((now + 200))
+now; late=$((now + 500))
 for file in "$R"/live/*; do
-  J=$R/jobs/${file##*/}
-  while [ -e "$file" ] && ! [ -s "$J/rc" ] && [ -s "$J/pid" ]; do
-    read -r keeper _ <"$J/pid"
-    now
-    alive "$keeper" && [ $now -lt $late ] || break
-    nap 0.02
-  done
+  [ -e "$file" ] || continue
+  until is_over "$R/jobs/${file##*/}" || [ $now -ge $late ]; do nap 0.01; now; done
 done
 """
 
 COUNT = r"""
 count=0
 for file in "$R"/live/*; do
-  J=$R/jobs/${file##*/}
-  [ -s "$J/rc" ] && continue
-  [ -s "$J/pid" ] && read -r keeper _ <"$J/pid" && alive "$keeper" && count=$((count + 1))
+  [ -e "$file" ] || continue
+  is_over "$R/jobs/${file##*/}" || count=$((count + 1))
 done
 echo $count
 """
