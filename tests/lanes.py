@@ -191,9 +191,8 @@ def main() -> int:
     engine.hold()  # the groups share it, if one of them starts it
     try:
         outcomes = asyncio.run(_all(arguments.lanes, root, arguments.junit, arguments.more))
-        containers = engine.boxes_left()
     finally:
-        engine.release()
+        containers = engine.release()
     if not arguments.more:  # arguments for pytest may choose among the tests
         _remember(outcomes)
     left = [*containers, *_left(root)]

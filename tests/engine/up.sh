@@ -3,6 +3,7 @@
 # reach it. An engine of this place that answers is left as it is.
 #   eval "$(tests/engine/up.sh)"
 #   tests/engine/up.sh --alone -- FLAGS   in a network of its own, without a bridge; FLAGS for dockerd
+# ENGINE_HIDES is a directory that this engine sees empty, as an engine on another machine would.
 # ENGINE_HOME is the place of its socket, log and state; ENGINE_SUITE the Debian release of the engine.
 set -euo pipefail
 home=${ENGINE_HOME:-/tmp/sandstream-engine}
@@ -76,6 +77,9 @@ network=()
 if [ -n "$alone" ]; then
   flags+=(--bridge=none --iptables=false --ip6tables=false)
   network=(unshare --net)
+  if [ -n "${ENGINE_HIDES:-}" ]; then
+    network+=(--mount sh -c 'mount -t tmpfs none "$0" && exec "$@"' "$ENGINE_HIDES")
+  fi
 fi
 # Nothing of this process may be seen in the engine's: it outlives the test that needed it first.
 cd /

@@ -34,15 +34,15 @@ def ensure() -> str:
     """The address of an engine that has the images of the tests. Slow the first time."""
     given = os.environ.get("DOCKER_HOST", "")
     if given and answers(given):
-        _run("base_image.sh", DOCKER_HOST=given)
+        run_script("base_image.sh", DOCKER_HOST=given)
         return given
     _hold()
     starting = os.open(f"{_LOCKS}.start", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(starting, fcntl.LOCK_EX)
-        said = _run("up.sh")
+        said = run_script("up.sh")
         url = said.split("DOCKER_HOST=")[1].split()[0]
-        _run("base_image.sh", DOCKER_HOST=url)
+        run_script("base_image.sh", DOCKER_HOST=url)
     finally:
         os.close(starting)
     return url
@@ -53,21 +53,25 @@ def hold() -> None:
     _hold()
 
 
-def release() -> None:
-    """Take the engine down if no process needs it any more."""
+def release() -> list[str]:
+    """Take the engine down if no process needs it any more. Returns the containers of ours that
+    were left then, one line each.
+    """
+    left: list[str] = []
     while _held:
         held = _held.pop()
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _run("down.sh")
+            left = _boxes_left()
+            run_script("down.sh")
         except BlockingIOError:
             pass  # another process of the tests still needs it
         finally:
             os.close(held)
+    return left
 
 
-def boxes_left() -> list[str]:
-    """Containers of ours on the engine that was started, one line each."""
+def _boxes_left() -> list[str]:
     url = f"unix://{_home() / 'docker.sock'}"
     if not answers(url):
         return []
@@ -118,7 +122,7 @@ def _home() -> Path:
     return Path(os.environ.get("ENGINE_HOME", "/tmp/sandstream-engine"))
 
 
-def _run(script: str, *arguments: str, **environment: str) -> str:
+def run_script(script: str, *arguments: str, **environment: str) -> str:
     """Run one of the scripts. Its output goes to a file: the engine must not hold a pipe."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         done = subprocess.run(

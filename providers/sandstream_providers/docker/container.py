@@ -37,6 +37,8 @@ _AGENT_TASKS = 5
 _SCRIPT_TASKS = 256
 """Without an agent, the scripts that end commands must find room beside them."""
 _AGENT_MB = 64
+_MOST_PIDS = 4_194_304
+"""The kernel takes no more."""
 _LEAST_MEMORY_MB = 6
 """Engines refuse less."""
 _MB = 1024 * 1024
@@ -95,10 +97,13 @@ def check(plan: Plan, home: Path, engine_url: str) -> None:
                     f"{grant.host_path} cannot be granted: it holds the socket {socket}. Whoever "
                     "reaches an engine has the rights of root on its machine"
                 )
-    if plan.options.runtime and plan.options.runtime not in plan.engine.runtimes:
+
+
+def check_options(options: DockerOptions, engine: EngineFacts) -> None:
+    """Raises ProviderError for what this engine does not have."""
+    if options.runtime and options.runtime not in engine.runtimes:
         raise ProviderError(
-            f"the engine has no runtime {plan.options.runtime!r}; it has: "
-            f"{', '.join(plan.engine.runtimes)}"
+            f"the engine has no runtime {options.runtime!r}; it has: {', '.join(engine.runtimes)}"
         )
 
 
@@ -196,7 +201,7 @@ def _kernel_limits(plan: Plan) -> dict[str, Any]:
         found["nano_cpus"] = int(min(max(limits.cpus, 0.01), engine.cpus) * 1e9)
     if limits.processes is not None and engine.limits_processes:
         more = _AGENT_TASKS if plan.has_agent else _SCRIPT_TASKS
-        found["pids_limit"] = limits.processes + more
+        found["pids_limit"] = min(limits.processes + more, _MOST_PIDS)
     return found
 
 

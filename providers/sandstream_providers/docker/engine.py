@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ CALL_S = 60.0
 """How long the engine may take to answer a call: many containers that start at once are slow."""
 LEAST_API = (1, 41)
 """Engine 20.10."""
+_USUAL = "unix:///var/run/docker.sock"
 _THREADS = 24
 _QUICK_S = 3.0
 _INSTALL = "the Docker provider needs the package docker: pip install 'sandstream[docker]'"
@@ -85,6 +87,7 @@ class Engine:
 
     def _do(self, doing: str, work: Callable[[Any], T]) -> T:
         try:
+            self._knock()
             return work(self.api())
         except ProviderError:
             raise
@@ -93,6 +96,14 @@ class Engine:
             if translated is None:
                 raise
             raise translated from error
+
+    def _knock(self) -> None:
+        """The library forgets to close a unix socket that nobody answers."""
+        path = (self.url or _USUAL).removeprefix("unix://")
+        if path.startswith("/") and self._given is None:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(self._call_s)
+                probe.connect(path)
 
     def api(self) -> Any:
         """The ``docker.APIClient``, connected. Blocks: for threads only."""

@@ -66,7 +66,7 @@ class DockerHost(BoxHost):
         self.leases = Leases(self.folders.lease)
         self.powers = frozenset({*_ALL_POWERS, "isolated"})
         self._maker = Maker(engine, self.folders, Images(engine, self.folders.images, on_progress))
-        self._starter = Starter(engine, self.folders, self.leases, patience or Patience())
+        self.starter = Starter(engine, self.folders, self.leases, patience or Patience())
         self._facts: EngineFacts | None = None
 
     # --- life -------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class DockerHost(BoxHost):
     async def check(self) -> dict[str, str]:
         facts = await self._ready()
         usual = links.UNIX if self._maker.shared else links.EXEC
-        return describe(facts, self._starter.links.get("", usual))
+        return describe(facts, self.starter.links.get("", usual))
 
     async def create(self, spec: BoxSpec) -> HostedBox:
         options = options_of(spec)
@@ -199,11 +199,11 @@ class DockerHost(BoxHost):
             await wake(self.engine, seen)
         if seen.state != "stopped":
             if record.token:
-                self._starter.close_folder(record, seen)
+                self.starter.close_folder(record, seen)
                 return await self._box(record, seen)
             await end(self.engine, key, seen)  # its agent obeys somebody whose record is gone
         self.leases.drop(key)
-        record, started = await self._starter.start(record, seen)
+        record, started = await self.starter.start(record, seen)
         return await self._box(record, started, started_now=True)
 
     async def _box(self, record: BoxRecord, seen: Seen, *, started_now: bool = False) -> HostedBox:

@@ -34,6 +34,7 @@ class Maker:
 
     async def make(self, spec: BoxSpec, options: DockerOptions, engine: EngineFacts) -> Seen:
         """A container that does not run yet. The record of the box is written before."""
+        container.check_options(options, engine)
         image = await self._images.facts(options)
         plan = Plan(
             spec=spec,
@@ -82,7 +83,7 @@ class Maker:
             preparation.put(api, keeper, "/", _parts(plan))
             container.create(api, plan, self._folders, name, volumes_of=keeper)
         finally:
-            api.remove_container(keeper, force=True, v=True)  # the volumes that are in use stay
+            api.remove_container(keeper, force=True)  # the volumes stay: they are the box's now
 
     def _with_less(self, plan: Plan, why: str) -> Plan | None:
         if plan.quota and ("storage-opt" in why or "storage opt" in why or "quota" in why):
