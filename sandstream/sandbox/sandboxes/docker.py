@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
+from sandstream_providers.docker.labels import container_name
 
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.plan import check_manifest
@@ -146,10 +147,12 @@ class DockerSandboxSession(SandboxSession):
         """The container's name; empty before the first start."""
         return self.state.container_id
 
+    async def exists(self) -> bool:
+        """Whether there is a container for it."""
+        return (await self.remote.record()).is_live
+
     async def _start(self) -> None:
         await super()._start()
-        from sandstream_providers.docker.labels import container_name
-
         self.state.container_id = container_name((await self.remote.record()).key)
 
 
