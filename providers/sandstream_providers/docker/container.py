@@ -15,13 +15,14 @@ from sandstream_providers.box.start import start_file_command
 from sandstream_providers.docker.facts import EngineFacts
 from sandstream_providers.docker.folders import START, Folders
 from sandstream_providers.docker.images import ImageFacts
-from sandstream_providers.docker.labels import labels_of
+from sandstream_providers.docker.labels import COMPANION, labels_of
 from sandstream_providers.docker.options import DockerOptions
 from sandstream_providers.grants import AGENT_FOLDER, check_grants, check_root
 from sandstream_providers.interface import BoxSpec, Grant, Limits, ProviderError
 
 AGENT = f"{AGENT_FOLDER}/agent"
 RUN = f"{AGENT_FOLDER}/run"
+PROXY = f"{AGENT_FOLDER}/proxy"
 AGENT_COPY = f"{RUN}/agent"
 """Where the agent lies if it cannot be mounted."""
 STATE = f"{RUN}/state"
@@ -136,7 +137,9 @@ def create_keeper(api: Any, plan: Plan, name: str) -> str:
     """A container with the volumes of another, and a root that can be prepared. It never runs. Its
     labels let the node find it if this process dies.
     """
-    labels = labels_of(msgspec.structs.replace(plan.spec, key=keeper_key(plan.spec.key)), {})
+    key = keeper_key(plan.spec.key)
+    labels = labels_of(msgspec.structs.replace(plan.spec, key=key), {})
+    labels[COMPANION] = plan.spec.key
     config = {"network_mode": "none", "mounts": [_volume(it) for it in _volumes(plan)]}
     made = api.create_container(
         plan.image.id,
@@ -147,6 +150,11 @@ def create_keeper(api: Any, plan: Plan, name: str) -> str:
         host_config=api.create_host_config(**config),
     )
     return str(made["Id"])
+
+
+def proxy_key(key: str) -> str:
+    """Of the proxy beside a box."""
+    return f"{key[:121]}.proxy"
 
 
 def keeper_key(key: str) -> str:
@@ -226,12 +234,14 @@ def _tmpfs(plan: Plan) -> dict[str, str]:
 
 def _binds(plan: Plan, folders: Folders) -> list[dict[str, Any]]:
     key = plan.spec.key
-    mounts = [_bind(it.host_path, it.path, read_only=it.read_only) for it in _real(plan.spec)]
+    mounts = [bind(it.host_path, it.path, read_only=it.read_only) for it in _real(plan.spec)]
     if not plan.has_agent or not plan.shared:
         return mounts
+    if plan.options.egress:
+        mounts.append(bind(str(folders.proxy(key)), PROXY, read_only=True))
     return [
-        _bind(str(folders.agent(key)), AGENT, read_only=True),
-        _bind(str(folders.run(key)), RUN, read_only=False),
+        bind(str(folders.agent(key)), AGENT, read_only=True),
+        bind(str(folders.run(key)), RUN, read_only=False),
         *mounts,
     ]
 
@@ -249,7 +259,7 @@ def _real(spec: BoxSpec) -> list[Grant]:
     ]
 
 
-def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
+def bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
     return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only}
 
 

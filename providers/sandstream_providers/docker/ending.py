@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from sandstream_providers.docker.container import keeper_key
+from sandstream_providers.docker.container import keeper_key, proxy_key
 from sandstream_providers.docker.engine import Engine, remove_container
 from sandstream_providers.docker.errors import EngineConflict, EngineRefused, NoSuchContainer
 from sandstream_providers.docker.folders import Folders
@@ -39,6 +39,13 @@ async def end(engine: Engine, key: str, seen: Seen) -> None:
         await asyncio.sleep(_PAUSE_S)
 
 
+async def end_proxy(engine: Engine, key: str) -> None:
+    """The proxy beside a box ends with it; it would end by itself later."""
+    seen = await ours(engine, proxy_key(key))
+    if seen is not None and seen.state != "stopped":
+        await end(engine, proxy_key(key), seen)
+
+
 async def wake(engine: Engine, seen: Seen) -> None:
     """Let a paused container go on."""
     doing = f"resume the container {seen.name}"
@@ -51,7 +58,7 @@ async def wake(engine: Engine, seen: Seen) -> None:
 
 async def remove(engine: Engine, folders: Folders, key: str) -> None:
     """Remove the containers of a box and its files on this machine."""
-    for name in (key, keeper_key(key)):
+    for name in (key, keeper_key(key), proxy_key(key)):
         seen = await ours(engine, name)
         if seen is not None:
             await _remove(engine, name, seen)

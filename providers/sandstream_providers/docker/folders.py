@@ -62,6 +62,10 @@ class Folders:
     def run(self, key: str) -> Path:
         return self.folder(key) / "run"
 
+    def proxy(self, key: str) -> Path:
+        """Where the proxy of a box listens."""
+        return self.folder(key) / "proxy"
+
     def agent(self, key: str) -> Path:
         return self.folder(key) / "agent.pyz"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from sandstream_providers.box.link import Streams
 from sandstream_providers.box_host import BoxHost, HostedBox
 from sandstream_providers.docker import labels, links, ports
 from sandstream_providers.docker.container import JOBS
-from sandstream_providers.docker.ending import end, ours, remove, wake
+from sandstream_providers.docker.ending import end, end_proxy, ours, remove, wake
 from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.errors import EngineSilent
 from sandstream_providers.docker.facts import EngineFacts, ask, describe
@@ -65,8 +65,10 @@ class DockerHost(BoxHost):
         self.folders = Folders(home.absolute())
         self.leases = Leases(self.folders.lease)
         self.powers = frozenset({*_ALL_POWERS, "isolated"})
-        self._maker = Maker(engine, self.folders, Images(engine, self.folders.images, on_progress))
-        self.starter = Starter(engine, self.folders, self.leases, patience or Patience())
+        patience = patience or Patience()
+        images = Images(engine, self.folders.images, on_progress)
+        self._maker = Maker(engine, self.folders, images, patience)
+        self.starter = Starter(engine, self.folders, self.leases, patience)
         self._facts: EngineFacts | None = None
 
     # --- life -------------------------------------------------------------------------------------
@@ -127,6 +129,9 @@ class DockerHost(BoxHost):
             seen = await ours(self.engine, key)
             if seen is not None and seen.state != "stopped":
                 await end(self.engine, key, seen)
+            record = self.folders.read(key)
+            if record is not None and options_of(record.spec).egress:
+                await end_proxy(self.engine, key)
 
     async def pause(self, key: str) -> None:
         async with self.folders.locked(key):
@@ -150,7 +155,8 @@ class DockerHost(BoxHost):
         listed: list[dict[str, Any]] = await self.engine.call(
             "list containers", lambda api: api.containers(all=True, filters=chosen)
         )
-        return [info for info in map(_info, listed) if info is not None]
+        names = [str(name).lstrip("/") for it in listed for name in it.get("Names") or []]
+        return [info for info in map(_info, _without_companions(listed, names)) if info is not None]
 
     async def connect(self, box: HostedBox) -> Streams:
         return await links.connect(self.engine, box.address)
@@ -248,6 +254,16 @@ class DockerHost(BoxHost):
         if seen is None or seen.state == "stopped":
             raise BoxGone(f"there is no running sandbox {key}")
         return seen
+
+
+def _without_companions(
+    listed: Sequence[dict[str, Any]], names: Container[str]
+) -> Iterator[dict[str, Any]]:
+    """A companion of a box counts as a box only if that is gone: then it must be removed."""
+    for it in listed:
+        main = (it.get("Labels") or {}).get(labels.COMPANION)
+        if main is None or labels.container_name(main) not in names:
+            yield it
 
 
 def _info(listed: dict[str, Any]) -> BoxInfo | None:

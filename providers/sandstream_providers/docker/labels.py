@@ -17,6 +17,8 @@ PREFIX = "io.sandstream."
 OWNER, BOX, SPEC = f"{PREFIX}owner", f"{PREFIX}key", f"{PREFIX}spec"
 POOL = f"{PREFIX}pool"
 """A container that waits for its box, or has become one: see ``pool``."""
+COMPANION = f"{PREFIX}of"
+"""A container that belongs to a box: its proxy, or a keeper of its volumes."""
 _NAMED = ("owner", "sandbox", "generation", "run")
 _OTHER = f"{PREFIX}label."
 _NAME = "sandstream-"

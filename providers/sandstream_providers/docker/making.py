@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sandstream_providers.docker import container, preparation
+from sandstream_providers.docker import container, egress, preparation
 from sandstream_providers.docker.container import Plan
 from sandstream_providers.docker.ending import remove
 from sandstream_providers.docker.engine import Engine
@@ -18,13 +18,17 @@ from sandstream_providers.docker.labels import container_name, is_box_of
 from sandstream_providers.docker.options import DockerOptions
 from sandstream_providers.docker.seen import Seen, find
 from sandstream_providers.interface import BoxGone, BoxSpec
+from sandstream_providers.leases import Patience
 
 
 class Maker:
     """Makes containers on one engine."""
 
-    def __init__(self, engine: Engine, folders: Folders, images: Images) -> None:
+    def __init__(
+        self, engine: Engine, folders: Folders, images: Images, patience: Patience
+    ) -> None:
         self._engine = engine
+        self._patience = patience
         self._folders = folders
         self._images = images
         self.shared = True
@@ -74,6 +78,8 @@ class Maker:
 
     def _ask(self, api: Any, plan: Plan, name: str) -> None:
         """In a thread."""
+        if plan.options.egress:
+            egress.create(api, plan, self._folders, self._patience)
         if not plan.options.read_only:
             container.create(api, plan, self._folders, name)
             return

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from sandstream_providers.box.start import agent_config, new_token
-from sandstream_providers.docker import links, preparation
+from sandstream_providers.docker import egress, links, preparation
 from sandstream_providers.docker.container import JOBS, RUN
 from sandstream_providers.docker.ending import ours
 from sandstream_providers.docker.engine import Engine
@@ -42,6 +42,8 @@ class Starter:
         if seen.has_agent:
             await self._brief(record, seen)
         self._leases.take(key)
+        if options_of(record.spec).egress:
+            await egress.start(self._engine, self._folders, record.spec)
         doing = f"start the container of sandbox {key}"
         await self._engine.call(doing, lambda api: api.start(seen.id))
         if seen.has_agent:
@@ -84,6 +86,9 @@ class Starter:
         if seen.shared:
             config["lease"] = f"{RUN}/{LEASE}"
             config |= {"idle_s": self._patience.idle_s, "busy_s": self._patience.busy_s}
+            if options_of(spec).egress:
+                config |= egress.way_out()
+                config["env"] = {**config["env"], **egress.variables(), **spec.env}
             if spec.ports:
                 config["take_ports"] = f"{RUN}/{PORTS}"
             self._folders.open_to_box(spec.key, config)

@@ -26,6 +26,10 @@ def main(argv: list[str]) -> None:
         from sandstream_providers.box.agent.relay import relay
 
         relay(argv[2])
+    if argv[1] == "proxy":
+        from sandstream_providers.box.agent.proxy import proxy
+
+        proxy(argv[2])
     config: dict[str, Any] = _settings(argv)
     _fill_standard_descriptors()
     _protect()
@@ -50,6 +54,9 @@ def main(argv: list[str]) -> None:
 
         Handover(loop, config["take_ports"], token)
     transports.open_all(loop, config, token, server.request, server.commands.forget)
+    if config.get("way_out"):
+        port, path = config["way_out"]
+        Forwarder(loop, transports.tcp_listener(f"127.0.0.1:{port}"), str(path))
     for port, fd in ports.items():
         Forwarder(loop, socket.socket(fileno=fd), int(port))
     _watch_for_death(loop, config.get("death_fd"))

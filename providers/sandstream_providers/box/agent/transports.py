@@ -91,7 +91,7 @@ def open_all(
         where["unix"] = config["listen_unix"]
         Listener(loop, unix_listener(config["listen_unix"]), guarded)
     if config.get("listen_tcp"):
-        listener = _tcp(config["listen_tcp"])
+        listener = tcp_listener(config["listen_tcp"])
         where["tcp"] = listener.getsockname()[:2]
         Listener(loop, listener, guarded)
     if config.get("streams") is not None:
@@ -126,7 +126,7 @@ def unix_listener(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
     return listener
 
 
-def _tcp(address: str) -> socket.socket:
+def tcp_listener(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
