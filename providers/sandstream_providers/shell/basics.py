@@ -19,7 +19,8 @@ BASICS = r"""
 export LC_ALL=C TZ=UTC0
 PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 umask 022
-read -r BOOT </proc/sys/kernel/random/boot_id
+BOOT=unknown
+{ read -r BOOT </proc/sys/kernel/random/boot_id; } 2>/dev/null
 no() { echo "$1 $2"; exit 40; }
 now() { read -r now _ </proc/uptime; now=$(( ${now%.*} * 100 + 1${now#*.} - 100 )); }
 me() { read -r line </proc/$$/stat; set -- ${line##*) }; me=$$.${20}.$BOOT; }

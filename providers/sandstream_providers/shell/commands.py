@@ -107,6 +107,7 @@ class Commands:
             collected.take(report)
             if _is_answered(report, collected):
                 return await self._output(name, report, collected)
+            data = b""  # it was taken
             watching = _watching(wait_s, WAIT_S, collected, on_output)
 
     async def _output(self, name: str, report: Report, collected: Collected) -> Output:

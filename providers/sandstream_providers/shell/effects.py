@@ -1,7 +1,8 @@
 """Changes of files: one at a time, each once for its operation, whoever asks.
 
 The outcome of each operation, a refusal too, is noted in the box. The lock is a link that names its
-owner, so that the lock of a script that was killed can be told from one that is held.
+owner, so that the lock of a script that was killed can be told from one that is held. A shell runs
+one script at a time, so a lock in its own name is an old one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ lock() {
   me
   now; late=$((now + 3000))
   until ln -s "$me" "$R/lock" 2>/dev/null; do
-    owner=$(readlink "$R/lock") && ! alive "$owner" && break_lock
+    if owner=$(readlink "$R/lock"); then
+      { [ "$owner" != "$me" ] && alive "$owner"; } || break_lock
+    fi
     nap 0.02
     now
     [ $now -lt $late ] || { echo "the lock of the records was held for 30 s" >&2; exit 1; }
@@ -98,6 +101,10 @@ printf '%s\n' "$outcome"
 recover
 """
 RECOVER = "lock\nrecover\n"
+FORGET = r"""
+cd "$R/done" && ls -t | tail -n +10001 | while read -r name; do rm -f "./$name"; done
+"""
+FORGET_EVERY = 1000
 
 
 class Effects:
@@ -107,6 +114,7 @@ class Effects:
         self._scripts = scripts
         self._one_at_a_time = asyncio.Lock()
         self._recovered = False
+        self._asked = 0
 
     async def recover(self) -> None:
         """Undo what a killed process left half done, before anybody looks at the files."""
@@ -134,8 +142,10 @@ class Effects:
         """
         await self.recover()
         facts = await self._scripts.facts()
+        self._asked += 1
+        forget = FORGET if self._asked % FORGET_EVERY == 0 else ""
         whole = self._scripts.basics.script(
-            naps(facts), LOCK, UNDO, body, ONCE, **values, OP=file_name(op)
+            naps(facts), LOCK, UNDO, body, ONCE, forget, **values, OP=file_name(op)
         )
         async with self._one_at_a_time:
             answer = await self._scripts.run(whole, data, timeout_s=300)

@@ -49,6 +49,7 @@ class Scripts:
 
     async def run(self, script: str, data: bytes = b"", *, timeout_s: float = 60.0) -> Answer:
         """Raises BoxGone; every script may be run again."""
+        broken: OSError | None = None
         for _ in range(TRIES):
             if self.closed:
                 break
@@ -66,11 +67,11 @@ class Scripts:
             finally:
                 self._running.discard(task)
             await asyncio.sleep(PAUSE_S)
-        else:
-            raise BoxGone(
-                f"the connection to box {self._key} broke {TRIES} times in a row: {broken}"
-            ) from broken
-        raise BoxGone(f"box {self._key} was let go of: get it from its provider again")
+        if self.closed:
+            raise BoxGone(f"box {self._key} was let go of: get it from its provider again")
+        raise BoxGone(
+            f"the connection to box {self._key} broke {TRIES} times in a row: {broken}"
+        ) from broken
 
     async def _run_once(self, script: str, data: bytes, timeout_s: float) -> Answer:
         shell = self._idle.pop() if self._idle else await self._open_shell()

@@ -9,7 +9,7 @@ is_over() {
   if [ -s "$1/pid" ]; then
     read -r keeper _ <"$1/pid"
     ! alive "$keeper"
-  else
+  elif ! [ -e "$1/lost" ]; then
     age "$1" 2>/dev/null
     [ ${age:-99} -gt 10 ]
   fi
@@ -28,9 +28,11 @@ look() {
   if [ -s "$J/pid" ]; then
     read -r keeper began <"$J/pid"
     alive "$keeper" && state=running || state=lost
+  elif [ -e "$J/lost" ]; then
+    state=lost
   elif ! [ -s "$J/rc" ]; then
     age "$J"
-    [ $age -gt 10 ] && echo >"$J/begun" && state=lost
+    [ $age -gt 10 ] && echo >"$J/begun" && echo >"$J/lost" && state=lost
   fi
   [ -s "$J/rc" ] && state=exited
 }
@@ -103,10 +105,12 @@ command left running is ended. ``DUE``: what
 INTERACT = r"""
 name=$(readlink "$R/sessions/$SESSION") || no NoSuchSession gone
 J=$R/jobs/$name X=$J/x-$N
+claimed=
 if ! [ -d "$X" ]; then
   [ -s "$J/rc" ] && [ -e "$J/told" ] && no NoSuchSession over
   [ -n "$INPUT" ] && ! [ -s "$J/rc" ] && ! [ -p "$J/c" ] && no StdinClosed closed
   if mkdir "$X" 2>/dev/null; then
+    claimed=1
     cat >"$X/data"
     begin='0 0'
     [ -s "$J/cursor" ] && read -r begin <"$J/cursor"
@@ -119,6 +123,7 @@ if ! [ -d "$X" ]; then
     fi
   fi
 fi
+[ -n "$claimed" ] || cat >/dev/null
 tries=0
 while ! [ -s "$X/start" ] && [ $tries -lt 100 ]; do nap 0.02; tries=$((tries + 1)); done
 [ -s "$X/start" ] && read -r begin begin_err DUE <"$X/start" || no NoSuchSession gone
@@ -202,8 +207,6 @@ used=$(du -sk . | cut -f1)
   rm -f "./$N"/out.* "./$N"/err.*
   [ "$(du -sk . | cut -f1)" -gt $MOST_KB ] || break
 done
-for folder in "$R/asked" "$R/done"; do
-  cd "$folder" && ls -t | tail -n +10001 | while read -r N; do rm -f "./$N"; done
-done
+cd "$R/asked" && ls -t | tail -n +10001 | while read -r N; do rm -f "./$N"; done
 """
 """Forget the oldest operations, and the output of old commands beyond a size."""
