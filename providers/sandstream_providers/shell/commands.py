@@ -167,7 +167,9 @@ class Commands:
         self._started += 1
         if self._started % PRUNE_EVERY == 0:
             most = KEPT_OUTPUTS * self._limit // 1024
-            script = self._scripts.basics.script(watch_scripts.PRUNE, MOST_KB=most)
+            script = self._scripts.basics.script(
+                watch_scripts.IS_OVER, watch_scripts.PRUNE, MOST_KB=most
+            )
             _fine(await self._scripts.run(script))
 
 

@@ -4,8 +4,8 @@ The directory of a job has these files: ``run`` (the keeper below) and ``go`` (t
 ``session``; ``begun`` (whoever makes it decides whether the command starts); ``pid`` (the keeper's
 name and its start); ``out.*`` and ``err.*`` (output, named by the offset of the first byte);
 ``killed`` (why it is ended); ``rc`` (exit code, why, length of each stream if a background process
-holds it); ``lost`` (it was never started); ``told`` (somebody was told of the end); ``cursor`` (what
-answers have given so far).
+holds it); ``lost`` (it was never started); ``told`` (somebody was told of the end); ``cursor``
+(what answers have given so far).
 """
 
 from __future__ import annotations

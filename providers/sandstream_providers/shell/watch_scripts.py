@@ -195,15 +195,14 @@ rm -rf "$J" "$R/live/$N"
 
 PRUNE = r"""
 cd "$R/jobs" || exit 1
-over() { [ -s "$1/rc" ] || ! [ -e "$R/live/$1" ]; }
 ls -t | tail -n +1001 | while read -r N; do
-  over "$N" || continue
+  is_over "./$N" || continue
   [ -s "$N/session" ] && read -r session <"$N/session" && rm -f "$R/sessions/$session"
-  rm -rf "./$N"
+  rm -rf "./$N" "$R/live/$N"
 done
 used=$(du -sk . | cut -f1)
 [ "$used" -le $MOST_KB ] || ls -tr | while read -r N; do
-  over "$N" || continue
+  is_over "./$N" || continue
   rm -f "./$N"/out.* "./$N"/err.*
   [ "$(du -sk . | cut -f1)" -gt $MOST_KB ] || break
 done

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from sandstream_providers.interface import (
     ProviderError,
     ResolveRule,
 )
+from sandstream_providers.shell import commands
 from sandstream_providers.shell.channel import Answer
 
 BUSYBOX = shutil.which("busybox")
@@ -186,5 +188,27 @@ def test_a_box_without_a_needed_program_says_so(tmp_path: Path) -> None:
             await provider.create(BoxSpec(key="bare", labels={"owner": "test"}))
         await provider.delete("bare")
         await provider.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.needs_process
+def test_the_oldest_commands_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "PRUNE_EVERY", 2)
+
+    async def story() -> None:
+        async with box_with(tmp_path, {}) as box:
+            running = ExecSpec(argv=["sleep", "60"], cwd=box.root, timeout_s=50)
+            await box.run("running", running, wait_s=0)
+            jobs = tmp_path / "toy-shell" / "plain" / "records" / "jobs"
+            for number in range(1001):
+                job = jobs / f"old-{number}"
+                job.mkdir()
+                (job / "rc").write_text("0 - - -\n")
+                os.utime(job, (number + 2, number + 2))
+            await sh(box, "new", "echo x >> count")
+            names = {path.name for path in jobs.iterdir()}
+            assert names == {"running", "new", *(f"old-{number}" for number in range(2, 1001))}
+            assert (await box.run("running", running, wait_s=0)).state == "running"
 
     asyncio.run(story())
