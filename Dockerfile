@@ -16,10 +16,10 @@ COPY deploy/wheels wheels
 RUN python3 -m venv --without-pip /opt/sandstream \
  && if ls wheels/sandstream-*.whl >/dev/null 2>&1; then \
       /opt/sandstream/bin/python "$(ls wheels/pip-*.whl)/pip" install --quiet \
-        --no-cache-dir --no-index --find-links wheels 'sandstream[uvloop,nkeys,otlp,prometheus]'; \
+        --no-cache-dir --no-index --find-links wheels 'sandstream[uvloop,nkeys,otlp,prometheus,docker]'; \
     else \
       python3 -m pip --python /opt/sandstream/bin/python install --quiet \
-        --no-cache-dir --disable-pip-version-check '.[uvloop,nkeys,otlp,prometheus]'; \
+        --no-cache-dir --disable-pip-version-check '.[uvloop,nkeys,otlp,prometheus,docker]'; \
     fi
 
 FROM ${BASE}

@@ -1,5 +1,5 @@
 # On a fresh machine with Python, git and make, `make demo` and `make test` need nothing else (and
-# bubblewrap and, for the tests, Chromium, which a root shell with apt installs by itself).
+# bubblewrap and, for the tests, busybox and Chromium, which a root shell with apt installs by itself).
 PYTHON ?= python3
 ARGS ?=
 SOAK_MINUTES ?= 10
@@ -25,15 +25,16 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install -qq --editable '.[uvloop,nkeys]' --group dev
 	@touch $@
 
-# Local sandboxes are isolated by bubblewrap. A root shell with apt (a CI machine) gets it here.
+# Local sandboxes are isolated by bubblewrap; busybox is for tests of boxes without Python. A root
+# shell with apt (a CI machine) gets them here.
 isolation:
-	@command -v bwrap >/dev/null 2>&1 || [ "$$(uname)" != Linux ] || { \
+	@{ command -v bwrap && command -v busybox; } >/dev/null 2>&1 || [ "$$(uname)" != Linux ] || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "Installing bubblewrap, for isolated sandboxes ..." >&2; \
+	    echo "Installing bubblewrap, for isolated sandboxes, and busybox ..." >&2; \
 	    apt-get -qq update >/dev/null && \
-	    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends bubblewrap >/dev/null; \
+	    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends bubblewrap busybox >/dev/null; \
 	  else echo "note: without bubblewrap there are no isolated sandboxes, and their tests fail;" \
-	    "install it with your package manager" >&2; fi; }
+	    "so do some without busybox; install them with your package manager" >&2; fi; }
 
 # The page of a run is tested in a real browser. A root shell with apt gets it here.
 browser:

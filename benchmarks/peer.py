@@ -12,13 +12,12 @@ HOME = Path(__file__).parent / ".env-peer"
 
 def python() -> str:
     """The interpreter of the environment with the baseline."""
-    stamp = HOME / f"openai-agents-{VERSION}"
+    stamp = HOME / f"openai-agents-{VERSION}-docker"
     found = HOME / "bin" / "python"
     if not stamp.exists():
         print(f"making {HOME} (once, about half a minute) ...", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(HOME)], check=True)
-        subprocess.run(
-            [found, "-m", "pip", "install", "-q", f"openai-agents=={VERSION}", "uvloop"], check=True
-        )
+        packages = (f"openai-agents=={VERSION}", "uvloop", "docker")
+        subprocess.run([found, "-m", "pip", "install", "-q", *packages], check=True)
         stamp.touch()
     return str(found)

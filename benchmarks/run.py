@@ -13,6 +13,7 @@ from pathlib import Path
 import approval_resume
 import cold_start
 import concurrent_runs
+import docker_sandboxes
 import fan_out
 import first_token
 import handoff_chain
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Measure] = {
     "sandbox_manifest": sandbox_manifest.measure,
     "sandbox_snapshots": sandbox_snapshots.measure,
     "sandbox_memory": sandbox_memory.measure,
+    "docker_sandboxes": docker_sandboxes.measure,
     "memory_consolidation": memory_consolidation.measure,
     "memory_recall": memory_recall.measure,
 }

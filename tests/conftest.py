@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import engine
 from support.nats_server import NatsServer
 from support.quick import QuickTests
 
@@ -20,6 +21,11 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(QuickTests())
     gc.disable()  # collecting the tests makes no garbage worth looking for
+
+
+def pytest_unconfigure() -> None:
+    """The last process that needed the Docker engine of the tests takes it down."""
+    engine.release()
 
 
 def pytest_collection_finish() -> None:

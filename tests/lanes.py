@@ -8,8 +8,9 @@
 A group is a directory of tests, or a file of the longest ones. The output of a
 group is printed when it ends; the last line has the totals, and names again what failed.
 
-All groups have one temporary directory of their own. What the tests leave behind in it, or
-running, fails the run and is listed. The directory is kept if something failed.
+All groups have one temporary directory of their own, and share one Docker engine. What the tests
+leave behind in the directory, running, or in the engine fails the run and is listed. The directory
+is kept if something failed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from support import leftovers
+from support import engine, leftovers
 
 ROOT = Path(__file__).resolve().parent
 SPLIT = ("chaos", "comparison", "faults", "network", "security")
@@ -187,10 +188,14 @@ def main() -> int:
     began = time.monotonic()
     root = Path(tempfile.mkdtemp(prefix="sst-"))  # short: sockets lie below it
     root.chmod(0o755)  # boxes of root's tests are other users
-    outcomes = asyncio.run(_all(arguments.lanes, root, arguments.junit, arguments.more))
+    engine.hold()  # the groups share it, if one of them starts it
+    try:
+        outcomes = asyncio.run(_all(arguments.lanes, root, arguments.junit, arguments.more))
+    finally:
+        containers = engine.release()
     if not arguments.more:  # arguments for pytest may choose among the tests
         _remember(outcomes)
-    left = _left(root)
+    left = [*containers, *_left(root)]
     for line in left:
         print(f"left behind: {line}")
     has_failed = bool(left) or any(it.code for it in outcomes)

@@ -36,7 +36,7 @@ KEPT_TO: dict[str, str | tuple[str, ...]] = {
     "httpx": "sandstream_actors.model.",
     "opentelemetry": "sandstream_actors.tracing.",
     "aiosqlite": ("sandstream_actors.tracing.", "sandstream.memory."),
-    "docker": "sandstream_providers.docker.",
+    "docker": ("sandstream_providers.docker.", "sandstream.sandbox.sandboxes."),
     "daytona": "sandstream_providers.daytona.",
     "e2b": "sandstream_providers.e2b.",
 }

@@ -89,7 +89,8 @@ ACTORS = (
         name="sandbox",
         purpose="makes and keeps the sandboxes of this machine, and runs commands in them",
         serve="sandstream.cli.services.launch:serve_sandboxes",
-        examples="  sandstream actor sandbox                    the sandboxes of this machine",
+        examples="  sandstream actor sandbox                    the sandboxes of this machine\n"
+        "  sandstream actor sandbox --provider docker  containers of a Docker engine",
         options=(
             _PROVIDER,
             Option(

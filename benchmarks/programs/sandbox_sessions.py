@@ -3,13 +3,15 @@
     python sandbox_sessions.py sandstream|sandstream-remote|agents asyncio|uvloop
 
 `sandstream` has its sandbox actor in this process, `sandstream-remote` in another one. The
-baseline's sandboxes are directories of this process.
+baseline's sandboxes are directories of this process. If BENCH_IMAGE names an image, all sandboxes
+are Docker containers of it; with `sandstream-shell` ours have no agent in them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+import os
 import sys
 import tarfile
 import tempfile
@@ -20,6 +22,7 @@ from typing import Any
 import desk
 
 SIDE = sys.argv[1]
+IMAGE = os.environ.get("BENCH_IMAGE", "")
 MODEL = "gpt-4.1"
 
 if SIDE == "agents":
@@ -45,11 +48,29 @@ for folder in range(folders):
 """
 
 
+def new_client() -> tuple[Any, Any]:
+    """The client, and the options of its sandboxes."""
+    if not IMAGE:
+        return UnixLocalSandboxClient(), None
+    import docker
+
+    if SIDE == "agents":
+        from agents.sandbox.sandboxes.docker import DockerSandboxClient, DockerSandboxClientOptions
+    else:
+        from sandstream.sandbox.sandboxes.docker import (
+            DockerSandboxClient,
+            DockerSandboxClientOptions,
+        )
+    ours = {"agent": False} if SIDE == "sandstream-shell" else {}
+    options = DockerSandboxClientOptions(image=IMAGE, **ours)
+    return DockerSandboxClient(docker.from_env()), options
+
+
 class Sessions:
     """What is measured. Times are of the calls alone; each result is looked at."""
 
     def __init__(self) -> None:
-        self._client = UnixLocalSandboxClient()
+        self._client, self._options = new_client()
         self._sessions: list[Any] = []
         self._snapshots = Path(tempfile.gettempdir()) / "snapshots"
 
@@ -62,8 +83,12 @@ class Sessions:
         if SIDE == "agents":
             # without it the baseline keeps nothing
             snapshot = snapshot or LocalSnapshotSpec(base_path=self._snapshots)
-            return await self._client.create(manifest=manifest or Manifest(), snapshot=snapshot)
-        session = await self._client.create(manifest=manifest, snapshot=snapshot)
+            return await self._client.create(
+                manifest=manifest or Manifest(), snapshot=snapshot, options=self._options
+            )
+        session = await self._client.create(
+            manifest=manifest, snapshot=snapshot, options=self._options
+        )
         if SIDE == "sandstream-remote":
             await elsewhere(session)
         return session
@@ -97,6 +122,16 @@ class Sessions:
                 raise RuntimeError(f"wrong result: {done}")
         return {"exec_s": took}
 
+    async def do_first(self) -> dict[str, Any]:
+        """From nothing to the end of the first command, in a sandbox that is removed again."""
+        began = time.perf_counter()
+        session = await self._create()
+        await session.start()
+        await _checked(session, "true")
+        first_s = time.perf_counter() - began
+        await self._client.delete(session)
+        return {"first_s": first_s}
+
     async def do_exec_each(self) -> dict[str, Any]:
         """One in each sandbox, at once."""
         began = time.perf_counter()
@@ -108,7 +143,8 @@ class Sessions:
     async def do_runs(self, runs: int, turns: int, own: bool) -> dict[str, Any]:
         """Runs of an agent with a command per turn; ``own``: each with a sandbox of its own."""
         agent = SandboxAgent(name="Worker", instructions="Work.", model=MODEL)
-        given = {"client": self._client} if own else {"session": self._sessions[-1]}
+        of_its_own = {"client": self._client, "options": self._options}
+        given = of_its_own if own else {"session": self._sessions[-1]}
         config = RunConfig(sandbox=SandboxRunConfig(**given))
         began = time.perf_counter()
         for number in range(runs):
@@ -144,7 +180,7 @@ class Sessions:
         await _checked(session, "echo changed > d0/f0")
         again_s = await _timed(session.stop())
         took = {"cold_s": cold_s, "again_s": again_s}
-        if SIDE == "agents":
+        if SIDE == "agents" and not IMAGE:
             took["tar_s"] = await asyncio.to_thread(_tar, Path(session.state.manifest.root))
         state = self._client.deserialize_session_state(
             self._client.serialize_session_state(session.state)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 from sandstream_providers.addresses import Resolve, resolve_host
 from sandstream_providers.box.client import AgentBox
-from sandstream_providers.box_host import BoxHost, CloneRooms, HostedBox, LeasedBoxes, StartWatch
+from sandstream_providers.box_host import (
+    BoxHost,
+    CloneRooms,
+    HostedBox,
+    LeasedBoxes,
+    ShellBoxes,
+    StartWatch,
+)
 from sandstream_providers.git.fetch import fetch
 from sandstream_providers.git.room import temporary_room
 from sandstream_providers.interface import (
@@ -17,7 +25,9 @@ from sandstream_providers.interface import (
     ProviderError,
     check_key,
 )
+from sandstream_providers.shell.box import ShellBox
 
+AnyBox = AgentBox | ShellBox
 ANSWER_S = 30.0
 """How long a box that was just started may take to answer."""
 LOOK_S = 0.1
@@ -35,7 +45,7 @@ class AgentProvider:
         self.host = host
         self.name = host.name
         self._resolve = resolve
-        self._boxes: dict[str, tuple[HostedBox, AgentBox]] = {}
+        self._boxes: dict[str, tuple[HostedBox, AnyBox]] = {}
 
     @property
     def powers(self) -> frozenset[str]:
@@ -112,26 +122,29 @@ class AgentProvider:
 
     # --- boxes ------------------------------------------------------------------------------------
 
-    async def _answering(self, hosted: HostedBox) -> AgentBox:
-        """The client of this box; of one that was just started, when its agent answers."""
+    async def _answering(self, hosted: HostedBox) -> AnyBox:
+        """The client of this box; of one that was just started, when it answers."""
         known = self._boxes.get(hosted.key)
         if known is not None and known[0].instance == hosted.instance:
             return known[1]
         if known is not None and hosted.started_now:
             await self._let_go(hosted.key)  # its users must get the box again
-        box = AgentBox(
-            hosted.key,
-            hosted.root,
-            lambda: self.host.connect(hosted),
-            hosted.ports,
-            hosted.token,
-        )
+        box = self._client(hosted)
         self._boxes[hosted.key] = (hosted, box)
         if hosted.started_now:
             await self._first_answer(hosted.key, box)
         return box
 
-    async def _first_answer(self, key: str, box: AgentBox) -> None:
+    def _client(self, hosted: HostedBox) -> AnyBox:
+        if hosted.kind == "agent":
+            connect = functools.partial(self.host.connect, hosted)
+            return AgentBox(hosted.key, hosted.root, connect, hosted.ports, hosted.token)
+        if not isinstance(self.host, ShellBoxes) or hosted.shell is None:
+            raise ProviderError(f"the provider {self.name} cannot run scripts in its boxes")
+        open_shell = functools.partial(self.host.open_shell, hosted)
+        return ShellBox(hosted.key, hosted.root, open_shell, hosted.shell, hosted.ports)
+
+    async def _first_answer(self, key: str, box: AnyBox) -> None:
         answer = asyncio.ensure_future(_once_it_listens(box))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + ANSWER_S
@@ -156,7 +169,7 @@ class AgentProvider:
         return self.host.log_tail(key) if isinstance(self.host, StartWatch) else ""
 
 
-async def _once_it_listens(box: AgentBox) -> None:
+async def _once_it_listens(box: AnyBox) -> None:
     while True:
         try:
             await box.sessions()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from sandstream_providers.box.link import Streams
 from sandstream_providers.git.room import CloneRoom
 from sandstream_providers.interface import BoxInfo, BoxSpec, ProviderError
+from sandstream_providers.shell.channel import Shell, ShellSettings
 
 
 class HostedBox(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +27,10 @@ class HostedBox(msgspec.Struct, frozen=True, kw_only=True):
     """The workspace, as commands in the box see it."""
     instance: str
     """Another text each time that the box is started."""
+    kind: Literal["agent", "shell"] = "agent"
+    """``shell``: no agent runs in the box, which may have no Python; scripts do its work."""
+    shell: ShellSettings | None = None
+    """What those scripts must know, if ``kind`` is ``shell``."""
     address: str = ""
     """Where the agent listens, in the host's own words."""
     ports: dict[int, tuple[str, int]] = {}
@@ -130,3 +135,10 @@ class CloneRooms(Protocol):
     """A host with a better place for ``git clone`` than a temporary directory of this machine."""
 
     def clone_room(self, key: str) -> AbstractAsyncContextManager[CloneRoom]: ...
+
+
+@runtime_checkable
+class ShellBoxes(Protocol):
+    """A host that can have boxes without our agent: it runs scripts in them."""
+
+    async def open_shell(self, box: HostedBox) -> Shell: ...

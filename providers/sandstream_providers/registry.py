@@ -32,6 +32,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """For sandboxes of this process only, which are unused when it has ended."""
     grace_s: float | None = None
     """How long a box lives on when no process holds it. None: the provider's own choice."""
+    endpoint: str = ""
+    """Where the provider's service is, if not where the environment says."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,8 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
     """
     owns_boxes: bool = True
     """Only the node that made a box can reach it. False: any replica can, as at a hosted vendor."""
+    needs_options: bool = False
+    """No box can be made without options, such as an image."""
 
 
 class UnknownProvider(ProviderError):
@@ -82,7 +86,15 @@ LOCAL = ProviderEntry(
     client_options="sandstream.sandbox.sandboxes.unix_local:UnixLocalSandboxClientOptions",
     doctor="sandstream_providers.local.doctor:examine",
 )
-_BUILT_IN = {entry.name: entry for entry in (LOCAL,)}
+DOCKER = ProviderEntry(
+    name="docker",
+    factory="sandstream_providers.docker.provider:make_docker",
+    client="sandstream.sandbox.sandboxes.docker:DockerSandboxClient",
+    client_options="sandstream.sandbox.sandboxes.docker:DockerSandboxClientOptions",
+    doctor="sandstream_providers.docker.doctor:examine",
+    needs_options=True,
+)
+_BUILT_IN = {entry.name: entry for entry in (LOCAL, DOCKER)}
 
 
 def names() -> list[str]:

@@ -23,6 +23,7 @@ from sandstream_bus.nats.collector import CollectorRelief
 from sandstream_bus.wire.messages import CallRequested
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_bus.wire.subjects import RunId
+from sandstream_providers import registry
 
 from sandstream._hosting.hosted_run import Host, HostedRun
 from sandstream._hosting.memory_phases import KeptModels, hosted_phase, phase_models, phase_of
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SandboxesKey = tuple[str, str, str]
+"""A provider, an isolation and an endpoint."""
 POOL_IDLE_S = 600.0
 """Consumers of a dead process are deleted after this time; its runs can move to another one."""
 
@@ -63,8 +66,8 @@ class Process:
         self.before_start: Callable[[RunId], Awaitable[None]] | None = None
         """Called with the id of each run before a caller here starts or continues it."""
         self._actors: tuple[Harness, ToolHost] | None = None
-        self._sandboxes: dict[tuple[str, str], asyncio.Future[SandboxActor]] = {}
-        """The actor for each provider and isolation."""
+        self._sandboxes: dict[SandboxesKey, asyncio.Future[SandboxActor]] = {}
+        """The actor for each provider, isolation and endpoint."""
         self._left: set[str] = set()
         """Sandboxes of runs that cannot be continued and could not be cancelled."""
         self._memory: EmbeddedMemory | None = None
@@ -152,16 +155,27 @@ class Process:
         await self._reporter.detach(self.bus)
         await self._opened.close()
 
-    async def sandboxes(self, provider: str, isolation: str) -> BusLink:
-        """A provider's sandboxes, served by an actor in this process from the first use on."""
+    async def sandboxes(self, provider: str, isolation: str, endpoint: str = "") -> BusLink:
+        """A provider's sandboxes, served by an actor in this process from the first use on.
+
+        Args:
+            provider: A name of the registry.
+            isolation: ``required`` or ``none``.
+            endpoint: Where the provider's service is; empty: where the environment says.
+        """
         from sandstream._run.sandbox_host import start_sandbox_actor
         from sandstream.sandbox.session.link import BusLink
 
-        key = (provider, isolation)
+        key = (provider, isolation, endpoint)
         starting = self._sandboxes.get(key)
         if starting is None or (starting.done() and starting.exception() is not None):
             work = start_sandbox_actor(
-                self.bus, self.settings.home, isolation, provider=provider, own=True
+                self.bus,
+                self.settings.home,
+                isolation,
+                provider=provider,
+                own=True,
+                endpoint=endpoint,
             )
             starting = self._sandboxes[key] = asyncio.ensure_future(work)
         actor = await asyncio.shield(starting)
@@ -184,10 +198,13 @@ class Process:
         return self._memory
 
     async def _memory_place(self) -> tuple[str, str]:
-        """Consolidations work in sandboxes of this process, isolated as its others are."""
-        default = (DEFAULT_PROVIDER, local_isolation())
-        provider, isolation = next(iter(self._sandboxes), default)
-        return provider, await (await self.sandboxes(provider, isolation)).node()
+        """Consolidations work in sandboxes of this process, isolated as its others are. They name
+        no image, so a provider that needs one is left out.
+        """
+        usable = [it for it in self._sandboxes if not registry.find(it[0]).needs_options]
+        default = (DEFAULT_PROVIDER, local_isolation(), "")
+        provider, isolation, endpoint = next(iter(usable), default)
+        return provider, await (await self.sandboxes(provider, isolation, endpoint)).node()
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Start work whose result is not awaited; it ends with the process."""

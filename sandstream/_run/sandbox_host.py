@@ -42,7 +42,12 @@ def node_name(home: Path) -> str:
 
 
 def make_provider(
-    name: str, home: Path, isolation: str = "required", *, own: bool = False
+    name: str,
+    home: Path,
+    isolation: str = "required",
+    *,
+    own: bool = False,
+    endpoint: str = "",
 ) -> Provider:
     """A provider by name. Its libraries are imported here, not before.
 
@@ -51,8 +56,11 @@ def make_provider(
         home: The state directory of this machine.
         isolation: ``required`` or ``none``.
         own: Whether the sandboxes belong to this process and end with it.
+        endpoint: Where its service is; empty: where the environment says.
     """
-    settings = ProviderSettings(home=home, isolation=isolation, own=own, grace_s=_grace())
+    settings = ProviderSettings(
+        home=home, isolation=isolation, own=own, grace_s=_grace(), endpoint=endpoint
+    )
     try:
         return registry.make(name, settings)
     except registry.UnknownProvider as error:
@@ -79,6 +87,7 @@ async def start_sandbox_actor(
     *,
     provider: str = DEFAULT_PROVIDER,
     own: bool = False,
+    endpoint: str = "",
     concurrency: int = 256,
 ) -> SandboxActor:
     """Start an actor for the sandboxes of one provider.
@@ -90,6 +99,7 @@ async def start_sandbox_actor(
         provider: A name of the registry.
         own: For callers of this process only, who may use every source. Others may use the
             sources that ``SANDSTREAM_SANDBOX_ALLOW`` names.
+        endpoint: Where the provider's service is; empty: where the environment says.
         concurrency: How many operations it works on at once.
     """
     try:
@@ -98,7 +108,7 @@ async def start_sandbox_actor(
     except ValueError as error:
         raise UserError(f"{SETTING}: {error}") from None
     try:
-        made = make_provider(provider, home, isolation, own=own)
+        made = make_provider(provider, home, isolation, own=own, endpoint=endpoint)
         node = await _node(provider, home, isolation, own=own)
         actor = SandboxActor(bus, made, node=node, max_in_flight=concurrency, policy=policy)
         await actor.start()

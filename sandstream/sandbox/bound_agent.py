@@ -33,6 +33,7 @@ from sandstream.sandbox.session.link import SandboxLink
 from sandstream.sandbox.session.sandbox_client import BaseSandboxClient
 from sandstream.sandbox.session.sandbox_session import SandboxSession
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
+from sandstream.sandbox.session.workspace import name_of
 from sandstream.sandbox.types import User
 from sandstream.sandbox.workspace_paths import SandboxWorkspaceScope
 
@@ -132,6 +133,7 @@ class BoundAgent:
         starts the caller's session if it is not running.
         """
         cwd = str(self._config.cwd or "")
+        user = name_of(self.public.run_as)
         session = self.session
         if not self.is_owned:
             if not await session.running():
@@ -145,6 +147,7 @@ class BoundAgent:
                 owned=False,
                 checkpoint=self._config.checkpoint,
                 cwd=cwd,
+                user=user,
             )
         if self._config.session_state is not None:
             await session.replace_if_deleted()
@@ -166,10 +169,13 @@ class BoundAgent:
             id=session.sandbox_id,
             checkpoint=self._config.checkpoint,
             cwd=cwd,
+            user=user,
         )
 
     async def _check_cwd(self, cwd: str) -> None:
-        if not cwd or (await self.session.exec("test", "-d", cwd, shell=False)).ok():
+        test = ["test", "-d", cwd, "-a", "-x", cwd]
+        user = self.public.run_as
+        if not cwd or (await self.session.exec(*test, shell=False, user=user)).ok():
             return
         if self.is_owned:
             is_new = self._config.session_state is None

@@ -121,6 +121,11 @@ async def plan_of(
             if isinstance(each.entry, GitRepo) and each.source is None
         ],
         exclude=_excluded(manifest),
+        groups={
+            wire_path(path.as_posix()): entry.group.name
+            for path, entry in manifest.iter_entries()
+            if entry.group is not None and not isinstance(entry, Mount)
+        },
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from comparison.program import Probe, load
 from comparison.report import error_report, plain, result_report, stream_report
 
-PROGRAM_LIMIT_S = 20.0
+PROGRAM_LIMIT_S = float(os.environ.get("COMPARISON_LIMIT_S", "20"))
 
 
 def run_all(sdk: Any, base_url: str, names: list[str]) -> dict[str, Any]:

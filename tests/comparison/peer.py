@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-REQUIREMENT = "openai-agents==0.24.0"
+REQUIREMENT = "openai-agents[docker]==0.24.0"
 REPOSITORY = Path(__file__).resolve().parents[2]
 ENVIRONMENT = REPOSITORY / ".venv-peer"
 

@@ -25,6 +25,7 @@ MODULES = (
     "sandbox.materialization",
     "sandbox.sandbox_agent",
     "sandbox.sandboxes",
+    "sandbox.sandboxes.docker",
     "sandbox.sandboxes.unix_local",
     "sandbox.session",
     "sandbox.session.sandbox_client",

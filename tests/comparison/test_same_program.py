@@ -6,11 +6,11 @@ import pytest
 
 from comparison.both import EXPECTED, TESTS, Reports, check, observe_both
 from comparison.program import PROGRAMS, load
-from comparison.programs import COMPOSITION, TRACING
+from comparison.programs import COMPOSITION, DOCKER, TRACING
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the peer
 
-NAMES = [name for name, it in load().items() if it.topic not in COMPOSITION | TRACING]
+NAMES = [name for name, it in load().items() if it.topic not in COMPOSITION | DOCKER | TRACING]
 
 
 @pytest.fixture(scope="session")

@@ -87,7 +87,7 @@ OTHERWISE = (
     ),
     Other(
         "how a session prepares its backend; ours are all made by the sandbox's actor",
-        ("sandbox.session.*SandboxSession", "sandbox.sandboxes.*UnixLocalSandboxSession"),
+        ("sandbox.session.*SandboxSession", "sandbox.sandboxes.*SandboxSession"),
         missing=(
             "provision_manifest_accounts()",
             "should_provision_manifest_accounts_on_resume()",
@@ -101,13 +101,33 @@ OTHERWISE = (
     ),
     Other(
         "sessions are made by clients",
-        ("sandbox.sandboxes.*UnixLocalSandboxSession",),
+        ("sandbox.sandboxes.*SandboxSession",),
         missing=("from_state()",),
     ),
     Other(
         "patches can be made as another user",
-        ("sandbox.session.*SandboxSession", "sandbox.sandboxes.*UnixLocalSandboxSession"),
+        ("sandbox.session.*SandboxSession", "sandbox.sandboxes.*SandboxSession"),
         different=("apply_patch()",),
+    ),
+    Other(
+        "an actor has the container, and the client has the connection to the engine",
+        ("sandbox.sandboxes.*DockerSandboxSession",),
+        missing=("container", "docker_client", "removal_service"),
+    ),
+    Other(
+        "without a client, the engine that the environment names is used",
+        ("sandbox.sandboxes.*DockerSandboxClient",),
+        different=("docker_client",),
+    ),
+    Other(
+        "the container is made at the start of a session, and its name is known from then on",
+        ("sandbox.sandboxes.*DockerSandboxSessionState",),
+        different=("container_id",),
+    ),
+    Other(
+        "files are removed by the agent in the container, with the container's rights",
+        ("sandbox.sandboxes.*DockerRemovalService",),
+        missing=("assert_bound()", "bind_new()", "release()", "remove()"),
     ),
     Other(
         "a state holds neither grants of host paths nor secrets of mounts that were left out",

@@ -80,7 +80,7 @@ def test_there_is_no_password_unless_somebody_makes_one(tmp_path: Path) -> None:
     assert auth["bind"] == {"create_host_path": False}, "an empty directory would take its place"
     conf = (ROOT / "deploy" / "nats.conf").read_text()
     assert auth["target"] == "/etc/nats/auth/auth.conf" and 'include "./auth/auth.conf"' in conf
-    users = {"setup": "admin"}
+    users = {"setup": "admin", "docker-sandbox": "sandbox"}
     for name, service in services.items():
         if "NATS_URL" in service.get("environment", {}):
             (file,) = service["env_file"]
@@ -118,6 +118,17 @@ def test_the_viewer_is_asked_for_and_shows_itself_on_loopback_only() -> None:
     said = (ROOT / "deploy" / "viewer.env").read_text()
     assert "COMPOSE_PROFILES=viewer\n" in said
     assert "OTEL_EXPORTER_OTLP_ENDPOINT=http://viewer:4318\n" in said
+
+
+def test_only_the_actor_of_docker_sandboxes_has_the_socket_of_the_engine() -> None:
+    services = rendered(DOCKER_SOCKET="/run/user/1000/docker.sock", DOCKER_GID="1000")
+    holders = [name for name, service in services.items() if "docker.sock" in str(service)]
+    assert holders == ["docker-sandbox"]
+    actor = services["docker-sandbox"]
+    assert actor["profiles"] == ["docker-sandbox"], "nobody gets it without asking for it"
+    assert actor["volumes"][1] == "/run/user/1000/docker.sock:/run/docker.sock"
+    assert actor["group_add"] == ["1000"]
+    assert "privileged" not in actor and "user" not in actor
 
 
 def test_the_image_is_not_root_and_has_what_the_commands_name() -> None:

@@ -12,7 +12,7 @@ if [ "${1:-}" = --base ]; then
   export SANDSTREAM_BASE=$2
   files+=(-f tests/compose/no_registry.yaml)
   rm -f deploy/wheels/*.whl
-  python3 -m pip wheel -qq --wheel-dir deploy/wheels '.[uvloop,nkeys,otlp,prometheus]' pip
+  python3 -m pip wheel -qq --wheel-dir deploy/wheels '.[uvloop,nkeys,otlp,prometheus,docker]' pip
 fi
 
 compose() { docker compose --env-file deploy/demo.env "${files[@]}" "$@"; }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -19,11 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from sandstream_providers.agent_provider import AgentProvider
+from sandstream_providers.docker.engine import Engine
+from sandstream_providers.docker.host import DockerHost
+from sandstream_providers.docker.labels import container_name
 from sandstream_providers.interface import Provider
 from sandstream_providers.local import LocalProvider, cgroups
 from sandstream_providers.local.records import Layout
 from sandstream_providers.processes import descendants
+from support import engine
 
+from contract.docker_sessions import ImageClient, options_of
+from contract.shell_host import ShellHost
 from contract.toy.sandstream_toy.host import ToyHost
 from sandstream.sandbox.sandboxes.unix_local import (
     UnixLocalSandboxClient,
@@ -51,6 +58,7 @@ TRAITS = frozenset(
         "root",  # the workspace lies where it was asked for
         "grants",  # commands see a granted path, and cannot write to a read-only one
         "memory_is_named",  # a command that was ended for its memory says so
+        "host_network",  # with a network, a box reaches what listens on this machine's loopback
     }
 )
 """What the interface has no power for, but the suite has to know."""
@@ -80,6 +88,8 @@ class Contender:
     traits: frozenset[str] = frozenset()
     lacks: Mapping[str, str] = field(default_factory=dict)
     """What it does not have, and why."""
+    box_options: Mapping[str, object] = field(default_factory=dict)
+    """The provider's own options, for every box."""
 
     def has(self, power: str) -> bool:
         """Every power must be named in the table, one way or the other."""
@@ -132,9 +142,66 @@ async def _lose_toy(home: Path, key: str) -> None:
     await asyncio.to_thread(shutil.rmtree, home / "toy" / key)
 
 
+def _docker(home: Path, *, agents: bool = True) -> Provider:
+    return AgentProvider(DockerHost(home, Engine(engine.ensure()), agents=agents))
+
+
+async def _crash_docker(home: Path, key: str) -> None:
+    del home
+    name = container_name(key)
+    url = engine.ensure()
+    await asyncio.to_thread(engine.ask, url, f"/containers/{name}/kill", "POST")
+    await asyncio.to_thread(engine.ask, url, f"/containers/{name}/wait", "POST")
+
+
+async def _lose_docker(home: Path, key: str) -> None:
+    path = f"/containers/{container_name(key)}?force=1&v=1"
+    await asyncio.to_thread(engine.ask, engine.ensure(), path, "DELETE")
+    await asyncio.to_thread(shutil.rmtree, home / "docker" / key)
+
+
+def _shell(name: str, *, busybox: bool, lacks: Mapping[str, str]) -> Contender:
+    """Boxes that are operated by scripts: any host that can run a shell in its boxes has them."""
+
+    def host(home: Path) -> ShellHost:
+        return ShellHost(home, busybox=busybox)
+
+    async def crash(home: Path, key: str) -> None:
+        await asyncio.to_thread(host(home).end, key)
+
+    async def lose(home: Path, key: str) -> None:
+        await crash(home, key)
+        await asyncio.to_thread(shutil.rmtree, host(home).folder(key))
+
+    return Contender(
+        name=name,
+        open=lambda home: AgentProvider(host(home)),
+        crash=crash,
+        lose=lose,
+        powers=host(Path()).powers,
+        traits=frozenset({"host_network"}),
+        lacks={
+            **dict.fromkeys(("isolated", "grants", "limits.disk", "limits.file"), _PLAIN),
+            **dict.fromkeys(("limits.cpu", "limits.processes"), "it has no control groups"),
+            **dict.fromkeys(
+                ("limits.memory", "memory_is_named"),
+                "no agent looks at the memory of commands; an engine's limit would",
+            ),
+            "users": _NO_USERS,
+            "root": _ROOT,
+            "pause": "nothing in BoxHost makes a host do it",
+            **lacks,
+        },
+    )
+
+
 _NO_USERS = "its boxes have one user"
 _ROOT = "the workspace is a directory of the host, wherever the provider keeps it"
 _PLAIN = "without isolation a command has all rights of the user who runs it"
+
+_IN_PYTHON = options_of(engine.PYTHON)
+_IN_SHELL = options_of(engine.PYTHON, agent=False)
+_CONTAINER_LIMITS = ("limits.cpu", "limits.memory", "limits.disk")
 
 CONTENDERS = (
     Contender(
@@ -146,7 +213,7 @@ CONTENDERS = (
         lose=_lose_local,
         powers=frozenset({"pty", "ports", "pause", "isolated", "limits.memory", "limits.disk"}),
         depends=frozenset({"limits.cpu"}),
-        traits=frozenset({"limits.processes", "limits.file", "root", "grants"}),
+        traits=frozenset({"limits.processes", "limits.file", "root", "grants", "host_network"}),
         lacks={
             "users": _NO_USERS,
             "memory_is_named": "where a control group ends a process it looks like any kill",
@@ -161,6 +228,7 @@ CONTENDERS = (
         lose=_lose_local,
         powers=frozenset({"pty", "ports", "pause", "limits.memory"}),
         depends=frozenset({"limits.cpu"}),
+        traits=frozenset({"host_network"}),
         lacks={
             "users": _NO_USERS,
             "isolated": _PLAIN,
@@ -173,12 +241,43 @@ CONTENDERS = (
         },
     ),
     Contender(
+        name="docker",
+        open=_docker,
+        crash=_crash_docker,
+        client=lambda **given: ImageClient(_IN_PYTHON, **given),
+        options=_IN_PYTHON,
+        lose=_lose_docker,
+        powers=frozenset({"pty", "ports", "pause", "users", "isolated", *_CONTAINER_LIMITS}),
+        traits=frozenset({"limits.processes", "limits.file", "root", "grants"}),
+        lacks={
+            "memory_is_named": "where a control group ends a process it looks like any kill",
+            "host_network": "its boxes have the engine's network, never that of the machine",
+        },
+        box_options={"image": engine.PYTHON},
+    ),
+    Contender(
+        name="docker-shell",
+        open=functools.partial(_docker, agents=False),
+        crash=_crash_docker,
+        lose=_lose_docker,
+        powers=frozenset({"pty", "pause", "users", "isolated", *_CONTAINER_LIMITS}),
+        traits=frozenset({"root", "grants"}),
+        lacks={
+            "limits.file": "it is kept, but a script cannot say that it was the reason",
+            "ports": "a forwarder of ports is a part of the agent",
+            "limits.processes": "the scripts that end commands need processes too",
+            "memory_is_named": "where a control group ends a process it looks like any kill",
+            "host_network": "its boxes have the engine's network, never that of the machine",
+        },
+        box_options={"image": engine.PYTHON},
+    ),
+    Contender(
         name="toy",
         open=lambda home: AgentProvider(ToyHost(home)),
         crash=_crash_toy,
         lose=_lose_toy,
         powers=frozenset({"pty", "ports", "limits.memory"}),
-        traits=frozenset({"memory_is_named"}),
+        traits=frozenset({"memory_is_named", "host_network"}),
         lacks={
             **dict.fromkeys(("isolated", "grants", "limits.disk", "limits.file"), _PLAIN),
             **dict.fromkeys(("limits.cpu", "limits.processes"), "it has no control groups"),
@@ -187,5 +286,8 @@ CONTENDERS = (
             "pause": "nothing in BoxHost makes a host do it",
         },
     ),
+    _shell("toy-shell", busybox=True, lacks={"pty": "this busybox has no program 'script'"}),
+    _shell("toy-dash", busybox=False, lacks={}),
 )
-"""The last one is a package of its own, as third parties write one: nothing but a BoxHost."""
+"""``toy`` is a package of its own, as third parties write one: nothing but a BoxHost. The two after
+it have no agent in their boxes."""

@@ -18,6 +18,7 @@ from sandstream._run.process import Process
 from sandstream.sandbox.errors import SandboxError
 from sandstream.sandbox.session.dependencies import Dependencies
 from sandstream.sandbox.session.sandbox_session import SandboxSession
+from sandstream.sandbox.workspace_paths import SandboxPathGrant
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -66,6 +67,12 @@ class SessionStage:
     def options(self, **options: Any) -> Any:
         assert self.contender.options is not None, "session tests need a client"
         return self.contender.options(**options)
+
+    def grant(self, path: Path, *, read_only: bool = False) -> SandboxPathGrant:
+        """Shows a directory of this machine at the same path in the sandbox."""
+        inside = self.client().settings(self.options()).grants_inside
+        host_path = str(path) if inside else None
+        return SandboxPathGrant(path=str(path), host_path=host_path, read_only=read_only)
 
     async def shared(self) -> SandboxSession:
         """The session that the tests of a module share; each works in a directory of its own."""

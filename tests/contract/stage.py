@@ -52,7 +52,8 @@ class Stage:
     def spec(self, **fields: Any) -> BoxSpec:
         key = fields.pop("key", None) or f"c-{uuid.uuid4().hex[:12]}"
         labels = {"owner": OWNER, "sandbox": key, "generation": "1", **fields.pop("labels", {})}
-        return BoxSpec(key=key, labels=labels, **fields)
+        options = {**self.contender.box_options, **fields.pop("options", {})}
+        return BoxSpec(key=key, labels=labels, options=options, **fields)
 
     async def box(self) -> Box:
         """The box that the tests of a module share; each works in a directory of its own."""

@@ -18,7 +18,6 @@ from sandstream.sandbox.errors import (
     WorkspaceArchiveWriteError,
 )
 from sandstream.sandbox.manifest import Manifest
-from sandstream.sandbox.workspace_paths import SandboxPathGrant
 
 SHOW = 'printf "%s|" "$PLAIN" "$ENTRY" "$LATE" "$SECRET" "$HOST_TOKEN"'
 
@@ -90,21 +89,21 @@ def test_the_root_of_the_manifest(sessions: SessionStage) -> None:
     sessions.run(story())
 
 
-def _granting(public_dir: Path) -> Manifest:
+def _granting(sessions: SessionStage, public_dir: Path) -> Manifest:
     for name in ("books", "shared"):
         (public_dir / name).mkdir()
         (public_dir / name / "file").write_text(f"from {name}")
     (public_dir / "shared").chmod(0o777)
     return Manifest(
         extra_path_grants=(
-            SandboxPathGrant(path=str(public_dir / "books"), read_only=True),
-            SandboxPathGrant(path=str(public_dir / "shared")),
+            sessions.grant(public_dir / "books", read_only=True),
+            sessions.grant(public_dir / "shared"),
         )
     )
 
 
 def test_granted_paths(sessions: SessionStage, public_dir: Path) -> None:
-    manifest = _granting(public_dir)
+    manifest = _granting(sessions, public_dir)
     books, shared = public_dir / "books", public_dir / "shared"
 
     async def story() -> None:
@@ -144,7 +143,7 @@ def test_granted_paths(sessions: SessionStage, public_dir: Path) -> None:
 def test_commands_cannot_write_to_read_only_grants(
     sessions: SessionStage, public_dir: Path
 ) -> None:
-    manifest = _granting(public_dir)
+    manifest = _granting(sessions, public_dir)
 
     async def story() -> None:
         async with sessions.fresh(manifest=manifest) as session:
@@ -157,7 +156,7 @@ def test_commands_cannot_write_to_read_only_grants(
 
 
 def test_files_of_a_grant_can_be_taken(sessions: SessionStage, public_dir: Path) -> None:
-    granted = _granting(public_dir)
+    granted = _granting(sessions, public_dir)
     manifest = granted.model_copy(
         update={"entries": {"copy": LocalFile(src=public_dir / "books" / "file")}}
     )

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support import engine
 from support.leftovers import wait_until_none
 from support.nats_server import NatsServer
 
@@ -41,6 +42,7 @@ TOGETHER = {
     "07_plain_nats.py",
     "13_pause_and_resume.py",
     "17_approvals.py",
+    "21_docker_sandbox.py",
 }
 
 
@@ -179,6 +181,27 @@ def test_the_analyst_from_the_command_line(environ: dict[str, str], tmp_path: Pa
     report = run(environ, *cli, "artifacts", "get", "best-1", "report.md", "-o", "-")
     assert report == "lamp 30\nchair 20\n"
     assert not (data.parent / "report.md").exists(), "the agent worked on a copy"
+
+
+@pytest.mark.timeout(300)  # the first test that needs an engine starts it
+@pytest.mark.parametrize("image", [engine.PYTHON, engine.BUSYBOX])
+def test_a_container_instead_of_a_local_sandbox(environ: dict[str, str], image: str) -> None:
+    environ |= {"DOCKER_HOST": engine.ensure(), "SANDBOX_IMAGE": image}
+    said = run(environ, str(EXAMPLES / "21_docker_sandbox.py"))
+    assert "no network: lo\n--- in the next container\nAda\nGrace\nMary\n" in said
+
+
+def test_without_an_engine_the_example_says_so(environ: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "21_docker_sandbox.py")],
+        env={**environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("there are no Docker sandboxes here: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_the_plain_client_uses_none_of_our_code() -> None:

@@ -148,6 +148,7 @@ def tool_request(state: RunState, call: ToolCall, tool: ToolSpec | None) -> Call
         usage=state.usage,
         sandbox=state.sandbox_id(state.agent) if tool and tool.sandbox else "",
         cwd=state.agent.sandbox.cwd if state.agent.sandbox else "",
+        user=state.agent.sandbox.user if state.agent.sandbox else "",
         child=child_of(state.run, call.id) if is_child else "",
     )
 

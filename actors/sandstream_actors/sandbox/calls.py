@@ -30,7 +30,7 @@ from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, Settle
 from sandstream_actors.sandbox.live import Live, restored_notice
 from sandstream_actors.sandbox.live_output import live_output
 from sandstream_actors.sandbox.memory_sync import mount_of
-from sandstream_actors.sandbox.operations import Tools, tool_in
+from sandstream_actors.sandbox.operations import Tools, check_user, tool_in
 from sandstream_actors.sandbox.stored_request import StoredRequest
 from sandstream_actors.sandbox.tools.dispatch import ToolOutcome
 
@@ -183,6 +183,7 @@ class RunCalls:
                     extra={"request": first},
                 )
                 return _told(call, _LOG_LOST, "log_lost")
+            check_user(call.user, self._tools)
             outcome = await tool_in(
                 live,
                 call.name,
@@ -190,6 +191,7 @@ class RunCalls:
                 cwd=call.cwd,
                 op=op_of(run, call),
                 on_output=on_output,
+                user=call.user,
             )
             return await self._outcome(call, live, outcome)
 

@@ -37,6 +37,7 @@ from sandstream_bus.wire.sandboxes import (
     wire_path,
 )
 from sandstream_providers.interface import (
+    Box,
     Entry,
     ExecSpec,
     FileWrite,
@@ -52,6 +53,7 @@ from sandstream_actors.sandbox.live import Live
 from sandstream_actors.sandbox.plans import apply_plan
 from sandstream_actors.sandbox.tools.dispatch import ToolOutcome, run_tool
 from sandstream_actors.sandbox.tools.patch_apply import apply_patch
+from sandstream_actors.sandbox.user_box import box_of
 
 READ_PART_BYTES = 16 * 1024 * 1024
 """The maximum that one answer carries; a session object requests the rest."""
@@ -71,13 +73,20 @@ def inside(live: Live, path: str) -> str:
 
 
 async def tool_in(
-    live: Live, name: str, arguments: str, *, cwd: str, op: str, on_output: OnOutput | None
+    live: Live,
+    name: str,
+    arguments: str,
+    *,
+    cwd: str,
+    op: str,
+    on_output: OnOutput | None,
+    user: str = "",
 ) -> ToolOutcome:
     """A built-in tool, called by a model or as a model would."""
     return await run_tool(
         name,
         arguments,
-        live.box,
+        box_of(live.box, user),
         rule=live.rule,
         root=live.record.root,
         cwd=inside(live, cwd),
@@ -87,7 +96,14 @@ async def tool_in(
     )
 
 
-def no_user(user: str, tools: Tools) -> None:
+def box_for(user: str, tools: Tools, live: Live) -> Box:
+    """The box as the user sees it; without one, as it is."""
+    check_user(user, tools)
+    return box_of(live.box, user)
+
+
+def check_user(user: str, tools: Tools) -> None:
+    """Refuse a user where the provider has none."""
     if user and "users" not in tools.provider.powers:
         raise Refused(
             "sandbox_config_invalid",
@@ -99,7 +115,7 @@ def no_user(user: str, tools: Tools) -> None:
 async def _exec(
     tools: Tools, live: Live, op: str, action: Exec, on_output: OnOutput | None
 ) -> Executed:
-    no_user(action.user, tools)
+    box = box_for(action.user, tools, live)
     spec = ExecSpec(
         argv=action.argv,
         cwd=inside(live, action.cwd),
@@ -108,7 +124,7 @@ async def _exec(
         tty=action.tty,
         keep_stdin=action.keep_stdin,
     )
-    return _executed(await live.box.run(op, spec, wait_s=action.wait_s, on_output=on_output))
+    return _executed(await box.run(op, spec, wait_s=action.wait_s, on_output=on_output))
 
 
 async def _interact(
@@ -141,10 +157,10 @@ async def _kill_all(tools: Tools, live: Live, op: str, action: KillAll, _: Any) 
 
 
 async def _read(tools: Tools, live: Live, op: str, action: ReadFile, _: Any) -> Content:
-    no_user(action.user, tools)
+    box = box_for(action.user, tools, live)
     path = inside(live, action.path)
     limit = READ_PART_BYTES if action.limit is None else min(action.limit, READ_PART_BYTES)
-    data = await live.box.read(path, live.rule, offset=action.offset, limit=limit)
+    data = await box.read(path, live.rule, offset=action.offset, limit=limit)
     size = action.offset + len(data)
     if len(data) == limit:
         size = max(size, (await live.box.stat(path, live.rule)).size)
@@ -152,13 +168,13 @@ async def _read(tools: Tools, live: Live, op: str, action: ReadFile, _: Any) -> 
 
 
 async def _write(tools: Tools, live: Live, op: str, action: WriteFile, _: Any) -> None:
-    no_user(action.user, tools)
+    box = box_for(action.user, tools, live)
     path = inside(live, action.path)
     if action.append_at is not None:
-        await live.box.append(op, path, action.data, live.rule, at=action.append_at)
+        await box.append(op, path, action.data, live.rule, at=action.append_at)
         return
     change = FileWrite(path=path, data=action.data, mode=action.mode)
-    await live.box.change(op, [change], live.rule)
+    await box.change(op, [change], live.rule)
 
 
 async def _stat(tools: Tools, live: Live, op: str, action: StatPath, _: Any) -> Listing:
@@ -167,9 +183,9 @@ async def _stat(tools: Tools, live: Live, op: str, action: StatPath, _: Any) -> 
 
 
 async def _list(tools: Tools, live: Live, op: str, action: ListDir, _: Any) -> Listing:
-    no_user(action.user, tools)
+    box = box_for(action.user, tools, live)
     path = inside(live, action.path)
-    entries = await live.box.list(path, live.rule)
+    entries = await box.list(path, live.rule)
     return Listing(entries=[_entry(it, posixpath.join(path, it.path)) for it in entries])
 
 
@@ -187,34 +203,40 @@ def _entry(entry: Entry, path: str) -> PathEntry:
 
 
 async def _make_dir(tools: Tools, live: Live, op: str, action: MakeDir, _: Any) -> None:
-    no_user(action.user, tools)
-    await live.box.make_dir(op, inside(live, action.path), live.rule, parents=action.parents)
+    box = box_for(action.user, tools, live)
+    await box.make_dir(op, inside(live, action.path), live.rule, parents=action.parents)
 
 
 async def _remove(tools: Tools, live: Live, op: str, action: RemovePath, _: Any) -> None:
-    no_user(action.user, tools)
+    box = box_for(action.user, tools, live)
     path = inside(live, action.path)
-    await live.box.remove(op, path, live.rule, recursive=action.recursive)
+    await box.remove(op, path, live.rule, recursive=action.recursive)
 
 
 async def _move(tools: Tools, live: Live, op: str, action: MovePath, _: Any) -> None:
-    no_user(action.user, tools)
-    await live.box.move(op, inside(live, action.path), inside(live, action.target), live.rule)
+    box = box_for(action.user, tools, live)
+    await box.move(op, inside(live, action.path), inside(live, action.target), live.rule)
 
 
 async def _apply_patch(tools: Tools, live: Live, op: str, action: ApplyPatch, _: Any) -> Patched:
-    no_user(action.user, tools)
+    box = box_for(action.user, tools, live)
     root = live.record.root
-    text = await apply_patch(live.box, live.rule, root, root, action.operations, op=op)
+    text = await apply_patch(box, live.rule, root, root, action.operations, op=op)
     return Patched(output=text)
 
 
 async def _run_tool(
     tools: Tools, live: Live, op: str, action: RunTool, on_output: OnOutput | None
 ) -> ToolAnswer:
-    no_user(action.user, tools)
+    check_user(action.user, tools)
     outcome = await tool_in(
-        live, action.name, action.arguments, cwd=action.cwd, op=op, on_output=on_output
+        live,
+        action.name,
+        action.arguments,
+        cwd=action.cwd,
+        op=op,
+        on_output=on_output,
+        user=action.user,
     )
     return ToolAnswer(output=Raw(msgspec.json.encode(outcome.output)), error=outcome.error or "")
 

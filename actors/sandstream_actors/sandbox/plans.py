@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import uuid
+from collections.abc import Mapping
 
 from sandstream_bus.wire.sandboxes import PlanFile, PlanRepo, real_path
 from sandstream_providers.git_urls import shown_url
 from sandstream_providers.interface import (
     Box,
+    ExecSpec,
     FileWrite,
     GitFailed,
     NotFound,
@@ -48,6 +50,26 @@ async def apply_plan(
     for start in range(0, len(files), _BATCH):
         changes = [_write(box, it) for it in files[start : start + _BATCH]]
         await box.change(f"{op}-files{start}", changes, rule)
+    await _give_to_groups(box, plan.groups, op)
+
+
+async def _give_to_groups(box: Box, groups: Mapping[str, str], op: str) -> None:
+    """Entries get their groups, also those that came from a snapshot, which knows of none. What a
+    command has removed since then is left out.
+    """
+    for number, group in enumerate(sorted(set(groups.values()))):
+        paths = [real_path(path) for path, it in groups.items() if it == group]
+        script = 'g=$1; shift; for p; do [ ! -e "$p" ] || chgrp -- "$g" "$p" || exit 1; done'
+        argv = ["sh", "-c", script, "sh", group, *(f"./{path}" for path in paths)]
+        done = await box.run(f"{op}-group{number}", ExecSpec(argv=argv, cwd=box.root))
+        if done.exit_code != 0:
+            why = done.stderr.decode(errors="replace").strip()
+            raise Refused(
+                "exec_nonzero",
+                f"the entries of the manifest cannot be given to {group!r}: {why}",
+                group=group,
+                exit_code=done.exit_code,
+            )
 
 
 def _write(box: Box, file: PlanFile) -> FileWrite:

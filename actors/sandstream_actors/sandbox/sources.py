@@ -40,8 +40,9 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     async def check(self, plan: WorkspacePlan, grants: Sequence[GrantSpec] = ()) -> CheckedPlan:
         """Raises :class:`Refused` for the first source that is not allowed. Fetches nothing."""
         _check_paths(plan)
-        if grants and not self.policy.grants:
-            path = grants[0].path
+        of_host = [it for it in grants if not it.inside]
+        if of_host and not self.policy.grants:
+            path = of_host[0].path
             _refuse(f"this sandbox actor shows nothing of its host, so not {path}", "grants")
         for repo in plan.repos:
             await _check_repo(repo, self.policy, self.resolve)
@@ -89,7 +90,7 @@ async def _check_repo(repo: PlanRepo, policy: Policy, resolve: Resolve) -> None:
 
 def _check_paths(plan: WorkspacePlan) -> None:
     given = [*(it.path for it in plan.files), *(it.path for it in plan.trees)]
-    for path in (*given, *(it.path for it in plan.repos)):
+    for path in (*given, *(it.path for it in plan.repos), *plan.groups):
         normal = posixpath.normpath(real_path(path) or ".")
         if normal == ".." or normal.startswith("../"):
             message = f"{path!r} leads out of the workspace"

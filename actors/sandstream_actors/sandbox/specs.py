@@ -47,6 +47,8 @@ async def check_spec(spec: SandboxSpec, sources: Sources) -> CheckedPlan:
 def _check_policy(spec: SandboxSpec, policy: Policy) -> None:
     if not policy.network and spec.network != "none":
         _refuse(f"this sandbox actor gives no network: {how_to_allow('network')}")
+    if not policy.network and spec.options.get("egress"):
+        _refuse(f"this sandbox actor gives no network, so no egress: {how_to_allow('network')}")
     if not policy.unlimited and None in (spec.limits.memory_mb, spec.limits.processes):
         _refuse(f"this sandbox actor limits memory and processes: {how_to_allow('unlimited')}")
 
@@ -100,6 +102,7 @@ def box_spec_of(record: SandboxRecord, owner: str) -> BoxSpec:
         grants=[
             Grant(path=it.path, host_path=it.host_path or it.path, read_only=it.read_only)
             for it in spec.grants
+            if not it.inside
         ],
         options=spec.options,
     )

@@ -238,6 +238,8 @@ class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
     """The sandbox in which the call runs."""
     cwd: str = ""
     """Where relative paths start, below the sandbox's root."""
+    user: str = ""
+    """The sandbox's user that does it; empty: the sandbox's own."""
     child: str = ""
     """The child run that the call refers to."""
     value: Raw = NO_JSON

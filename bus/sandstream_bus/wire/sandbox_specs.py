@@ -48,6 +48,8 @@ class WorkspacePlan(Spec, frozen=True, kw_only=True):
     repos: list[PlanRepo] = []
     exclude: list[str] = []
     """Relative paths that no snapshot holds: ephemeral entries, mounts, skipped paths."""
+    groups: dict[str, str] = {}
+    """Relative paths whose group is not the sandbox's own, with its name."""
 
 
 class EnvironmentValue(Spec, frozen=True, kw_only=True):
@@ -66,6 +68,8 @@ class GrantSpec(Spec, frozen=True, kw_only=True):
     path: str
     host_path: str = ""
     read_only: bool = False
+    inside: bool = False
+    """It is a path of the sandbox itself: nothing of the host is shown."""
 
 
 class LimitSpec(Spec, frozen=True, kw_only=True):
@@ -134,5 +138,7 @@ class SandboxUse(Spec, frozen=True, kw_only=True):
     checkpoint: CheckpointPolicy = "end"
     cwd: str = ""
     """Relative to the root."""
+    user: str = ""
+    """The sandbox's user for the model's tools."""
     keep: bool = False
     """Leave it running at the end of the run."""

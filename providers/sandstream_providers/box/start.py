@@ -73,6 +73,23 @@ def agent_command(
     return [python, "-I", "-S", agent, json.dumps(config)]
 
 
+def start_file_command(*, agent: str, file: str, python: str = "python3") -> list[str]:
+    """The command line that starts the agent with the settings in a file, as JSON.
+
+    Besides those of :func:`agent_config` the file may have ``token``, ``lease`` (the path of the
+    lease), ``take_ports`` (the path of a socket for listeners) and ``way_out`` (a port of the box,
+    and the path of a proxy's socket). The agent removes the file.
+    """
+    return [python, "-I", "-S", agent, "from", file]
+
+
+def proxy_command(config: str, *, agent: str, python: str = "python3") -> list[str]:
+    """The command line of a proxy for a box without a network; ``config`` is JSON with ``hosts``,
+    ``listen`` (the path of its socket), ``lease``, ``idle_s`` and ``busy_s``.
+    """
+    return [python, "-I", "-S", agent, "proxy", config]
+
+
 def relay_command(*, agent: str, unix: str, python: str = "python3") -> list[str]:
     """The command line that connects its standard input and output to an agent's unix socket."""
     return [python, "-I", "-S", agent, "relay", unix]

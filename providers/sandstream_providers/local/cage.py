@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandstream_providers.interface import Grant, Limits, ProviderError
+from sandstream_providers.grants import AGENT_FOLDER, check_root
+from sandstream_providers.interface import Grant, Limits
 from sandstream_providers.local.cgroups import Groups
 from sandstream_providers.processes import ChildFds
 
-_AGENT_FOLDER = "/.sandstream"
 INSIDE_ID = 1000
 """The user and group that the box's own processes and files show inside."""
 
@@ -60,8 +60,6 @@ _SCRATCH = {
 """Megabytes of the temporary directories at most; see ``scratch_sizes``."""
 _AGENT_TASKS = 7
 """The agent, its threads and the process that starts commands count too."""
-_RESERVED = ("/usr", "/etc", "/proc", "/dev", "/bin", "/sbin", "/lib", "/lib64", _AGENT_FOLDER)
-_KERNEL = ("/proc", "/sys", "/dev")
 _MB = 1024 * 1024
 
 _START = """\
@@ -103,7 +101,7 @@ and where a process joins it. The launcher opens them, as the group is made afte
 
 def agent_path(key: str) -> str:
     """Where the agent lies inside. It names the box, for people who look at processes."""
-    return f"{_AGENT_FOLDER}/{key}"
+    return f"{AGENT_FOLDER}/{key}"
 
 
 def launcher(
@@ -137,15 +135,6 @@ def as_user(uid: int | None) -> list[str]:
         *("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"),
         *("--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"),
     ]
-
-
-def first_closed(path: Path) -> Path | None:
-    """The uppermost directory on the way that a user without rights cannot pass."""
-    absolute = path.absolute()
-    for folder in [*reversed(absolute.parents), absolute]:
-        if not folder.stat().st_mode & 0o001:
-            return folder
-    return None
 
 
 def limits_prefix(limits: Limits, *, open_files: int) -> list[str]:
@@ -188,7 +177,7 @@ def bubblewrap(
 
     ``read_only``: host paths shown where they are. ``agent``: a path inside and what it holds.
     """
-    _check_root(root)
+    check_root(root)
     line = [program, "--unshare-all", "--unshare-user", "--disable-userns"]
     line += ["--uid", str(INSIDE_ID), "--gid", str(INSIDE_ID), "--hostname", "sandbox"]
     line += ["--share-net"] if network else []
@@ -214,42 +203,6 @@ def bubblewrap(
     if seccomp is not None:
         line += ["--seccomp", str(fds.add_data(seccomp))]
     return [*line, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
-
-
-def check_grants(grants: Sequence[Grant], home: Path, *, other_user: bool = False) -> None:
-    """Grants show directories of the host, not the system's own ways in, nor other boxes."""
-    for grant in grants:
-        inside, outside = Path(grant.path), Path(grant.host_path)
-        if not (_is_plain(grant.path) and _is_plain(grant.host_path)) or inside == Path("/"):
-            raise ProviderError(f"a path grant needs absolute directories, not {grant.path!r}")
-        real = outside.resolve()
-        for path, taken in ((inside, (*_KERNEL, _AGENT_FOLDER)), (real, _KERNEL)):
-            if any(path.is_relative_to(it) for it in taken):
-                raise ProviderError(f"{path} cannot be granted: the system lies there")
-        if real.is_relative_to(home.resolve()) or home.resolve().is_relative_to(real):
-            raise ProviderError(
-                f"{grant.host_path} cannot be granted: the sandboxes themselves are kept in {home}"
-            )
-        if not real.exists():
-            raise ProviderError(f"{grant.host_path} cannot be granted: it does not exist here")
-        closed = first_closed(real if real.is_dir() else real.parent) if other_user else None
-        if closed is not None:
-            raise ProviderError(
-                f"{grant.host_path} cannot be granted: a sandbox is another user, and {closed} is "
-                f"closed to others (chmod o+x {closed} opens the way, or copy the files in)"
-            )
-
-
-def _is_plain(path: str) -> bool:
-    return path.startswith("/") and not path.startswith("//") and ".." not in Path(path).parts
-
-
-def _check_root(root: str) -> None:
-    parts = Path(root)
-    if not _is_plain(root) or root == "/":
-        raise ProviderError(f"the root of a sandbox must be an absolute directory, not {root!r}")
-    if any(parts.is_relative_to(taken) for taken in _RESERVED):
-        raise ProviderError(f"the root of a sandbox cannot be {root!r}: the system lies there")
 
 
 def _linked(path: Path) -> list[str]:

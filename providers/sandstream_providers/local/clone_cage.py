@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator
 
 from sandstream_providers.git.room import CloneRoom
+from sandstream_providers.grants import first_closed
 from sandstream_providers.interface import Limits
 from sandstream_providers.local import cage
 from sandstream_providers.local.machine import Machine
@@ -48,7 +49,7 @@ def _command(
     fds.add_data(b"go\n")
     folder, mounts = room.folder, []
     if record.uid is not None:
-        closed = cage.first_closed(folder)
+        closed = first_closed(folder)
         if closed is not None:
             mounts.append((folder, closed))
             folder = closed

@@ -16,9 +16,9 @@ from sandstream_providers.box.link import Streams
 from sandstream_providers.box_host import BoxHost, HostedBox
 from sandstream_providers.git.room import CloneRoom
 from sandstream_providers.interface import BoxGone, BoxInfo, BoxSpec, ProviderError
+from sandstream_providers.leases import Leases, Patience
 from sandstream_providers.local import freezing, launch, sockets
 from sandstream_providers.local.clone_cage import clone_cage
-from sandstream_providers.local.lease import Leases, Patience
 from sandstream_providers.local.machine import (
     Isolation,
     Machine,
@@ -49,7 +49,8 @@ class LocalHost(BoxHost):
         isolation: Isolation = "required",
         patience: Patience | None = None,
     ) -> None:
-        self.leases = Leases(layout := Layout(home.absolute()))
+        layout = Layout(home.absolute())
+        self.leases = Leases(layout.lease)
         self.machine: Machine | None = None
         """What the machine offers, once it was tried."""
         self.powers = powers_of(isolation, None)

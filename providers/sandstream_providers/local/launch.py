@@ -21,9 +21,10 @@ import msgspec
 from sandstream_providers.box.agent import landlock
 from sandstream_providers.box.package import agent_source
 from sandstream_providers.box.start import agent_config
+from sandstream_providers.grants import check_grants, first_closed
 from sandstream_providers.interface import ProviderError
+from sandstream_providers.leases import Patience
 from sandstream_providers.local import cage, cgroups, sockets
-from sandstream_providers.local.lease import Patience
 from sandstream_providers.local.machine import Machine
 from sandstream_providers.local.records import BoxRecord, Layout
 from sandstream_providers.processes import (
@@ -182,11 +183,11 @@ def _command(
         agent.write_bytes(agent_source())
         argv = [machine.python, "-I", "-S", str(agent), task]
         return cage.launcher(argv, groups=groups, mounts=[])
-    cage.check_grants(spec.grants, layout.home, other_user=record.uid is not None)
+    check_grants(spec.grants, layout.home, other_user=record.uid is not None)
     workspace = None if record.in_memory else layout.workspace(key)
     mounts = []
     if workspace is not None and record.uid is not None:
-        closed = cage.first_closed(workspace)
+        closed = first_closed(workspace)
         if closed is not None and closed != workspace:
             mounts.append((workspace, closed))
             workspace = closed

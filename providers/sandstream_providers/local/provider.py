@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sandstream_providers.addresses import Resolve, resolve_host
 from sandstream_providers.agent_provider import AgentProvider
+from sandstream_providers.leases import Patience
 from sandstream_providers.local.host import LocalHost
-from sandstream_providers.local.lease import Patience
 from sandstream_providers.local.machine import Isolation
 from sandstream_providers.registry import ProviderSettings
 

@@ -49,6 +49,10 @@ class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The node whose sandboxes are served."""
     sandboxes: dict[str, str] = {}
     """What this machine offers to sandboxes."""
+    providers: list[str] = []
+    """Whose sandboxes are served."""
+    missing: dict[str, str] = {}
+    """Providers that do not work on this machine, and why."""
     group: str | None = None
     """The group of the tracing actor."""
     tracing: dict[str, str] = {}
@@ -259,6 +263,7 @@ def announce(ready: Ready, *, as_json: bool, title: str, hints: list[str]) -> No
         ("pool", ready.pool or ""),
         ("agents", ", ".join(ready.agents)),
         ("node", ready.node or ""),
+        ("sandboxes", ", ".join(ready.providers)),
         *ready.sandboxes.items(),
         ("group", ready.group or ""),
         *ready.tracing.items(),

@@ -1,8 +1,15 @@
 """Sandbox clients by provider."""
 
-from sandstream.sandbox.sandboxes.unix_local import (
-    UnixLocalSandboxClient as UnixLocalSandboxClient,
+from sandstream.sandbox.sandboxes.docker import DockerRemovalService as DockerRemovalService
+from sandstream.sandbox.sandboxes.docker import DockerSandboxClient as DockerSandboxClient
+from sandstream.sandbox.sandboxes.docker import (
+    DockerSandboxClientOptions as DockerSandboxClientOptions,
 )
+from sandstream.sandbox.sandboxes.docker import DockerSandboxSession as DockerSandboxSession
+from sandstream.sandbox.sandboxes.docker import (
+    DockerSandboxSessionState as DockerSandboxSessionState,
+)
+from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient as UnixLocalSandboxClient
 from sandstream.sandbox.sandboxes.unix_local import (
     UnixLocalSandboxClientOptions as UnixLocalSandboxClientOptions,
 )
@@ -14,6 +21,11 @@ from sandstream.sandbox.sandboxes.unix_local import (
 )
 
 __all__ = [
+    "DockerRemovalService",
+    "DockerSandboxClient",
+    "DockerSandboxClientOptions",
+    "DockerSandboxSession",
+    "DockerSandboxSessionState",
     "UnixLocalSandboxClient",
     "UnixLocalSandboxClientOptions",
     "UnixLocalSandboxSession",

@@ -15,15 +15,17 @@ class ProcessLink:
     Args:
         provider: A name of the registry of providers.
         isolation: ``required`` or ``none``.
+        endpoint: Where the provider's service is; empty: where the environment says.
     """
 
-    def __init__(self, provider: str, isolation: str = "required") -> None:
+    def __init__(self, provider: str, isolation: str = "required", endpoint: str = "") -> None:
         self.provider = provider
         self.isolation = isolation
+        self.endpoint = endpoint
 
     async def _open(self) -> BusLink:
         process = await runtime().process()
-        return await process.sandboxes(self.provider, self.isolation)
+        return await process.sandboxes(self.provider, self.isolation, self.endpoint)
 
     async def bus(self) -> Bus:
         return (await runtime().process()).bus

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 from pydantic import Field
 from sandstream_bus.environment import environment, local_isolation
-from sandstream_bus.wire.sandboxes import LimitSpec
 from sandstream_providers.registry import LOCAL
 
 from sandstream.sandbox.manifest import Manifest
@@ -23,7 +21,7 @@ from sandstream.sandbox.session.sandbox_client import (
 )
 from sandstream.sandbox.session.sandbox_session import SandboxSession
 from sandstream.sandbox.session.sandbox_session_state import SandboxSessionState
-from sandstream.sandbox.session.settings import SandboxSettings
+from sandstream.sandbox.session.settings import SandboxSettings, limits_of
 
 Isolation = Literal["required", "none"]
 
@@ -118,7 +116,7 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
         return SandboxSettings(
             ports=tuple(chosen.exposed_ports),
             network=chosen.network,
-            limits=_limits(chosen.limits),
+            limits=limits_of(chosen.limits),
             environment=self._environment(),
             login_shell=False,
             keeps_root=self._link.isolation != "none",
@@ -139,14 +137,3 @@ class UnixLocalSandboxClient(BaseSandboxClient[UnixLocalSandboxClientOptions]):
         if self._inherit:
             return {k: v for k, v in environment().items() if k not in ("PATH", "HOME", "PWD")}
         return {name: it for name, it in environment().items() if name in self._allowed}
-
-
-def _limits(values: dict[str, Any]) -> LimitSpec:
-    unknown = sorted(set(values) - set(LimitSpec.__struct_fields__))
-    if unknown:
-        known = ", ".join(LimitSpec.__struct_fields__)
-        raise ValueError(f"limits: {', '.join(unknown)} is unknown; the limits are {known}")
-    try:
-        return msgspec.convert(values, LimitSpec, strict=False)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"limits: {error}") from None

@@ -101,6 +101,11 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
     @abc.abstractmethod
     def state_class(self) -> type[SandboxSessionState]: ...
 
+    @property
+    def session_class(self) -> type[SandboxSession]:
+        """The class of its sessions."""
+        return SandboxSession
+
     @abc.abstractmethod
     def settings(self, options: ClientOptionsT | None) -> SandboxSettings:
         """The settings of new sandboxes.
@@ -111,6 +116,16 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         Returns:
             The settings.
         """
+
+    def settings_of(
+        self, state: SandboxSessionState, options: ClientOptionsT | None
+    ) -> SandboxSettings:
+        """The settings for a sandbox with a state, which has them if no options are given."""
+        return self.settings(options)
+
+    def state_fields(self, options: ClientOptionsT | None) -> dict[str, Any]:
+        """The provider's own fields of a new state."""
+        return {}
 
     def check_manifest(self, manifest: Manifest) -> None:
         """Raise if the provider cannot support the manifest, before anything is created.
@@ -131,24 +146,28 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         manifest = manifest if manifest is not None else Manifest()
         self.check_manifest(manifest)
         session_id = uuid.uuid4()
+        fields = {
+            "exposed_ports": tuple(self.settings(options).ports),
+            **self.state_fields(options),
+        }
         return self.state_class(
             type=self.backend_id,
             session_id=session_id,
             snapshot=resolve_snapshot(snapshot, str(session_id)),
             manifest=manifest,
-            exposed_ports=tuple(self.settings(options).ports),
             sandbox_id=sandbox_id,
             provider=self.link.provider,
+            **fields,
         )
 
     def session_of(
         self, state: SandboxSessionState, options: ClientOptionsT | None = None, *, run: str = ""
     ) -> SandboxSession:
         """A session object for a state. Starts nothing."""
-        return SandboxSession(
+        return self.session_class(
             state,
             self.link,
-            self.settings(options),
+            self.settings_of(state, options),
             instrumentation=self._instrumentation,
             dependencies=self._dependencies.clone() if self._dependencies else None,
             run=run,

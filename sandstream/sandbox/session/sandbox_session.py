@@ -204,7 +204,7 @@ class SandboxSession(WorkspaceSession):
             deep=True,
         )
         dependencies = self._dependencies.clone() if self._dependencies else None
-        return SandboxSession(state, self.remote.link, self.settings, dependencies=dependencies)
+        return type(self)(state, self.remote.link, self.settings, dependencies=dependencies)
 
     async def shutdown(self) -> None:
         async with self._events.operation("shutdown"):

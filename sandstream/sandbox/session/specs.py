@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sandstream_bus.wire.sandboxes import EnvironmentValue, GrantSpec, SandboxSpec
 from sandstream_workspaces.store import WorkspaceStore
@@ -10,7 +10,7 @@ from sandstream_workspaces.store import WorkspaceStore
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.plan import environment_of, plan_of
 from sandstream.sandbox.session.settings import SandboxSettings
-from sandstream.sandbox.workspace_paths import sandbox_path_grant_host_path
+from sandstream.sandbox.workspace_paths import SandboxPathGrant, sandbox_path_grant_host_path
 
 if TYPE_CHECKING:
     from sandstream.sandbox.config import SandboxConcurrencyLimits
@@ -41,13 +41,29 @@ async def sandbox_spec(
         network=settings.network,
         limits=settings.limits,
         grants=[
-            GrantSpec(
-                path=it.path,
-                host_path=str(sandbox_path_grant_host_path(it)),
-                read_only=it.read_only,
-            )
+            _grant(it, inside=settings.grants_inside and it.host_path is None)
             for it in manifest.extra_path_grants
         ],
-        options=settings.options,
+        options={**settings.options, **_accounts(manifest)},
         idle_s=settings.idle_s,
     )
+
+
+def _grant(grant: SandboxPathGrant, *, inside: bool) -> GrantSpec:
+    if inside:
+        return GrantSpec(path=grant.path, read_only=grant.read_only, inside=True)
+    host_path = str(sandbox_path_grant_host_path(grant))
+    return GrantSpec(path=grant.path, host_path=host_path, read_only=grant.read_only)
+
+
+def _accounts(manifest: Manifest) -> dict[str, Any]:
+    """The provider's options for users and groups; only providers that can make them get here."""
+    groups = {group.name: [user.name for user in group.users] for group in manifest.groups}
+    users = [user.name for user in manifest.users]
+    users += [name for members in groups.values() for name in members]
+    found: dict[str, Any] = {}
+    if users:
+        found["users"] = list(dict.fromkeys(users))
+    if groups:
+        found["groups"] = groups
+    return found

@@ -19,3 +19,5 @@ COMPOSITION = {
 }
 """Topics of several agents, of people and of conversations: about half of all programs."""
 TRACING = {"tracing", "tracing_more"}
+DOCKER = {"docker_sandboxes"}
+"""They need an engine."""

@@ -23,9 +23,9 @@ from providers.local.local_boxes import (
     said,
 )
 from sandstream_providers.interface import ExecSpec, Limits
+from sandstream_providers.leases import Patience
 from sandstream_providers.local import LocalProvider, cage, cgroups, launch
 from sandstream_providers.local.cgroups import find_hierarchies
-from sandstream_providers.local.lease import Patience
 from sandstream_providers.local.records import Layout
 from sandstream_providers.processes import (
     PATH,

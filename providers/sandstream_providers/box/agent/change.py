@@ -219,6 +219,8 @@ class Batch:
         with self._place(change, follow=_follows(change)) as place:
             _check(change, place)
             stage = self._stages[root]
+            if place.facts is not None:
+                _keep_owner(stage, name, place.facts)
             if place.facts is not None and change["mode"] is None:
                 mode = modes.S_IMODE(place.facts.st_mode)
                 if mode != NEW_MODE:
@@ -341,6 +343,15 @@ def _put_back(stage: int, kept: bytes, folder: int, name: bytes) -> None:
 
 def _remove_folder(folder: int, name: bytes) -> None:
     os.rmdir(name, dir_fd=folder)
+
+
+def _keep_owner(folder: int, name: bytes, before: os.stat_result) -> None:
+    """A file that is replaced stays whose it was. Only root can see to that."""
+    now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if (now.st_uid, now.st_gid) == (before.st_uid, before.st_gid) or os.geteuid() != 0:
+        return
+    os.chown(name, before.st_uid, before.st_gid, dir_fd=folder, follow_symlinks=False)
+    os.chmod(name, modes.S_IMODE(now.st_mode), dir_fd=folder)  # chown took special bits away
 
 
 def _follows(change: dict[str, Any]) -> bool:

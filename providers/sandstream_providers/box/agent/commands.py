@@ -57,7 +57,7 @@ class Commands:
         # Two agents of one machine must not give the same number.
         self._first_number = self._next_number = int.from_bytes(os.urandom(4), "big") << 24 | 1
         self._marking = spawn.can_mark()
-        self._launch = spawn.launch_here
+        self._launch = spawn.launch_expendable if config.get("expendable") else spawn.launch_here
         groups = config.get("command_group_fds") or []
         if groups:
             spawner = Spawner(loop, groups, self._exited)

@@ -26,7 +26,11 @@ def main(argv: list[str]) -> None:
         from sandstream_providers.box.agent.relay import relay
 
         relay(argv[2])
-    config: dict[str, Any] = json.loads(argv[1])
+    if argv[1] == "proxy":
+        from sandstream_providers.box.agent.proxy import proxy
+
+        proxy(argv[2])
+    config: dict[str, Any] = _settings(argv)
     _fill_standard_descriptors()
     _protect()
     token = transports.take_token(config)
@@ -45,7 +49,14 @@ def main(argv: list[str]) -> None:
     os.umask(0o022)
     loop = Loop()
     server = Server(loop, config)
+    if config.get("take_ports"):
+        from sandstream_providers.box.agent.handover import Handover  # not in every box
+
+        Handover(loop, config["take_ports"], token)
     transports.open_all(loop, config, token, server.request, server.commands.forget)
+    if config.get("way_out"):
+        port, path = config["way_out"]
+        Forwarder(loop, transports.tcp_listener(f"127.0.0.1:{port}"), str(path))
     for port, fd in ports.items():
         Forwarder(loop, socket.socket(fileno=fd), int(port))
     _watch_for_death(loop, config.get("death_fd"))
@@ -55,6 +66,20 @@ def main(argv: list[str]) -> None:
     loop.run()
     server.commands.end_everything()
     os._exit(0)
+
+
+def _settings(argv: list[str]) -> dict[str, Any]:
+    """From the command line, or from a file that is removed at once: the command line of a process
+    can be read by others, and that of a container by all who may ask the engine.
+    """
+    if argv[1] != "from":
+        return dict(json.loads(argv[1]))
+    with open(argv[2], "rb") as file:
+        config = dict(json.load(file))
+    os.unlink(argv[2])
+    if config.get("lease"):
+        config["lease_fd"] = os.open(config["lease"], os.O_RDONLY | os.O_CLOEXEC)
+    return config
 
 
 def _own_folders(config: dict[str, Any]) -> int:

@@ -23,10 +23,12 @@ MAX_CONNECTIONS = 200
 class Forwarder:
     """Accepts on one listener, up to a number of connections; more have to wait."""
 
-    def __init__(self, loop: Loop, listener: socket.socket, port: int) -> None:
+    def __init__(self, loop: Loop, listener: socket.socket, target: int | str) -> None:
+        """``target``: a port of this network, or the path of a unix socket."""
         self._loop = loop
         self._listener = listener
-        self._port = port
+        self._family = socket.AF_UNIX if isinstance(target, str) else socket.AF_INET
+        self._target = target if isinstance(target, str) else ("127.0.0.1", target)
         self._open = 0
         listener.setblocking(False)
         self._listen()
@@ -40,14 +42,14 @@ class Forwarder:
     def _accept(self, _events: int) -> None:
         try:
             outer, _ = self._listener.accept()
-            inner = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            inner = socket.socket(self._family, socket.SOCK_STREAM)
         except OSError:  # it went away, or we are short of descriptors: try again later
             self._pause()
             self._loop.after(0.05, self._listen)
             return
         inner.setblocking(False)
         outer.setblocking(False)
-        if inner.connect_ex(("127.0.0.1", self._port)) not in (0, errno.EINPROGRESS):
+        if inner.connect_ex(self._target) not in (0, errno.EINPROGRESS):
             inner.close()
             outer.close()
             return

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 TIOCSWINSZ = 0x5414
 RESET = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT]
+EXPENDABLE = "500"
 OUT_OF_PROCESSES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
@@ -157,6 +158,19 @@ def launch_here(program: Program) -> int:
             resource.prlimit(pid, tree.MARK_LIMIT, (program.number, program.number))
         except (ProcessLookupError, PermissionError):
             pass  # it has ended, or lowered the limit itself
+    return pid
+
+
+def launch_expendable(program: Program) -> int:
+    """As :func:`launch_here`, for an agent that shares a limit of memory with its commands: the
+    kernel is to end a command and not the agent, with which all commands would end.
+    """
+    pid = launch_here(program)
+    try:
+        with open(f"/proc/{pid}/oom_score_adj", "w") as file:
+            file.write(EXPENDABLE)
+    except OSError:
+        pass  # it has ended, or is another user: the kernel decides by its size
     return pid
 
 

@@ -53,8 +53,8 @@ class Listener:
 
 
 def take_token(config: dict[str, Any]) -> str:
-    """The token of this agent; commands do not inherit it."""
-    token = os.environ.pop(TOKEN, "")
+    """The token of this agent, from its settings or its environment; commands do not inherit it."""
+    token = str(config.pop("token", "")) or os.environ.pop(TOKEN, "")
     if len(token) < LEAST_TOKEN and (token or config.get("listen_tcp")):
         raise SystemExit(f"the agent needs a token of at least {LEAST_TOKEN} characters in {TOKEN}")
     return token
@@ -89,9 +89,9 @@ def open_all(
     where: dict[str, Any] = {}
     if config.get("listen_unix"):
         where["unix"] = config["listen_unix"]
-        Listener(loop, _unix(config["listen_unix"]), guarded)
+        Listener(loop, unix_listener(config["listen_unix"]), guarded)
     if config.get("listen_tcp"):
-        listener = _tcp(config["listen_tcp"])
+        listener = tcp_listener(config["listen_tcp"])
         where["tcp"] = listener.getsockname()[:2]
         Listener(loop, listener, guarded)
     if config.get("streams") is not None:
@@ -110,12 +110,13 @@ def _then_stop(loop: Loop, on_close: OnClose, stops: bool) -> OnClose:
     return closed
 
 
-def _unix(path: str) -> socket.socket:
+def unix_listener(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    """A listener at a path, in the place of what an agent of before may have left there."""
     try:
         os.unlink(path)
     except FileNotFoundError:
         pass
-    listener = socket.socket(socket.AF_UNIX)
+    listener = socket.socket(socket.AF_UNIX, kind)
     before = os.umask(0o177)  # never open to others, not even for a moment
     try:
         listener.bind(path)
@@ -125,7 +126,7 @@ def _unix(path: str) -> socket.socket:
     return listener
 
 
-def _tcp(address: str) -> socket.socket:
+def tcp_listener(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)

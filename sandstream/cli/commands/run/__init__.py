@@ -15,7 +15,8 @@ def add_parser(commands: Any) -> None:
         '  sandstream run app.py "What is the weather in Paris?"\n'
         "  sandstream run app.py:assistant - < question.txt\n"
         '  sandstream run app.py "hi" --key order-17   # again with the key: the same run\n'
-        '  sandstream run coder.py "Fix the tests" --workspace .   # on a copy of it',
+        '  sandstream run coder.py "Fix the tests" --workspace .   # on a copy of it\n'
+        '  sandstream run coder.py "Fix it" --sandbox docker --image python:3.13-slim',
         module="commands.run.command",
         json="the run as JSON; with --stream its events as JSON lines, the run last",
     )
@@ -32,6 +33,12 @@ def add_parser(commands: Any) -> None:
     run.add_argument("-q", "--quiet", action="store_true", help="only the final output")
     sandbox = run.add_argument_group("for a sandbox agent")
     sandbox.add_argument(
+        "--sandbox",
+        metavar="PROVIDER",
+        help="what makes its sandbox: local, docker or an installed one (the app's, else local)",
+    )
+    sandbox.add_argument("--image", metavar="IMAGE", help="the image of a docker sandbox")
+    sandbox.add_argument(
         "--manifest", metavar="FILE", help="the manifest of its workspace, as JSON"
     )
     sandbox.add_argument(
@@ -47,4 +54,8 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="a port that can be reached from this machine; repeatable",
     )
-    sandbox.add_argument("--network", action="store_true", help="let it use this machine's network")
+    sandbox.add_argument(
+        "--network",
+        action="store_true",
+        help="let it use the network: this machine's, or the engine's",
+    )

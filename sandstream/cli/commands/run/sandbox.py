@@ -1,4 +1,4 @@
-"""What ``sandstream run`` makes of ``--manifest``, ``--workspace``, ``--port`` and ``--network``.
+"""What ``sandstream run`` makes of the flags for sandbox agents.
 
 Everything is checked before anything starts; errors name the file and the entry.
 """
@@ -13,10 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
-from sandstream_providers import registry
-
 from sandstream.agent import Agent
+from sandstream.cli.commands.run.provider import with_provider
 from sandstream.cli.exits import CliError, Exit
 from sandstream.run_config import RunConfig
 
@@ -25,11 +23,11 @@ if TYPE_CHECKING:
     from sandstream.sandbox.manifest import Manifest
 
 T = TypeVar("T")
-_FLAGS = ("manifest", "workspace", "port", "network")
+_FLAGS = ("sandbox", "image", "manifest", "workspace", "port", "network")
 
 
 def with_sandbox(arguments: argparse.Namespace, agent: Agent[Any], config: RunConfig) -> RunConfig:
-    """The run's configuration, with a sandbox of this machine if the agent needs one."""
+    """The run's configuration, with a sandbox if the agent needs one."""
     given = [f"--{name}" for name in _FLAGS if getattr(arguments, name)]
     if not hasattr(agent, "capabilities"):
         if given:
@@ -37,15 +35,18 @@ def with_sandbox(arguments: argparse.Namespace, agent: Agent[Any], config: RunCo
                 Exit.USAGE, f"{', '.join(given)}: the agent {agent.name!r} is not a SandboxAgent"
             )
         return config
-    from sandstream.sandbox.config import SandboxRunConfig
-
-    sandbox = config.sandbox or SandboxRunConfig(client=registry.new_client(DEFAULT_PROVIDER))
-    if given and (sandbox.session is not None or sandbox.session_state is not None):
+    sandbox = config.sandbox
+    if (
+        given
+        and sandbox is not None
+        and (sandbox.session is not None or sandbox.session_state is not None)
+    ):
         raise CliError(
             Exit.USAGE,
             f"{', '.join(given)}: the app's run_config has its own session, which these "
             "options cannot change",
         )
+    sandbox = with_provider(arguments, sandbox)
     if arguments.manifest and arguments.workspace:
         raise CliError(
             Exit.USAGE,
@@ -61,27 +62,7 @@ def with_sandbox(arguments: argparse.Namespace, agent: Agent[Any], config: RunCo
         _check(f"--workspace {arguments.workspace}", manifest, sandbox)
     if manifest is not None:
         sandbox = dataclasses.replace(sandbox, manifest=manifest)
-    if arguments.port or arguments.network:
-        options = _options(sandbox, arguments.port, arguments.network)
-        sandbox = dataclasses.replace(sandbox, options=options)
     return dataclasses.replace(config, sandbox=sandbox)
-
-
-def _options(sandbox: SandboxRunConfig, ports: list[int], network: bool) -> Any:
-    entry = registry.find(DEFAULT_PROVIDER)
-    if not isinstance(sandbox.client, registry.load(entry.client)):
-        raise CliError(
-            Exit.USAGE,
-            "--port and --network are for sandboxes of this machine; the app's run_config uses "
-            f"{type(sandbox.client).__name__}: say it in its options",
-        )
-    options = sandbox.options or registry.load(entry.client_options)()
-    changes: dict[str, Any] = {}
-    if ports:
-        changes["exposed_ports"] = tuple(dict.fromkeys([*options.exposed_ports, *ports]))
-    if network:
-        changes["network"] = "host"
-    return options.model_copy(update=changes)
 
 
 # --- what the workspace holds ---------------------------------------------------------------------

@@ -55,7 +55,7 @@ _LOG_MARGIN = 22
 _COLUMNS = [
     Column("SANDBOX"),
     Column("STATE"),
-    Column("PROVIDER", drops=6),
+    Column("PROVIDER", shrinks=12, drops=6),
     Column("NODE", shrinks=12, drops=5),
     Column("AGENT", shrinks=8, drops=3),
     Column("RUN", shrinks=12, drops=9),
@@ -87,6 +87,8 @@ class SandboxSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     size_bytes: int = 0
     ports: list[int] = []
     network: str = "none"
+    image: str = ""
+    """Of a container."""
 
 
 class EventRecord(msgspec.Struct, kw_only=True):
@@ -148,6 +150,7 @@ def summary_of(found: FoundSandbox) -> SandboxSummary:
         size_bytes=last.size_bytes if last else 0,
         ports=record.spec.ports,
         network=record.spec.network,
+        image=str(record.spec.options.get("image", "")),
     )
 
 
@@ -186,7 +189,7 @@ def _row(summary: SandboxSummary) -> Row:
     return [
         Cell(summary.sandbox, "bold" if summary.state in ("ready", "paused") else ""),
         Cell(summary.state, STATE_STYLES.get(summary.state, "")),
-        Cell(summary.provider),
+        Cell(f"{summary.provider} {summary.image}".rstrip()),
         Cell(summary.node, "dim"),
         Cell(summary.agent or "-"),
         Cell(summary.run_id or "-", "dim"),
@@ -238,6 +241,7 @@ def _print_facts(screen: Screen, summary: SandboxSummary) -> None:
         ("where", clean(f"provider {summary.provider}, node {summary.node}")),
         ("agent", clean(summary.agent)),
         ("run", clean(summary.run_id)),
+        ("image", clean(summary.image)),
         ("root", clean(summary.root)),
         ("network", "the host's" if summary.network == "host" else clean(summary.network)),
         ("ports", ", ".join(map(str, summary.ports))),

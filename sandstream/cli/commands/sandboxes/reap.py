@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import time
 from collections.abc import Container
+from contextlib import AsyncExitStack
 
 import msgspec
 from sandstream_actors.run.sandbox_record import SandboxRecord
@@ -19,6 +20,7 @@ from sandstream_actors.sandbox.reaper import GRACE_S, Reaper
 from sandstream_bus.bus import Bus
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_bus.wire.subjects import RunId
+from sandstream_providers import registry
 from sandstream_providers.interface import BoxInfo, Provider, ProviderUnavailable
 from sandstream_workspaces.store import WorkspaceStore
 
@@ -45,6 +47,7 @@ class Finding(msgspec.Struct, kw_only=True):
     """One box of this machine as ``--json`` prints it."""
 
     box: str
+    provider: str
     sandbox: str
     state: str
     """Of the box."""
@@ -57,21 +60,48 @@ class Finding(msgspec.Struct, kw_only=True):
 async def reap(arguments: argparse.Namespace) -> int:
     settings = Settings.from_env()
     isolation = chosen_isolation()
-    async with connected() as client:
-        provider = make_provider(DEFAULT_PROVIDER, settings.home, isolation)
+    async with connected() as client, AsyncExitStack() as stack:
+        providers = await _working(stack, settings, isolation)
+        findings = [
+            finding
+            for provider in providers
+            for finding in await _findings(client.bus, provider, arguments.grace)
+        ]
+        findings.sort(key=lambda one: (one.do == "keep", -one.age_s))
+        _print(findings, as_json=arguments.json, is_done=arguments.yes)
+        if arguments.yes:
+            name = await asyncio.to_thread(node_name, settings.home)
+            for provider in providers:
+                await _sweep(client.bus, provider, _nodes(name, isolation), arguments.grace)
+    return Exit.OK
+
+
+async def _working(stack: AsyncExitStack, settings: Settings, isolation: str) -> list[Provider]:
+    """The providers that work here. Only the default must: an engine may be away."""
+    found: list[Provider] = []
+    for name in registry.names():
+        if name != DEFAULT_PROVIDER and not _was_used(settings, name):
+            continue
         try:
+            provider = make_provider(name, settings.home, isolation)
+            stack.push_async_callback(provider.close)
             await provider.check()
         except ProviderUnavailable as error:
-            raise CliError(Exit.FAILED, str(error)) from None
-        try:
-            findings = await _findings(client.bus, provider, arguments.grace)
-            _print(findings, as_json=arguments.json, is_done=arguments.yes)
-            if arguments.yes:
-                name = await asyncio.to_thread(node_name, settings.home)
-                await _sweep(client.bus, provider, _nodes(name, isolation), arguments.grace)
-        finally:
-            await provider.close()
-    return Exit.OK
+            if name == DEFAULT_PROVIDER:
+                raise CliError(Exit.FAILED, str(error)) from None
+            say(f"sandstream: boxes of {name} were not looked for: {error}")
+            continue
+        found.append(provider)
+    return found
+
+
+def _was_used(settings: Settings, provider: str) -> bool:
+    """Did a process of this machine make boxes of the provider? One that keeps nothing here, such
+    as a hosted vendor's, is not asked: its boxes are not this machine's.
+    """
+    folder = "sandboxes" if provider == DEFAULT_PROVIDER else provider
+    found = settings.home / folder
+    return found.is_dir() and any(not it.name.startswith(".") for it in found.iterdir())
 
 
 async def _findings(bus: Bus, provider: Provider, grace_s: float) -> list[Finding]:
@@ -85,6 +115,7 @@ async def _findings(bus: Bus, provider: Provider, grace_s: float) -> list[Findin
         findings.append(
             Finding(
                 box=info.key,
+                provider=provider.name,
                 sandbox=sandbox,
                 state=info.state,
                 age_s=round(age_s, 3),
@@ -92,7 +123,7 @@ async def _findings(bus: Bus, provider: Provider, grace_s: float) -> list[Findin
                 why=why,
             )
         )
-    return sorted(findings, key=lambda one: (one.do == "keep", -one.age_s))
+    return findings
 
 
 async def _verdict(
@@ -133,23 +164,32 @@ async def close_left_by(bus: Bus, run: str) -> None:
     this call they would stay open until the next ``reap``.
     """
     settings = Settings.from_env()
-    if not (settings.home / "sandboxes").is_dir():
-        return
     isolation = chosen_isolation()
-    provider = make_provider(DEFAULT_PROVIDER, settings.home, isolation)
-    try:
-        left = set()
-        for info in await provider.list_owned(await installation_of(bus)):
-            sandbox = info.labels.get("sandbox", "")
-            record = SandboxRecord.of(sandbox, await bus.sandboxes.read(sandbox))
-            is_served = await bus.presence.is_served(f"sandbox-{provider.name}-{record.node}")
-            if not is_served and run in await _runs_above(bus, record.spec.run):
-                left.add(sandbox)
-        if left:
-            name = await asyncio.to_thread(node_name, settings.home)
-            await _sweep(bus, provider, _nodes(name, isolation), GRACE_S, only=left)
-    finally:
-        await provider.close()
+    for name in registry.names():
+        if not _was_used(settings, name):
+            continue
+        provider = make_provider(name, settings.home, isolation)
+        try:
+            await _close_left(bus, provider, run, settings, isolation)
+        except ProviderUnavailable as error:
+            say(f"sandstream: boxes of {name} were not looked for: {error}")
+        finally:
+            await provider.close()
+
+
+async def _close_left(
+    bus: Bus, provider: Provider, run: str, settings: Settings, isolation: str
+) -> None:
+    left = set()
+    for info in await provider.list_owned(await installation_of(bus)):
+        sandbox = info.labels.get("sandbox", "")
+        record = SandboxRecord.of(sandbox, await bus.sandboxes.read(sandbox))
+        is_served = await bus.presence.is_served(f"sandbox-{provider.name}-{record.node}")
+        if not is_served and run in await _runs_above(bus, record.spec.run):
+            left.add(sandbox)
+    if left:
+        name = await asyncio.to_thread(node_name, settings.home)
+        await _sweep(bus, provider, _nodes(name, isolation), GRACE_S, only=left)
 
 
 async def _runs_above(bus: Bus, run: str) -> set[str]:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import argparse
 import shlex
 from contextlib import AsyncExitStack
-from typing import Any
 
 from sandstream_actors.registry import ActorEntry, find_actors, load
 from sandstream_bus.wire.subjects import check_token
 
-from sandstream._surface.connection import OpenBus
+from sandstream.cli.commands.up.sandboxes import serve_providers
 from sandstream.cli.commands.worker.apps import App, load_apps
 from sandstream.cli.exits import Exit
 from sandstream.cli.services.launch import (
     announce,
-    chosen_isolation,
     harness,
     opened,
     ready_of,
-    sandbox_actor,
     worker,
 )
 from sandstream.cli.services.replicas import Replicas
@@ -52,7 +49,7 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(opened("sandstream-up", create="if_empty"))
         # before the agents are offered: the first task may need it
-        sandboxes = {} if arguments.no_sandbox else await _sandboxes(stack, bus)
+        sandboxes = {} if arguments.no_sandbox else await serve_providers(stack, bus, _CONCURRENCY)
         for app in apps:
             await stack.enter_async_context(
                 worker(
@@ -89,21 +86,3 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
         await stopped.wait()
         say("stopping (press Ctrl-C again to stop at once)")
     return Exit.OK
-
-
-async def _sandboxes(stack: AsyncExitStack, bus: OpenBus) -> dict[str, Any]:
-    """Serve the sandboxes of this machine, if it can have any: not all agents need them."""
-    from sandstream.sandbox.errors import ProviderUnavailableError
-
-    try:
-        replica = await stack.enter_async_context(
-            sandbox_actor(bus, chosen_isolation(), _CONCURRENCY)
-        )
-    except ProviderUnavailableError as error:
-        say(f"sandstream: warning: no sandboxes here: {error.context['reason']} (--no-sandbox)")
-        return {}
-    found = await replica.provider.check()
-    return {
-        "node": replica.node,
-        "sandboxes": {"isolation": found.get("isolation", replica.provider.name)},
-    }

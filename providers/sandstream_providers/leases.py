@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
-
-from sandstream_providers.local.records import Layout
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,8 +27,11 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 class Leases:
     """The leases that this process holds."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, file_of: Callable[[str], Path]) -> None:
+        """Args:
+        file_of: Where the lease of a box lies, by the key of the box.
+        """
+        self._file_of = file_of
         self._held: dict[str, int] = {}
 
     def take(self, key: str) -> None:
@@ -37,7 +40,7 @@ class Leases:
         """
         if key in self._held:
             return
-        fd = os.open(self._layout.lease(key), os.O_RDWR | os.O_CREAT, 0o600)
+        fd = os.open(self._file_of(key), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH)
         except BaseException:

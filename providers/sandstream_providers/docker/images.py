@@ -1,0 +1,257 @@
+"""Images: get one that is missing, and find out what a box of it can be.
+
+What an image can do is tried once in a container that is thrown away, and kept by the image's id.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sandstream_providers.docker.engine import Engine, remove_container
+from sandstream_providers.docker.errors import EngineRefused, ImageUnusable, NoSuchContainer
+from sandstream_providers.docker.labels import PREFIX
+from sandstream_providers.docker.options import DockerOptions
+from sandstream_providers.docker.streams import said_by
+
+logger = logging.getLogger(__name__)
+
+OnProgress = Callable[[str], None]
+"""Gets a line such as "python:3.13-slim: Downloading, 31 of 48 MB"."""
+
+_PROBE = """
+while read -r name value _; do
+  case $name in Uid:) echo "uid=$value";; Gid:) echo "gid=$value";; esac
+done </proc/self/status
+for name in python3 python; do
+  path=$(command -v "$name") || continue
+  if said=$("$path" -I -S -c "$0" 2>&1); then echo "python=$said $path"
+  else echo "broken=$path: $said"; fi
+  break
+done
+echo end=
+"""
+_PYTHON_PROBE = (
+    "import sys, json, os, select, selectors, socket, struct, fcntl, resource, zipfile, threading;"
+    "print('%d.%d' % sys.version_info[:2])"
+)
+LEAST_PYTHON = (3, 8)
+_TELL = "install Python 3.8 or newer in it, or say agent=False to use only its shell"
+_MB = 1024 * 1024
+_TRY_S = 60.0
+
+
+class ImageFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a box of this image can be."""
+
+    id: str
+    env: dict[str, str] = {}
+    uid: int = 0
+    gid: int = 0
+    """Of the user that was asked for, or of the image's own."""
+    python: str = ""
+    """Runs the agent. Empty: no Python, or one that is too old."""
+    broken: str = ""
+    """A Python that does not work, and what it said."""
+
+
+class Images:
+    """The images of one engine."""
+
+    def __init__(self, engine: Engine, cache: Path, on_progress: OnProgress | None = None) -> None:
+        self._engine = engine
+        self._cache = cache
+        self._on_progress = on_progress
+        self._known: dict[str, ImageFacts] = {}
+
+    async def facts(self, options: DockerOptions) -> ImageFacts:
+        """Raises ImageUnusable, with what to do."""
+        found = await self._found(options) or await self._pulled(options)
+        name = f"{found['Id']}-{options.user}-{options.runtime}".replace("/", "_")
+        facts = self._known.get(name) or self._read(name)
+        if facts is None:
+            facts = await self._probed(options, found)
+            self._write(name, facts)
+        self._known[name] = facts
+        if facts.broken and options.agent is not False:
+            raise ImageUnusable(
+                f"the Python of the image {options.image} does not work ({facts.broken}): {_TELL}",
+                reason="python",
+                image=options.image,
+            )
+        if options.agent and not facts.python:
+            raise ImageUnusable(
+                f"the image {options.image} has no Python that the agent can use: {_TELL}",
+                reason="python",
+                image=options.image,
+            )
+        return facts
+
+    async def _found(self, options: DockerOptions) -> dict[str, Any] | None:
+        """An image that is here is never asked for elsewhere."""
+        try:
+            found: dict[str, Any] = await self._engine.call(
+                f"find the image {options.image}", lambda api: api.inspect_image(options.image)
+            )
+        except NoSuchContainer:
+            return None
+        wanted = options.platform.split("/")[1:2]
+        return found if not wanted or found.get("Architecture") == wanted[0] else None
+
+    async def _pulled(self, options: DockerOptions) -> dict[str, Any]:
+        doing = f"pull the image {options.image}"
+        try:
+            await self._engine.call(doing, lambda api: self._pull(api, options))
+        except EngineRefused as error:
+            raise _pull_error(options, str(error.data.get("why", error))) from error
+        found = await self._found(options)
+        if found is None:
+            raise _pull_error(options, f"there is none for {options.platform or 'this engine'}")
+        return found
+
+    def _pull(self, api: Any, options: DockerOptions) -> None:
+        """In a thread, as it may take minutes; the engine says something every second."""
+        name, tag = _name_and_tag(options.image)
+        more = {"platform": options.platform} if options.platform else {}
+        for line in _steps(api.pull(name, tag=tag, stream=True, decode=True, **more)):
+            if "error" in line:
+                raise _pull_error(options, str(line["error"]))
+            self._tell(f"{options.image}: {line['status']}")
+
+    def _tell(self, text: str) -> None:
+        logger.info("an image is pulled: %s", text)
+        if self._on_progress is not None:
+            self._on_progress(text)
+
+    # --- what it can do ---------------------------------------------------------------------------
+
+    async def _probed(self, options: DockerOptions, found: dict[str, Any]) -> ImageFacts:
+        doing = f"try the image {options.image}"
+        probe = await self._engine.call(doing, lambda api: _make_probe(api, found["Id"], options))
+        try:
+            said = await self._engine.call(doing, lambda api: said_by(api, probe, _TRY_S))
+            text = said.decode(errors="replace")
+        except EngineRefused as error:
+            raise _unusable(options, found, str(error.data.get("why", error))) from error
+        finally:
+            await remove_container(self._engine, probe)
+        lines = pairs(text.splitlines())
+        if "end" not in lines:
+            raise _unusable(options, found, text.strip()[-300:])
+        version, _, path = lines.get("python", "").partition(" ")
+        fits = bool(path) and _version(version) >= LEAST_PYTHON
+        env = (found.get("Config") or {}).get("Env") or []
+        return ImageFacts(
+            id=found["Id"],
+            env=pairs(env),
+            uid=int(lines.get("uid", "0")),
+            gid=int(lines.get("gid", "0")),
+            python=path if fits else "",
+            broken=lines.get("broken", ""),
+        )
+
+    def _read(self, name: str) -> ImageFacts | None:
+        try:
+            return msgspec.json.decode((self._cache / name).read_bytes(), type=ImageFacts)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None  # it is found out again
+
+    def _write(self, name: str, facts: ImageFacts) -> None:
+        fresh = self._cache / f"{uuid.uuid4().hex}.new"
+        fresh.write_bytes(msgspec.json.encode(facts))
+        fresh.replace(self._cache / name)
+
+
+def pairs(lines: Iterable[str]) -> dict[str, str]:
+    """Lines of the form ``name=value``."""
+    return {name: value for name, _, value in (line.partition("=") for line in lines)}
+
+
+def _make_probe(api: Any, image: str, options: DockerOptions) -> str:
+    """A container that removes itself when it has ended, also if this process dies."""
+    made = api.create_container(
+        image,
+        entrypoint=["/bin/sh", "-c", _PROBE, _PYTHON_PROBE],
+        command=[],
+        user=options.user or None,
+        labels={f"{PREFIX}probe": "1"},
+        host_config=api.create_host_config(
+            auto_remove=True,
+            network_mode="none",
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            runtime=options.runtime or None,
+        ),
+    )
+    return str(made["Id"])
+
+
+def _steps(lines: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """The lines of a pull that say something new: the engine repeats itself many times a second."""
+    before: dict[str, tuple[str, int]] = {}
+    for line in lines:
+        layer, status = str(line.get("id", "")), str(line.get("status", ""))
+        detail = line.get("progressDetail") or {}
+        current, total = detail.get("current", 0), detail.get("total", 0)
+        tenth = current * 10 // total if total else 0
+        if "error" not in line and before.get(layer) == (status, tenth):
+            continue
+        before[layer] = (status, tenth)
+        amount = f", {current // _MB} of {total // _MB} MB" if total else ""
+        yield {**line, "status": f"{layer} {status}{amount}".strip()}
+
+
+def _pull_error(options: DockerOptions, why: str) -> ImageUnusable:
+    lower = why.lower()
+    reason, todo = "pull", "try it by hand: docker pull"
+    if "unauthorized" in lower or "denied" in lower or "authentication" in lower:
+        reason, todo = (
+            "auth",
+            "check its name, or log in to its registry: docker login, docker pull",
+        )
+    elif "no matching manifest" in lower or "there is none for" in lower or "platform" in lower:
+        reason = "platform"
+        todo = "choose an image for this machine, or say platform=; to see what there is: docker "
+        todo += "manifest inspect"
+    elif "not found" in lower or "manifest unknown" in lower:
+        reason, todo = "missing", "check its name and tag, or build it on this engine: docker pull"
+    return ImageUnusable(
+        f"the image {options.image} is not here and cannot be pulled: {why}; {todo} "
+        f"{options.image}",
+        reason=reason,
+        image=options.image,
+    )
+
+
+def _unusable(options: DockerOptions, found: dict[str, Any], why: str) -> ImageUnusable:
+    if "exec format error" in why:
+        return ImageUnusable(
+            f"the image {options.image} is for {found.get('Architecture')}, which this engine "
+            "cannot run: choose one for this machine, or install qemu-user-static on it",
+            reason="platform",
+            image=options.image,
+        )
+    return ImageUnusable(
+        f"the image {options.image} has no shell that works at /bin/sh, and a sandbox needs one: "
+        f"choose an image with a shell (not a distroless one). The engine says: {why}",
+        reason="no_shell",
+        image=options.image,
+    )
+
+
+def _name_and_tag(image: str) -> tuple[str, str]:
+    """Without a tag the engine would pull all tags."""
+    if "@" in image:
+        name, _, digest = image.partition("@")
+        return name, digest
+    name, _, tag = image.rpartition(":")
+    return (name, tag) if name and "/" not in tag else (image, "latest")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())

@@ -1,0 +1,111 @@
+"""Starting a container: what its agent must know, the start itself, and the first contact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sandstream_providers.box.start import agent_config, new_token
+from sandstream_providers.docker import egress, links, preparation
+from sandstream_providers.docker.container import JOBS, RUN
+from sandstream_providers.docker.ending import ours
+from sandstream_providers.docker.engine import Engine
+from sandstream_providers.docker.folders import LEASE, PORTS, SOCKET, START, BoxRecord, Folders
+from sandstream_providers.docker.options import options_of
+from sandstream_providers.docker.seen import Seen
+from sandstream_providers.interface import BoxGone, BoxSpec
+from sandstream_providers.leases import Leases, Patience
+from sandstream_providers.processes import BASE_ENV
+
+
+class Starter:
+    """Starts containers of one engine."""
+
+    def __init__(
+        self, engine: Engine, folders: Folders, leases: Leases, patience: Patience
+    ) -> None:
+        self._engine = engine
+        self._folders = folders
+        self._leases = leases
+        self._patience = patience
+        self.links: dict[str, str] = {}
+        """By runtime: how its agents are reached, once one was."""
+
+    async def start(self, record: BoxRecord, seen: Seen) -> tuple[BoxRecord, Seen]:
+        """Start a container that stands still, and wait until its agent answers."""
+        key = record.spec.key
+        record = msgspec.structs.replace(record, token=new_token(), link="")
+        self._folders.write(record)
+        if not seen.was_started and not seen.read_only:
+            await self._prepare(record.spec, seen)
+        if seen.has_agent:
+            await self._brief(record, seen)
+        self._leases.take(key)
+        if options_of(record.spec).egress:
+            await egress.start(self._engine, self._folders, record.spec)
+        doing = f"start the container of sandbox {key}"
+        await self._engine.call(doing, lambda api: api.start(seen.id))
+        if seen.has_agent:
+            record = await self._answered(record, seen)
+        started = await ours(self._engine, key)
+        if started is None:
+            raise BoxGone(f"the container of sandbox {key} was removed while it was started")
+        return record, started
+
+    def close_folder(self, record: BoxRecord, seen: Seen) -> None:
+        """From now on commands of the box cannot reach what its agent shares with us."""
+        if seen.shared:
+            passable = record.link == links.EXEC
+            self._folders.close_to_box(record.spec.key, passable=passable)
+
+    async def _prepare(self, spec: BoxSpec, seen: Seen) -> None:
+        options = options_of(spec)
+        parts = preparation.parts_of(
+            spec.root,
+            seen.ids,
+            has_agent=seen.has_agent,
+            shared=seen.shared,
+            in_memory=seen.in_memory,
+            several_users=options.has_users,
+        )
+
+        def prepare(api: Any) -> None:
+            preparation.put(api, seen.id, "/", parts)
+            if options.has_users:
+                preparation.add_accounts(api, seen.id, options, spec.root)
+
+        await self._engine.call(f"prepare the container of sandbox {spec.key}", prepare)
+
+    async def _brief(self, record: BoxRecord, seen: Seen) -> None:
+        """Tell the agent, before it is started, what it must know. Nobody else can read it."""
+        spec = record.spec
+        config = agent_config(spec, spec.root, {**BASE_ENV, **seen.env})
+        config |= {"jobs": JOBS, "listen_unix": f"{RUN}/{SOCKET}", "token": record.token}
+        config |= {"memory_bytes": None, "expendable": True}  # the kernel counts
+        if seen.shared:
+            config["lease"] = f"{RUN}/{LEASE}"
+            config |= {"idle_s": self._patience.idle_s, "busy_s": self._patience.busy_s}
+            if options_of(spec).egress:
+                config |= egress.way_out()
+                config["env"] = {**config["env"], **egress.variables(), **spec.env}
+            if spec.ports:
+                config["take_ports"] = f"{RUN}/{PORTS}"
+            self._folders.open_to_box(spec.key, config)
+            return
+        data = msgspec.json.encode(config)
+        part = preparation.Part(path=START, data=data, mode=0o600, owner=seen.ids)
+        doing = f"prepare the container of sandbox {spec.key}"
+        await self._engine.call(doing, lambda api: preparation.put(api, seen.id, RUN, [part]))
+
+    async def _answered(self, record: BoxRecord, seen: Seen) -> BoxRecord:
+        key, run = record.spec.key, self._folders.run(record.spec.key)
+        runtime = options_of(record.spec).runtime
+        known = self.links.get(runtime, "") if seen.shared else links.EXEC
+        link = await links.first_contact(self._engine, key, seen, run, record.token, known)
+        if seen.shared:
+            self.links[runtime] = link
+        record = msgspec.structs.replace(record, link=link)
+        self.close_folder(record, seen)
+        self._folders.write(record)
+        return record
