@@ -21,7 +21,7 @@ from sandstream.sandbox.sandboxes import (
 
 
 def flags(**given: Any) -> argparse.Namespace:
-    nothing = {"sandbox": None, "image": None, "port": [], "network": False}
+    nothing: dict[str, Any] = {"sandbox": None, "image": None, "port": [], "network": False}
     return argparse.Namespace(**{**nothing, **given})
 
 
@@ -87,7 +87,7 @@ def test_another_provider_keeps_the_rest_of_the_apps_configuration() -> None:
     manifest = Manifest(root="/code")
     configured = SandboxRunConfig(
         client=UnixLocalSandboxClient(isolation="none"),
-        options=UnixLocalSandboxClientOptions((80,)),
+        options=UnixLocalSandboxClientOptions(exposed_ports=(80,)),
         manifest=manifest,
     )
     found = with_provider(flags(sandbox="docker", image="node:22"), configured)
@@ -99,4 +99,4 @@ def test_another_provider_keeps_the_rest_of_the_apps_configuration() -> None:
 def test_sandboxes_of_this_machine_work_as_before() -> None:
     assert with_provider(flags(), None).options is None
     found = with_provider(flags(port=[80], network=True), None)
-    assert found.options == UnixLocalSandboxClientOptions((80,), network="host")
+    assert found.options == UnixLocalSandboxClientOptions(exposed_ports=(80,), network="host")

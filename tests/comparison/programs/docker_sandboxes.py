@@ -144,4 +144,5 @@ async def docker_ports(sdk: Any, probe: Probe) -> Any:
         try:
             await session.resolve_exposed_port(9000)
         except Exception as error:
-            probe.note(type(error).__name__, error.context["reason"])
+            context: Any = error
+            probe.note(type(error).__name__, context.context["reason"])

@@ -16,7 +16,7 @@ import docker
 import pytest
 from support import engine
 
-from sandstream import RunConfig, Runner
+from sandstream import RunConfig, Runner, ToolCallOutputItem
 from sandstream.sandbox import (
     Dir,
     File,
@@ -66,7 +66,7 @@ def in_session(manifest: Manifest, story: Callable[[Any, Any], Coroutine[Any, An
 
     async def main() -> str:
         client = DockerSandboxClient()
-        session = await client.create(manifest=manifest, options=IMAGE)
+        session: Any = await client.create(manifest=manifest, options=IMAGE)
         try:
             await session.start()
             await story(client, session)
@@ -117,14 +117,15 @@ def test_files_are_read_and_written_with_the_rights_of_a_user() -> None:
         assert await said(session, "stat -c %U shared/sub/b") == "dev\n"
         await session.mv("shared/new", "shared/newer", user="dev")
         await session.rm("shared/newer", user="dev")
-        for attempt in (
+        attempts: tuple[Callable[[], Coroutine[Any, Any, object]], ...] = (
             lambda: session.read("closed/plan.md", user="dev"),
             lambda: session.ls("closed", user="dev"),
             lambda: session.write("closed/plan.md", io.BytesIO(b"x"), user="dev"),
             lambda: session.write("closed/other.md", io.BytesIO(b"x"), user="dev"),
             lambda: session.rm("closed/plan.md", user="dev"),
             lambda: session.mkdir("closed/more", user="dev"),
-        ):
+        )
+        for attempt in attempts:
             with pytest.raises(SandboxError, match="the user dev may not do this"):
                 await attempt()
         assert (await session.read("closed/plan.md")).read() == b"secret"
@@ -161,7 +162,8 @@ def test_an_agent_works_as_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
                 client=DockerSandboxClient(), options=IMAGE, checkpoint="never"
             )
             result = await Runner.run(agent, "go", run_config=RunConfig(sandbox=sandbox))
-            return [it.output for it in result.new_items if it.type == "tool_call_output_item"]
+            items = result.new_items
+            return [str(it.output) for it in items if isinstance(it, ToolCallOutputItem)]
 
     added, command, refused = asyncio.run(main())
     assert "notes.md" in added
@@ -183,7 +185,7 @@ def test_a_workspace_moves_to_a_container_and_back() -> None:
     async def main() -> None:
         local, container = UnixLocalSandboxClient(), DockerSandboxClient()
         first = await local.create(manifest=manifest)
-        sessions = [(local, first)]
+        sessions: list[tuple[Any, Any]] = [(local, first)]
         try:
             await first.start()
             await said(first, "printf b > src/b; chmod 700 src/b; ln -s b src/link")
@@ -198,7 +200,9 @@ def test_a_workspace_moves_to_a_container_and_back() -> None:
             sessions.append((local, third))
             assert await third.checkpoint() == changed
             assert await said(third, "cat src/a.txt; stat -c %a src/b") == "a\nchanged\n700\n"
-            back = await (await moved(container, tree, options=IMAGE)).fork()
+            again = await moved(container, tree, options=IMAGE)
+            sessions.append((container, again))
+            back = await again.fork()
             await back.start()
             sessions.append((container, back))
             assert await back.checkpoint() == tree
@@ -219,7 +223,7 @@ def test_the_engine_of_the_programs_own_client(
 
     async def main(own: docker.DockerClient) -> str:
         client = DockerSandboxClient(own)
-        session = await client.create(options=IMAGE)
+        session: Any = await client.create(options=IMAGE)
         try:
             await session.start()
             found = client.get_container(session.container_id)

@@ -10,8 +10,8 @@ from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_providers import registry
 from sandstream_providers.interface import ProviderError
 
-from sandstream._connection import OpenBus
 from sandstream._run.sandbox_host import make_provider
+from sandstream._surface.connection import OpenBus
 from sandstream.cli.services.launch import chosen_isolation, sandbox_actor
 from sandstream.cli.session import say
 from sandstream.settings import Settings
