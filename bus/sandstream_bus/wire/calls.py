@@ -108,7 +108,7 @@ _CALLED: Final = ("name", "call_id", "arguments")
 CALLS: Final[dict[CallKind, CallTraits]] = {
     "tool": CallTraits(
         about="Call a function tool, or a tool of a sandbox.",
-        request=(*_CALLED, "at_most_once", "sandbox", "cwd"),
+        request=(*_CALLED, "at_most_once", "sandbox", "cwd", "user"),
         is_tool=True,
     ),
     "child": CallTraits(
