@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,26 +81,25 @@ def test_what_an_entry_refers_to_exists() -> None:
             assert not reference or callable(registry.load(reference)), reference
 
 
-class _Point:
-    """An installed entry point."""
-
-    value = "other:ENTRY"
-
-    def __init__(self, entry: ActorEntry) -> None:
-        self.load = lambda: entry
-
-
 @pytest.mark.parametrize(
-    ("entry", "problem"),
+    ("name", "in_up", "problem"),
     [
-        (ActorEntry(name="other", purpose="x", in_up="inside"), "use in_up='process'"),
-        (ActorEntry(name="harness", purpose="x"), "not an ActorEntry with a new name"),
+        ("other", "inside", "use in_up='process'"),
+        ("harness", "process", "not an ActorEntry with a new name"),
     ],
 )
 def test_an_entry_of_another_package_that_cannot_work_is_refused(
-    monkeypatch: pytest.MonkeyPatch, entry: ActorEntry, problem: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, in_up: str, problem: str
 ) -> None:
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [_Point(entry)])
+    info = tmp_path / "other-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: other\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{name} = other_{name}:ENTRY\n")
+    (tmp_path / f"other_{name}.py").write_text(
+        "from sandstream.actors import ActorEntry\n"
+        f"ENTRY = ActorEntry(name={name!r}, purpose='x', in_up={in_up!r})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(TypeError, match=problem):
         find_actors()
 
