@@ -9,7 +9,11 @@ from types import UnionType
 from typing import get_args
 
 import pytest
+from sandstream_actors import base
+from sandstream_actors.harness import asks
+from sandstream_actors.harness.asks import Ask
 from sandstream_actors.harness.step_kinds import Step
+from sandstream_bus.wire import subjects
 from sandstream_bus.wire.calls import CALLS, CallKind, SandboxKind
 from sandstream_bus.wire.conversations import ConversationEvent
 from sandstream_bus.wire.memories import MemoryEvent
@@ -28,6 +32,7 @@ UNIONS: dict[str, UnionType] = {
     "ConversationEvent": ConversationEvent,
     "TraceEvent": TraceEvent,
     "Step": Step,
+    "Ask": Ask,
 }
 """The unions over which every ``match`` names all members."""
 MEMBERS = {member.__name__ for union in UNIONS.values() for member in get_args(union)}
@@ -82,6 +87,18 @@ def test_every_message_of_the_bus_is_in_a_union_that_is_checked() -> None:
 
     decoded = {it for it in vars(codec) if it.endswith("Event")}
     assert decoded <= set(UNIONS)
+
+
+def test_every_run_event_can_be_handled_by_an_actor() -> None:
+    assert set(base._KINDS) == set(get_args(RunEvent))
+
+
+def test_every_subject_of_a_request_has_its_message() -> None:
+    assert set(asks._KINDS) == {kind for _, kind in subjects._ASKS}
+    assert set(asks._KINDS.values()) == set(get_args(Ask))
+    assert {kind for family, kind in subjects._ASKS if family == "run"} == set(
+        get_args(subjects.AskKind)
+    )
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -145,6 +162,8 @@ def sniffed(found: list[ast.AST]) -> Iterator[ast.AST]:
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.In | ast.NotIn):
             continue
         whole = node.comparators[0]
+        if isinstance(whole, ast.Call) and ast.unparse(whole.func) == "bytes":
+            yield node  # bytes(tool.definition): a part of a message
         if isinstance(whole, ast.Attribute) and whole.attr == "data":
             owner = ast.unparse(whole.value).rpartition(".")[2]
             if owner in CARRIERS:
@@ -185,7 +204,14 @@ def test_no_code_searches_the_bytes_of_messages() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("source", ["b'\"guard\"' in delivery.data", "sign not in it.stored.data"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "b'\"guard\"' in delivery.data",
+        "sign not in it.stored.data",
+        "b'custom' in bytes(tool.definition)",
+    ],
+)
 def test_a_search_in_the_bytes_of_a_message_is_found(source: str) -> None:
     assert list(sniffed(parsed(source)))
 

@@ -32,7 +32,7 @@ from sandstream_bus.wire.messages import (
     StopDecision,
     TurnRequested,
 )
-from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.subjects import RunId, run_in
 
 from sandstream._hosting.guardrails.records import GuardrailResults, results_of
 from sandstream._hosting.hosted_run import HostedRun
@@ -178,7 +178,7 @@ class RunView:
         state = self.state
         sequence = sequence or state.last_seq + 1
         if subject and not state.run:
-            state.run = RunId(subject.partition(".run.")[2].partition(".")[0])
+            state.run = run_in(subject)
         if isinstance(event, RunRestored):
             return self._restored(event, sequence)
         if state.places.is_elsewhere(subject, event):

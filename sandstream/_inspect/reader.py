@@ -37,6 +37,7 @@ from sandstream_bus.wire.messages import (
     RunWaiting,
     TurnRequested,
 )
+from sandstream_bus.wire.subjects import run_in
 
 from sandstream._inspect.rows import (
     Approval,
@@ -80,7 +81,7 @@ class RunReader:
     def feed(self, logged: LogEvent) -> EventRow:
         """Take in the next event, and give its row."""
         event = logged.event
-        self.run = self.run or logged.subject.partition(".run.")[2].partition(".")[0]
+        self.run = self.run or run_in(logged.subject)
         attempt = attempt_of(logged.stored.headers)
         row = self._read(event, logged.stored.time, logged.sequence, attempt)
         row.lost_worker = self._workers.get(attempt.cause, "")

@@ -19,7 +19,7 @@ from sandstream_bus.wire.messages import (
     RunStarted,
     TurnRequested,
 )
-from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.subjects import RunId, run_in
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder[RunEvent](RunEvent).decode
@@ -34,7 +34,7 @@ class Past(NamedTuple):
 
     @property
     def run(self) -> RunId:
-        return RunId(self.subject.partition(".run.")[2].partition(".")[0])
+        return run_in(self.subject)
 
 
 class RunRecord:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sandstream import _task_ends as stopping
 from sandstream._hosting.guardrails.checks import (
     guard_tool_input,
     guard_tool_output,
     run_input_guardrails,
     run_output_guardrails,
 )
+from sandstream._surface import task_ends as stopping
 from sandstream.agent import Agent
 from sandstream.exceptions import (
     GuardrailTimeout,

@@ -7,6 +7,8 @@ names its owner. A refused request is parked with the reason.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import UndecodableMessage
@@ -59,7 +61,7 @@ class AskIntake:
             await retry_run(self._bus, run, wanted, msg_id=msg_id, by=by)
             return
         await self._bus.connection.publish(
-            _target(self._bus.subjects, ask),
+            _target(self._bus.subjects, ask, message),
             await self._bus.codec.encode(message),
             msg_id=msg_id,
             headers=_passed_on(delivery),
@@ -88,18 +90,23 @@ def _check_owner(ask: AskSubject) -> None:
         )
 
 
-def _target(subjects: Subjects, ask: AskSubject) -> str:
-    match ask.kind:
-        case "cancel":
+Forwarded = CancelRequested | InputStaged | ApprovalDecided | MergeRequested
+"""Requests that are published under another subject as they are."""
+Ask = Forwarded | RetryRequested
+
+
+def _target(subjects: Subjects, ask: AskSubject, message: Forwarded) -> str:
+    match message:
+        case CancelRequested():
             return subjects.cancel(ask.name)
-        case "input":
+        case InputStaged():
             return subjects.input(ask.name)
-        case "approval":
+        case ApprovalDecided():
             return subjects.approval_decided(ask.name)
-    return subjects.memory_merge_at(ask.name)
-
-
-Ask = CancelRequested | RetryRequested | InputStaged | ApprovalDecided | MergeRequested
+        case MergeRequested():
+            return subjects.memory_merge_at(ask.name)
+        case _:
+            assert_never(message)
 
 
 def _read(ask: AskSubject, data: bytes) -> Ask:
@@ -107,17 +114,21 @@ def _read(ask: AskSubject, data: bytes) -> Ask:
     make = _KINDS[ask.kind]
     message = _strict(make, data)
     by = {} if ask.user == SHARED else {"by": ask.user}
-    if isinstance(message, InputStaged):
-        if not is_input(message.input):
-            raise UndecodableMessage("the items of an input are JSON objects")
-        return msgspec.structs.replace(message, **by)
-    if isinstance(message, ApprovalDecided):
-        return msgspec.structs.replace(message, expired=False, **by)
-    if isinstance(message, CancelRequested):  # its other fields belong to the harness
-        return CancelRequested(mode=message.mode, reason=message.reason)
-    if isinstance(message, RetryRequested):
-        return message
-    return MergeRequested(reason=message.reason)
+    match message:
+        case InputStaged():
+            if not is_input(message.input):
+                raise UndecodableMessage("the items of an input are JSON objects")
+            return msgspec.structs.replace(message, **by)
+        case ApprovalDecided():
+            return msgspec.structs.replace(message, expired=False, **by)
+        case CancelRequested():  # its other fields belong to the harness
+            return CancelRequested(mode=message.mode, reason=message.reason)
+        case RetryRequested():
+            return message
+        case MergeRequested():
+            return MergeRequested(reason=message.reason)
+        case _:
+            assert_never(message)
 
 
 _KINDS: dict[str, type[Ask]] = {

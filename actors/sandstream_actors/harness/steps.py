@@ -423,8 +423,6 @@ def _misuse(state: RunState, answer: AnswerView) -> ErrorInfo | None:
 
 
 def _is_custom(tool: ToolSpec) -> bool:
-    if b"custom" not in bytes(tool.definition):
-        return False  # asked for each call at each step: most need not be decoded
     try:
         return _definition(tool.definition).type == "custom"
     except msgspec.DecodeError:  # written by another client; the endpoint reports the error

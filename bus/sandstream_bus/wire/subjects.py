@@ -145,6 +145,16 @@ class RunSubject(NamedTuple):
     """The pool or call after the kind; empty if there is none."""
 
 
+def run_in(subject: str) -> RunId:
+    """The run of a stored run event, in any installation: a saved run may come from another one."""
+    return RunId(subject.partition(".run.")[2].partition(".")[0])
+
+
+def kind_in(subject: str) -> str:
+    """What follows the run in the subject of a stored run event: its kind, pool and call."""
+    return subject.partition(".run.")[2].partition(".")[2]
+
+
 class Subjects(msgspec.Struct, frozen=True):
     """Builds every subject of one installation."""
 

@@ -437,7 +437,7 @@ def test_a_lock_that_is_taken_away_is_made_again(
         lock = tmp_path / "folder" / "export.lock"
         loop = ExportLoop(outbox, [target], lock=lock, pace=FAST)
         loop.start()
-        await until(lambda: "cannot be told" in caplog.text, what="it is said")
+        await until(lambda: "cannot determine" in caplog.text, what="it is said")
         outbox.rows = {1: span(1)}
         lock.parent.mkdir()
         await outbox.emptied()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.wire.messages import CallFinished, CallRequested, CallStarted
+from sandstream_bus.wire.subjects import kind_in
 
 from sandstream._inspect.reader import RunReader
 from sandstream._inspect.rows import EventRow
@@ -39,7 +40,7 @@ def event_lines(screen: Screen, events: list[LogEvent]) -> list[str]:
             Cell(duration(seconds_between(first, row.time)), "dim"),
             Cell(str(row.event.__struct_config__.tag)),
             Cell(masked_line(_about(row))),
-            Cell(event.subject.partition(".run.")[2].partition(".")[2], "dim"),
+            Cell(kind_in(event.subject), "dim"),
         ]
         for event, row in zip(events, RunReader().read(events), strict=True)
     ]
