@@ -227,6 +227,7 @@ MAY_READ_ENVIRONMENT = {
     "sandstream_providers.local.launch": "providers import none of our packages: PATH of the box",
     "sandstream_providers.box.agent.transports": "runs alone in a box, which has no bus package",
     "sandstream_providers.local.records": "providers import none of our packages: XDG_RUNTIME_DIR",
+    "sandstream_providers.docker.engine": "providers import none of our packages: DOCKER_HOST",
 }
 
 
