@@ -258,6 +258,8 @@ CONTENDERS = (
     Contender(
         name="docker-shell",
         open=functools.partial(_docker, agents=False),
+        client=lambda **given: ImageClient(_IN_SHELL, **given),
+        options=_IN_SHELL,
         crash=_crash_docker,
         lose=_lose_docker,
         powers=frozenset({"pty", "pause", "users", "isolated", *_CONTAINER_LIMITS}),

@@ -33,7 +33,7 @@ class NoEngine(Exception):
 def ensure() -> str:
     """The address of an engine that has the images of the tests. Slow the first time."""
     given = os.environ.get("DOCKER_HOST", "")
-    if given and answers(given):
+    if given != _own_url() and given and answers(given):
         run_script("base_image.sh", DOCKER_HOST=given)
         return given
     _hold()
@@ -72,7 +72,7 @@ def release() -> list[str]:
 
 
 def _boxes_left() -> list[str]:
-    url = f"unix://{_home() / 'docker.sock'}"
+    url = _own_url()
     if not answers(url):
         return []
     found = ask(url, f"/containers/json?all=1&filters=%7B%22label%22%3A%5B%22{LABEL}%22%5D%7D")
@@ -116,6 +116,10 @@ def _hold() -> None:
         fd = os.open(_LOCKS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_SH)
         _held.append(fd)
+
+
+def _own_url() -> str:
+    return f"unix://{_home() / 'docker.sock'}"
 
 
 def _home() -> Path:

@@ -15,7 +15,7 @@ from sandstream_providers.box.start import start_file_command
 from sandstream_providers.docker.facts import EngineFacts
 from sandstream_providers.docker.folders import START, Folders
 from sandstream_providers.docker.images import ImageFacts
-from sandstream_providers.docker.labels import COMPANION, labels_of
+from sandstream_providers.docker.labels import COMPANION, POOL, labels_of
 from sandstream_providers.docker.options import DockerOptions
 from sandstream_providers.grants import AGENT_FOLDER, check_grants, check_root
 from sandstream_providers.interface import BoxSpec, Grant, Limits, ProviderError
@@ -62,6 +62,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The engine sees the files of this machine, so that they can be mounted."""
     quota: bool
     """The engine can limit the disk of a container."""
+    pool: bool = False
+    """It is to wait for its box."""
 
     @property
     def user(self) -> tuple[int, int]:
@@ -121,7 +123,7 @@ def create(api: Any, plan: Plan, folders: Folders, name: str, volumes_of: str = 
         entrypoint=entry(plan),
         command=[],
         user="{}:{}".format(*plan.user),
-        labels=labels_of(spec, options.labels),
+        labels=labels_of(spec, options.labels) | ({POOL: spec.key} if plan.pool else {}),
         environment={"HOME": spec.root},
         working_dir="/",
         hostname="sandbox",

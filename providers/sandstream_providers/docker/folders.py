@@ -110,27 +110,57 @@ class Folders:
             for path in (self.run(key), lease):
                 os.chown(path, _NOBODY, _NOBODY, follow_symlinks=False)
 
-    def open_to_box(self, key: str, settings: dict[str, Any]) -> None:
-        """Before a start: the agent finds its settings, and may make its sockets."""
+    def open_to_box(self, key: str, settings: dict[str, Any] | None) -> None:
+        """Before a start: the agent finds its settings, and may make its sockets. Without settings
+        it waits for them, until :meth:`tell`.
+        """
         self.lay_out(key)
         run = self.run(key)
         for name in (SOCKET, PORTS, START):
             (run / name).unlink(missing_ok=True)
-        (run / START).touch(mode=0o600, exist_ok=False)
-        (run / START).write_bytes(json.dumps(settings).encode())
+        if settings is None:
+            os.mkfifo(run / START, 0o600)
+        else:
+            (run / START).touch(mode=0o600, exist_ok=False)
+            (run / START).write_bytes(json.dumps(settings).encode())
         (run / START).chmod(0o444)
         self.lease(key).chmod(0o444)
         run.chmod(0o777)
+
+    def tell(self, key: str, settings: dict[str, Any]) -> None:
+        """Give the settings to an agent that waits for them. Raises OSError if none does."""
+        path = self.run(key) / START
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+                raise FileNotFoundError(f"nobody waits at {path}")
+            os.set_blocking(fd, True)
+            view = memoryview(json.dumps(settings).encode())
+            while view:
+                view = view[os.write(fd, view) :]
+        finally:
+            os.close(fd)
 
     def close_to_box(self, key: str, *, passable: bool = False) -> None:
         """``passable``: processes that are executed in the box go through to the socket."""
         self.run(key).chmod(0o711 if passable else 0o700)
         self.lease(key).chmod(0o600)
 
+    def adopt(self, member: str, key: str) -> None:
+        """A folder gets another name; under the old one, which mounts name, it is still found."""
+        old, new = self.folder(member), self.folder(key)
+        if new.is_symlink():
+            new.unlink()
+        old.rename(new)
+        old.symlink_to(new.name)
+
     # --- removal ----------------------------------------------------------------------------------
 
     def put_aside(self, key: str) -> Path | None:
         """From now on there is no such box here, though its files are still there."""
+        for link in self.top.glob("pool-*"):
+            if link.is_symlink() and link.readlink() == Path(key):
+                link.unlink()
         aside = self.top / f"{_DELETED}{key}"
         with contextlib.suppress(FileNotFoundError):
             self.folder(key).rename(aside)

@@ -26,6 +26,7 @@ from sandstream_providers.docker.folders import PORTS, BoxRecord, Folders
 from sandstream_providers.docker.images import Images, OnProgress
 from sandstream_providers.docker.making import Maker, check_ours
 from sandstream_providers.docker.options import options_of
+from sandstream_providers.docker.pool import Pool
 from sandstream_providers.docker.seen import Seen, find
 from sandstream_providers.docker.shells import ExecShell
 from sandstream_providers.docker.starting import Starter
@@ -69,6 +70,7 @@ class DockerHost(BoxHost):
         images = Images(engine, self.folders.images, on_progress)
         self._maker = Maker(engine, self.folders, images, patience)
         self.starter = Starter(engine, self.folders, self.leases, patience)
+        self._pool = Pool(engine, self.folders, self._maker, self.starter)
         self._facts: EngineFacts | None = None
 
     # --- life -------------------------------------------------------------------------------------
@@ -86,7 +88,12 @@ class DockerHost(BoxHost):
         async with self.folders.locked(spec.key):
             seen = await find(self.engine, spec.key)
             if seen is None:
+                taken = await self._pool.take(spec, options)
+                if taken is not None:
+                    self._pool.fill(spec, options, facts)
+                    return await self._box(*taken, started_now=True)
                 seen = await self._maker.make(spec, options, facts)
+                self._pool.fill(spec, options, facts)
             check_ours(spec, seen)
             record = self.folders.read(spec.key) or BoxRecord(spec=spec)
             if _is_over(seen):
@@ -156,7 +163,8 @@ class DockerHost(BoxHost):
             "list containers", lambda api: api.containers(all=True, filters=chosen)
         )
         names = [str(name).lstrip("/") for it in listed for name in it.get("Names") or []]
-        return [info for info in map(_info, _without_companions(listed, names)) if info is not None]
+        shown = _without_companions(listed, names)
+        return [info for info in map(self._info, shown) if info is not None]
 
     async def connect(self, box: HostedBox) -> Streams:
         return await links.connect(self.engine, box.address)
@@ -167,6 +175,7 @@ class DockerHost(BoxHost):
     async def close(self) -> None:
         for key in self.leases.held():
             self.leases.drop(key)
+        await self._pool.close()
         await self.engine.close()
 
     # --- optional powers --------------------------------------------------------------------------
@@ -245,6 +254,22 @@ class DockerHost(BoxHost):
             roots=roots,
         )
 
+    def _info(self, listed: dict[str, Any]) -> BoxInfo | None:
+        """A container that only says that it is ours is left alone."""
+        found: dict[str, str] = listed.get("Labels") or {}
+        keys = [labels.box_key(str(name), found) for name in listed.get("Names") or []]
+        key = next(filter(None, keys), None)
+        if key is None:
+            return None
+        record = self.folders.read(key) if labels.POOL in found else None
+        state = str(listed.get("State", ""))
+        return BoxInfo(
+            key=key,
+            labels=record.spec.labels if record else labels.spec_labels(found),
+            state="running" if state == "running" else "paused" if state == "paused" else "stopped",
+            created_at=float(listed.get("Created") or 0),
+        )
+
     async def _removed(self, key: str) -> None:
         self.leases.drop(key)
         await remove(self.engine, self.folders, key)
@@ -264,22 +289,6 @@ def _without_companions(
         main = (it.get("Labels") or {}).get(labels.COMPANION)
         if main is None or labels.container_name(main) not in names:
             yield it
-
-
-def _info(listed: dict[str, Any]) -> BoxInfo | None:
-    """A container that only says that it is ours is left alone."""
-    found: dict[str, str] = listed.get("Labels") or {}
-    keys = [labels.box_key(str(name), found) for name in listed.get("Names") or []]
-    key = next(filter(None, keys), None)
-    if key is None:
-        return None
-    state = str(listed.get("State", ""))
-    return BoxInfo(
-        key=key,
-        labels=labels.spec_labels(found),
-        state="running" if state == "running" else "paused" if state == "paused" else "stopped",
-        created_at=float(listed.get("Created") or 0),
-    )
 
 
 def _is_over(seen: Seen) -> bool:

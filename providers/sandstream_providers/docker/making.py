@@ -36,8 +36,12 @@ class Maker:
         self._quota = True
         """It can limit the disk of a container. Both are believed until the engine refuses."""
 
-    async def make(self, spec: BoxSpec, options: DockerOptions, engine: EngineFacts) -> Seen:
-        """A container that does not run yet. The record of the box is written before."""
+    async def make(
+        self, spec: BoxSpec, options: DockerOptions, engine: EngineFacts, *, pool: bool = False
+    ) -> Seen:
+        """A container that does not run yet. The record of the box is written before. ``pool``: it
+        will wait for its box.
+        """
         container.check_options(options, engine)
         image = await self._images.facts(options)
         plan = Plan(
@@ -48,6 +52,7 @@ class Maker:
             has_agent=bool(image.python) and options.agent is not False,
             shared=self.shared,
             quota=self._quota,
+            pool=pool,
         )
         container.check(plan, self._folders.home, self._engine.url)
         self._folders.write(BoxRecord(spec=spec))

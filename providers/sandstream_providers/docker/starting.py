@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from typing import Any
 
 import msgspec
@@ -17,6 +19,9 @@ from sandstream_providers.docker.seen import Seen
 from sandstream_providers.interface import BoxGone, BoxSpec
 from sandstream_providers.leases import Leases, Patience
 from sandstream_providers.processes import BASE_ENV
+
+_WAITS_S = 5.0
+_PAUSE_S = 0.01
 
 
 class Starter:
@@ -53,6 +58,41 @@ class Starter:
             raise BoxGone(f"the container of sandbox {key} was removed while it was started")
         return record, started
 
+    async def warm(self, record: BoxRecord, seen: Seen) -> None:
+        """Start a container whose agent waits for what it must know."""
+        key = record.spec.key
+        if not seen.read_only:
+            await self._prepare(record.spec, seen)
+        self._folders.open_to_box(key, None)
+        doing = f"start the container of sandbox {key}"
+        await self._engine.call(doing, lambda api: api.start(seen.id))
+
+    async def tell(self, record: BoxRecord, seen: Seen) -> tuple[BoxRecord, Seen]:
+        """Tell an agent that waits what it must know. From then on it is the agent of a box."""
+        key = record.spec.key
+        record = msgspec.structs.replace(record, token=new_token(), link="")
+        self._folders.write(record)
+        self._leases.take(key)
+        await self._told(key, self._config(record, seen))
+        record = await self._answered(record, seen)
+        named = await ours(self._engine, key)
+        if named is None:
+            raise BoxGone(f"the container of sandbox {key} was removed while it was taken")
+        return record, named
+
+    async def _told(self, key: str, config: dict[str, Any]) -> None:
+        """An agent that was started a moment ago does not wait yet."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _WAITS_S
+        while True:
+            try:
+                await asyncio.to_thread(self._folders.tell, key, config)
+                return
+            except OSError as error:
+                if error.errno != errno.ENXIO or loop.time() > deadline:
+                    raise BoxGone(f"no agent waits to be told: {error}") from error
+            await asyncio.sleep(_PAUSE_S)
+
     def close_folder(self, record: BoxRecord, seen: Seen) -> None:
         """From now on commands of the box cannot reach what its agent shares with us."""
         if seen.shared:
@@ -77,8 +117,8 @@ class Starter:
 
         await self._engine.call(f"prepare the container of sandbox {spec.key}", prepare)
 
-    async def _brief(self, record: BoxRecord, seen: Seen) -> None:
-        """Tell the agent, before it is started, what it must know. Nobody else can read it."""
+    def _config(self, record: BoxRecord, seen: Seen) -> dict[str, Any]:
+        """What the agent must know."""
         spec = record.spec
         config = agent_config(spec, spec.root, {**BASE_ENV, **seen.env})
         config |= {"jobs": JOBS, "listen_unix": f"{RUN}/{SOCKET}", "token": record.token}
@@ -91,6 +131,12 @@ class Starter:
                 config["env"] = {**config["env"], **egress.variables(), **spec.env}
             if spec.ports:
                 config["take_ports"] = f"{RUN}/{PORTS}"
+        return config
+
+    async def _brief(self, record: BoxRecord, seen: Seen) -> None:
+        """Tell the agent, before it is started, what it must know. Nobody else can read it."""
+        spec, config = record.spec, self._config(record, seen)
+        if seen.shared:
             self._folders.open_to_box(spec.key, config)
             return
         data = msgspec.json.encode(config)
