@@ -87,7 +87,7 @@ class BoxHost(Protocol):
         ...
 
     async def list(self, owner: str) -> list[BoxInfo]:
-        """All boxes whose label ``owner`` is this, whatever their state."""
+        """All boxes whose label ``owner`` is this, in any state."""
         ...
 
     async def connect(self, box: HostedBox) -> Streams:

@@ -344,7 +344,7 @@ class Provider(Protocol):
         ...
 
     async def list_owned(self, owner: str) -> list[BoxInfo]:
-        """All boxes with this owner label, whatever their state."""
+        """All boxes with this owner label, in any state."""
         ...
 
     async def fetch_git(
@@ -353,8 +353,8 @@ class Provider(Protocol):
         """Clone a repository (shallow, no credentials) into a directory of the box, with network
         even if the box has none. Raises :class:`GitFailed`.
 
-        ``public_only``: connect to no address that is not public, whatever a name means by now
-        and wherever a server sends git.
+        ``public_only``: connect only to public addresses, also if a name has changed its meaning
+        or a server redirects git.
         """
         ...
 

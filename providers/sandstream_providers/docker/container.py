@@ -97,8 +97,8 @@ def check(plan: Plan, home: Path, engine_url: str) -> None:
         for socket in filter(None, sockets):
             if Path(socket).resolve().is_relative_to(real):
                 raise ProviderError(
-                    f"{grant.host_path} cannot be granted: it holds the socket {socket}. Whoever "
-                    "reaches an engine has the rights of root on its machine"
+                    f"{grant.host_path} cannot be granted: it holds the socket {socket}. "
+                    "Access to an engine means the rights of root on its machine"
                 )
 
 

@@ -37,8 +37,8 @@ _START = (
 )
 _ALLOW = (
     "let this user talk to the engine: add it to the group of the socket (usermod -aG docker "
-    "NAME, then log in again), use a rootless engine, or run as root. Whoever may talk to an "
-    "engine has the rights of root on its machine"
+    "NAME, then log in again), use a rootless engine, or run as root. Access to an "
+    "engine means the rights of root on its machine"
 )
 
 
@@ -98,7 +98,7 @@ class Engine:
             raise translated from error
 
     def _knock(self) -> None:
-        """The library forgets to close a unix socket that nobody answers."""
+        """The library forgets to close a unix socket if no engine answers."""
         path = (self.url or _USUAL).removeprefix("unix://")
         if path.startswith("/") and self._given is None:
             with socket.socket(socket.AF_UNIX) as probe:

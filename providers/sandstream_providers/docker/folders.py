@@ -133,7 +133,7 @@ class Folders:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if not stat.S_ISFIFO(os.fstat(fd).st_mode):
-                raise FileNotFoundError(f"nobody waits at {path}")
+                raise FileNotFoundError(f"no process waits at {path}")
             os.set_blocking(fd, True)
             view = memoryview(json.dumps(settings).encode())
             while view:

@@ -18,18 +18,18 @@ from sandstream_providers.box.link import Streams
 from sandstream_providers.box_host import BoxHost, HostedBox
 from sandstream_providers.docker import labels, links, ports
 from sandstream_providers.docker.container import JOBS
-from sandstream_providers.docker.ending import end, end_proxy, ours, remove, wake
+from sandstream_providers.docker.end import end, end_proxy, ours, remove, wake
 from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.errors import EngineSilent
 from sandstream_providers.docker.facts import EngineFacts, ask, describe
 from sandstream_providers.docker.folders import PORTS, BoxRecord, Folders
 from sandstream_providers.docker.images import Images, OnProgress
-from sandstream_providers.docker.making import Maker, check_ours
+from sandstream_providers.docker.maker import Maker, check_ours
 from sandstream_providers.docker.options import options_of
 from sandstream_providers.docker.pool import Pool
 from sandstream_providers.docker.seen import Seen, find
 from sandstream_providers.docker.shells import ExecShell
-from sandstream_providers.docker.starting import Starter
+from sandstream_providers.docker.starter import Starter
 from sandstream_providers.interface import BoxGone, BoxInfo, BoxSpec, ProviderError
 from sandstream_providers.leases import Leases, Patience
 from sandstream_providers.processes import BASE_ENV
@@ -59,7 +59,7 @@ class DockerHost(BoxHost):
         engine: Closed together with this host.
         patience: How long a box waits for a process that holds it.
         on_progress: Told about images that are pulled.
-        agents: False: no box gets our agent, whatever its image has.
+        agents: False: no box gets our agent, even if its image has Python.
         """
         self._agents = agents
         self.engine = engine
@@ -216,7 +216,7 @@ class DockerHost(BoxHost):
             if record.token:
                 self.starter.close_folder(record, seen)
                 return await self._box(record, seen)
-            await end(self.engine, key, seen)  # its agent obeys somebody whose record is gone
+            await end(self.engine, key, seen)  # the record with its token is gone
         self.leases.drop(key)
         record, started = await self.starter.start(record, seen)
         return await self._box(record, started, started_now=True)

@@ -1,6 +1,6 @@
 """How a box is recognised: the name of its container, and labels that only we write.
 
-All that the engine lists may be forged by whoever else uses it. A container counts as a box only
+All that the engine lists may be forged by its other users. A container counts as a box only
 if its name and its labels agree with each other.
 """
 
@@ -61,7 +61,7 @@ def spec_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def box_key(name: str, labels: Mapping[str, str]) -> str | None:
-    """The key of the box that a container is; None: it is no box of ours, whatever it says."""
+    """The key of the box that a container is. None: it is not ours, even if its labels say so."""
     key = key_of_name(name)
     if key is None or not labels.get(OWNER):
         return None

@@ -1,9 +1,9 @@
-"""Containers that are started before anybody needs them, for users who want new boxes quickly.
+"""Containers that are started before they are needed, for users who want new boxes quickly.
 
 A member has all that a box has but its name and its settings: its agent waits for these at a named
 pipe. To become a box it is renamed and told. The labels of a container cannot be changed, so the
-record on this machine has those of the box; a member that nobody has taken is found by its own, and
-removed like any box that nobody knows. A miss is no error: the box is started as usual.
+record on this machine has those of the box; a free member is found by its own, and
+removed like any unknown box. A miss is no error: the box is started as usual.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from collections import deque
 
 import msgspec
 
-from sandstream_providers.docker.ending import ours, remove
+from sandstream_providers.docker.end import ours, remove
 from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.errors import EngineConflict
 from sandstream_providers.docker.facts import EngineFacts
 from sandstream_providers.docker.folders import BoxRecord, Folders
 from sandstream_providers.docker.labels import container_name
-from sandstream_providers.docker.making import Maker
+from sandstream_providers.docker.maker import Maker
 from sandstream_providers.docker.options import DockerOptions
 from sandstream_providers.docker.seen import Seen
-from sandstream_providers.docker.starting import Starter
+from sandstream_providers.docker.starter import Starter
 from sandstream_providers.interface import BoxSpec, ProviderError
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Pool:
         return await self._starter.tell(BoxRecord(spec=spec), seen)
 
     def fill(self, spec: BoxSpec, options: DockerOptions, engine: EngineFacts) -> None:
-        """Begin to make what is missing. Nobody waits for it."""
+        """Begin to make what is missing, in the background."""
         shape = _shape(spec, options)
         task = self._filling.get(shape)
         if options.pool and not options.egress and (task is None or task.done()):
@@ -102,7 +102,7 @@ class Pool:
             ready.append(key)
 
     async def close(self) -> None:
-        """Remove what nobody has taken."""
+        """Remove the free members."""
         for task in self._filling.values():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

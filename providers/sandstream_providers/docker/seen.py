@@ -58,7 +58,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find(engine: Engine, key: str) -> Seen | None:
-    """The container with the name of a box, whoever made it."""
+    """The container with the name of a box. Another program may have made it."""
     name = container_name(key)
     try:
         shown = await engine.call(

@@ -46,7 +46,7 @@ class ExecShell:
         try:
             answer = await self._engine.in_thread(lambda: shell.run(text, data, timeout_s))
         except BaseException:
-            shell.close()  # also if the caller gave up: the answer to come is nobody's
+            shell.close()  # also if the caller gave up: no request waits for the answer
             raise
         if self._closed or len(self._idle) >= _MOST_IDLE:
             shell.close()

@@ -1,6 +1,6 @@
 """How git comes to a repository: freely, or to public hosts only.
 
-``public_only`` holds whatever git meets on its way. For ``http`` and ``https`` it goes through a
+``public_only`` holds for every address that git meets. For ``http`` and ``https`` it goes through a
 gate that checks each connection. For ``ssh`` and ``git``, which never send it elsewhere, it gets
 the checked address instead of the name.
 """

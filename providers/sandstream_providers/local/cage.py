@@ -90,8 +90,8 @@ Arguments: groups to remove, ``--``, the files for descriptors 3 and 4 (or empty
 """
 STAYS = f'{_START}(\n{_ENTER})\nremove "$@" 2>/dev/null\n'
 """The same, but it stays outside as the parent of the command, and removes the box's groups when
-the command has ended: nobody else may be there to do it. The command dies with it (bubblewrap's
-``--die-with-parent``).
+the command has ended: no other process may be there to do it. The command dies with it
+(bubblewrap's ``--die-with-parent``).
 """
 STAT_FD, PROCS_FD = 3, 4
 """What the command gets under these numbers if its commands have a group: the group's statistics,

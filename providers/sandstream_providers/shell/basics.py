@@ -13,7 +13,7 @@ import msgspec
 
 from sandstream_providers.interface import ProviderError
 from sandstream_providers.shell.channel import Answer, ShellSettings
-from sandstream_providers.shell.quoting import assigned, assigned_all
+from sandstream_providers.shell.quotes import assigned, assigned_all
 
 BASICS = r"""
 export LC_ALL=C TZ=UTC0

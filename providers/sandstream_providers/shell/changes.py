@@ -16,7 +16,7 @@ from sandstream_providers.interface import FileWrite, PathEscapes, ResolveRule
 from sandstream_providers.shell.archive import DIRECTORY, LINK, Archive
 from sandstream_providers.shell.effects import Effects, outcome
 from sandstream_providers.shell.paths import Paths, given
-from sandstream_providers.shell.quoting import words
+from sandstream_providers.shell.quotes import words
 from sandstream_providers.shell.refusals import checked
 from sandstream_providers.shell.scripts import Scripts
 

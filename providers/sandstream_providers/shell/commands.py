@@ -18,7 +18,7 @@ from sandstream_providers.shell.channel import Answer, ShellSettings
 from sandstream_providers.shell.job import Job, was_not_executed
 from sandstream_providers.shell.killing_scripts import killing, naps
 from sandstream_providers.shell.output import Collected, Report, parse
-from sandstream_providers.shell.quoting import assigned_all
+from sandstream_providers.shell.quotes import assigned_all
 from sandstream_providers.shell.refusals import REFUSED, failure
 from sandstream_providers.shell.scripts import Scripts
 

@@ -1,4 +1,4 @@
-"""Changes of files: one at a time, each once for its operation, whoever asks.
+"""Changes of files: one at a time, each once for its operation.
 
 The outcome of each operation, a refusal too, is noted in the box. The lock is a link that names its
 owner, so that the lock of a script that was killed can be told from one that is held. A shell runs
@@ -117,7 +117,7 @@ class Effects:
         self._asked = 0
 
     async def recover(self) -> None:
-        """Undo what a killed process left half done, before anybody looks at the files."""
+        """Undo what a killed process left half done, before the files are used."""
         if self._recovered:
             return
         async with self._one_at_a_time:

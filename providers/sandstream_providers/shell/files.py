@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sandstream_providers.interface import Entry, ResolveRule
-from sandstream_providers.shell import listing
+from sandstream_providers.shell import file_list
 from sandstream_providers.shell.effects import Effects
 from sandstream_providers.shell.paths import Paths, given, normal
-from sandstream_providers.shell.quoting import quoted
+from sandstream_providers.shell.quotes import quoted
 from sandstream_providers.shell.refusals import checked
 from sandstream_providers.shell.scripts import Scripts
 
@@ -163,17 +163,17 @@ class Files:
                 return b"".join(parts)
 
     async def stat(self, path: str, rule: ResolveRule) -> Entry:
-        said = await self._look(path, rule, STAT, FORMAT=listing.FORMAT)
+        said = await self._look(path, rule, STAT, FORMAT=file_list.FORMAT)
         row, _, real = said.rpartition(b"//\n")
-        return next(listing.rows(row + b"//\n")).entry(real)
+        return next(file_list.rows(row + b"//\n")).entry(real)
 
     async def list(self, path: str, rule: ResolveRule) -> list[Entry]:
-        script = listing.LINKS + LIST
-        found, _, links = (await self._look(path, rule, script, FORMAT=listing.FORMAT)).partition(
+        script = file_list.LINKS + LIST
+        found, _, links = (await self._look(path, rule, script, FORMAT=file_list.FORMAT)).partition(
             b"\0"
         )
-        targets = listing.targets(links)
-        rows = sorted(listing.rows(found), key=lambda row: row.path)
+        targets = file_list.targets(links)
+        rows = sorted(file_list.rows(found), key=lambda row: row.path)
         return [row.entry(row.path, target=targets.get(row.path, b"")) for row in rows]
 
     async def make_dir(self, op: str, path: str, rule: ResolveRule, parents: bool) -> None:

@@ -20,7 +20,7 @@ from sandstream_providers.shell.channel import Answer, ShellSettings
 from sandstream_providers.shell.job_scripts import KEEPER, TERMINAL
 from sandstream_providers.shell.killing_scripts import killing
 from sandstream_providers.shell.output import Report
-from sandstream_providers.shell.quoting import assigned_all, words
+from sandstream_providers.shell.quotes import assigned_all, words
 from sandstream_providers.shell.refusals import REFUSED, failure
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -1,10 +1,10 @@
 """The life of a command, in the shell: claimed, started once, watched, ended.
 
 The directory of a job has these files: ``run`` (the keeper below) and ``go`` (the command);
-``session``; ``begun`` (whoever makes it decides whether the command starts); ``pid`` (the keeper's
-name and its start); ``out.*`` and ``err.*`` (output, named by the offset of the first byte);
+``session``; ``begun`` (the process that makes it decides whether the command starts);
+``pid`` (the keeper's name and its start); ``out.*`` and ``err.*`` (output, named by the offset of the first byte);
 ``killed`` (why it is ended); ``rc`` (exit code, why, length of each stream if a background process
-holds it); ``lost`` (it was never started); ``told`` (somebody was told of the end); ``cursor``
+holds it); ``lost`` (it was never started); ``told`` (a caller was told of the end); ``cursor``
 (what answers have given so far).
 """
 

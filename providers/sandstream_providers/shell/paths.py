@@ -13,7 +13,7 @@ import os
 from sandstream_providers.box.agent import wire
 from sandstream_providers.interface import PathEscapes, ResolveRule
 from sandstream_providers.shell.basics import BoxFacts
-from sandstream_providers.shell.quoting import assigned
+from sandstream_providers.shell.quotes import assigned
 
 STAGE = ".sandstream-stage"
 """Where changes are prepared, below the root. Never shown."""

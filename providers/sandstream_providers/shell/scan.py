@@ -20,10 +20,10 @@ from sandstream_providers.interface import (
     ScanItem,
     ScanOutdated,
 )
-from sandstream_providers.shell import listing, scan_scripts
-from sandstream_providers.shell.listing import Row
+from sandstream_providers.shell import file_list, scan_scripts
+from sandstream_providers.shell.file_list import Row
 from sandstream_providers.shell.paths import STAGE, normal
-from sandstream_providers.shell.quoting import assigned
+from sandstream_providers.shell.quotes import assigned
 from sandstream_providers.shell.refusals import REFUSED, checked
 from sandstream_providers.shell.scripts import Scripts
 
@@ -101,7 +101,7 @@ class Scanner:
         facts = await self._scripts.facts()
         tick = "0.02" if {"fine_times", "short_sleep"} <= facts.has else "2"
         said = await self._ask(scan_scripts.FACTS, _names(told), TICK=tick)
-        for row in listing.rows(said):
+        for row in file_list.rows(said):
             entry = told[row.path]
             if row.kind == "file" and row.size == entry.size:
                 self._digests[row.path] = (row.signature(), entry.digest, True)
@@ -112,11 +112,11 @@ class Scanner:
     async def _walk(self, excluded: set[bytes], full: bool) -> tuple[list[Row], dict[bytes, bytes]]:
         facts = await self._scripts.facts()
         script = self._scripts.basics.script(
-            listing.LINKS,
+            file_list.LINKS,
             _pruning(excluded),
             scan_scripts.WALK,
             ROOT=facts.root,
-            FORMAT=listing.FORMAT,
+            FORMAT=file_list.FORMAT,
             FULL="1" if full else "",
             SINCE=self._token,
         )
@@ -124,9 +124,9 @@ class Scanner:
         if answer.code == REFUSED:
             raise ScanOutdated("another scan came between: ask for everything")
         said, _, links = checked(answer, "the workspace").partition(b"\0")
-        rows = [row for row in listing.rows(said) if not _is_excluded(row.path, excluded)]
+        rows = [row for row in file_list.rows(said) if not _is_excluded(row.path, excluded)]
         rows.sort(key=lambda row: row.path)
-        return rows, listing.targets(links)
+        return rows, file_list.targets(links)
 
     def _batches(self, rows: list[Row]) -> Iterator[list[Row]]:
         batch: list[Row] = []
@@ -180,11 +180,11 @@ class Scanner:
         said = await self._ask(scan_scripts.DIGESTS, _names(names))
         sums, _, stats = said.partition(b"\0")
         clock, _, sums = sums.partition(b"//\n")
-        started = next(listing.rows(clock + b"//\n")).ctime_ns
+        started = next(file_list.rows(clock + b"//\n")).ctime_ns
         hashed = dict(_sums(sums, names))
         before = {row.path: row.signature() for row in changed}
         after = {}
-        for row in listing.rows(stats):
+        for row in file_list.rows(stats):
             if row.path in hashed:
                 still = row.signature() == before[row.path]
                 trusted = still and max(row.ctime_ns, row.mtime_ns) < started - tick
@@ -210,7 +210,7 @@ class Scanner:
         digests: dict[bytes, Digest],
         found: dict[bytes, tuple[str, bytes | None]],
     ) -> None:
-        """A file that changes all the time, or that nobody may read."""
+        """A file that changes all the time, or that cannot be read."""
         try:
             said = await self._ask(scan_scripts.ONE, b"", P=b"./" + row.path, MOST=INLINE_BYTES + 1)
         except NotFound:
@@ -229,7 +229,7 @@ class Scanner:
     async def _ask(self, script: str, data: bytes, **values: str | bytes | int) -> bytes:
         facts = await self._scripts.facts()
         whole = self._scripts.basics.script(
-            script, ROOT=facts.root, FORMAT=listing.FORMAT, **values
+            script, ROOT=facts.root, FORMAT=file_list.FORMAT, **values
         )
         return checked(await self._scripts.run(whole, data, timeout_s=300), "the workspace")
 

@@ -153,7 +153,7 @@ class MemoryWatch(Watch):
 
 class GroupWatch(Watch):
     """Where a control group holds the commands. The kernel ends the process with the most pages,
-    and those of a file in memory that is only open are nobody's: they are added to its score.
+    and those of a file in memory that is only open belong to no process: its score gets them.
     """
 
     def __init__(self, loop: Loop, commands: Commands, limit: int, stat: int) -> None:

@@ -3,7 +3,7 @@
 It runs beside the box, where there is a network, and listens on a unix socket that the box sees. It
 speaks HTTP as proxies do: CONNECT for encrypted connections, whole addresses for plain ones. Hosts
 that are not on its list are refused. A name on the list that leads to an address that is not public
-is refused too: else whoever owns the name would reach the machines around the engine. An address
+is refused too: else the owner of the name would reach the machines around the engine. An address
 that is on the list itself is meant.
 """
 

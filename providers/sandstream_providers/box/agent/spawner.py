@@ -1,7 +1,7 @@
 """A process that starts commands, where they have a control group of their own.
 
 A group that is full of memory costs processes in it their lives. So the agent is not in it; and
-since a process begins in the group of whoever started it, one that is in it must start the
+since a process begins in the group of its parent, one that is in it must start the
 commands. To move each of them there would take longer than to run it, and one that forks at once
 would get away.
 

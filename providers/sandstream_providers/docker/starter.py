@@ -11,7 +11,7 @@ import msgspec
 from sandstream_providers.box.start import agent_config, new_token
 from sandstream_providers.docker import egress, links, preparation
 from sandstream_providers.docker.container import JOBS, RUN
-from sandstream_providers.docker.ending import ours
+from sandstream_providers.docker.end import ours
 from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.folders import LEASE, PORTS, SOCKET, START, BoxRecord, Folders
 from sandstream_providers.docker.options import options_of
@@ -134,7 +134,7 @@ class Starter:
         return config
 
     async def _brief(self, record: BoxRecord, seen: Seen) -> None:
-        """Tell the agent, before it is started, what it must know. Nobody else can read it."""
+        """Tell the agent, before it is started, what it must know. Only this user can read it."""
         spec, config = record.spec, self._config(record, seen)
         if seen.shared:
             self._folders.open_to_box(spec.key, config)

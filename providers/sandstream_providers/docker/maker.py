@@ -8,7 +8,7 @@ import msgspec
 
 from sandstream_providers.docker import container, egress, preparation
 from sandstream_providers.docker.container import Plan
-from sandstream_providers.docker.ending import remove
+from sandstream_providers.docker.end import remove
 from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.errors import EngineConflict, EngineRefused, ForeignContainer
 from sandstream_providers.docker.facts import EngineFacts

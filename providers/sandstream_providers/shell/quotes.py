@@ -1,7 +1,7 @@
 """Putting foreign text into scripts.
 
 Scripts are pure ASCII and short, because some channels pass them as one argument of a program.
-Whatever is long or has many parts goes into the data of a script instead, where it is quoted as
+Long values and lists go into the data of a script instead, where it is quoted as
 bytes.
 """
 
@@ -22,7 +22,7 @@ def words(raw: Iterable[bytes]) -> bytes:
 
 
 def assigned(name: str, value: str | bytes | int) -> str:
-    """A line that gives a variable this value, whatever bytes it has."""
+    """A line that gives a variable this value, which may have any bytes."""
     raw = wire.to_bytes(str(value)) if isinstance(value, str | int) else value
     if all(byte == 0x0A or 0x20 <= byte < 0x7F for byte in raw):
         return f"{name}={quoted(raw).decode('ascii')}\n"

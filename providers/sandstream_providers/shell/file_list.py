@@ -1,7 +1,7 @@
 """What ``stat`` says of many files at once.
 
 A path never holds two slashes in a row, so two of them and a line end mark the end of a row,
-whatever bytes the names have.
+for names of any bytes.
 """
 
 from __future__ import annotations
