@@ -2,7 +2,8 @@
 
 The directory of a job has these files: ``run`` (the keeper below) and ``go`` (the command);
 ``session``; ``begun`` (the process that makes it decides whether the command starts);
-``pid`` (the keeper's name and its start); ``out.*`` and ``err.*`` (output, named by the offset of the first byte);
+``pid`` (the keeper's name and its start); ``out.*`` and ``err.*`` (output, named by the offset of
+the first byte);
 ``killed`` (why it is ended); ``rc`` (exit code, why, length of each stream if a background process
 holds it); ``lost`` (it was never started); ``told`` (a caller was told of the end); ``cursor``
 (what answers have given so far).
