@@ -2,8 +2,10 @@
 
 ``SANDSTREAM_CRASH_AT=harness.before_commit:2`` kills (SIGKILL) the process when it reaches that
 point for the second time; ``SANDSTREAM_CRASH_PID`` names another victim instead, such as the
-server. Without the variable a crash point is one comparison. The variables are read at import, the
-only exception to "settings are read at the edge", so that no production path has to carry them.
+server. ``harness.before_commit:2:stop`` suspends the process there (SIGSTOP), so that a test can do
+harm elsewhere and let it go on (SIGCONT). Without the variable a crash point is one comparison. The
+variables are read at import, the only exception to "settings are read at the edge", so that no
+production path has to carry them.
 """
 
 from __future__ import annotations
@@ -188,7 +190,7 @@ CRASH_POINTS = (
 )
 """All of them. A test compares the list with the calls, and kills a process at each."""
 
-_armed, _, _count = variable("SANDSTREAM_CRASH_AT").partition(":")
+_armed, _count, _manner, *_ = (*variable("SANDSTREAM_CRASH_AT").split(":"), "", "")
 _left = int(_count or "1")
 _victim = int(variable("SANDSTREAM_CRASH_PID", "0"))
 
@@ -201,4 +203,5 @@ def crashpoint(name: str) -> None:
     _left -= 1
     if _left == 0:
         os.write(2, f"crash point {name} at {time.time_ns()}\n".encode())
-        os.kill(_victim or os.getpid(), signal.SIGKILL)
+        harm = signal.SIGSTOP if _manner == "stop" else signal.SIGKILL
+        os.kill(_victim or os.getpid(), harm)

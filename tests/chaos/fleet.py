@@ -7,7 +7,7 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -98,14 +98,21 @@ class Fleet:
             "CHAOS_LEDGER": str(self.ledger),
         }
 
-    async def program(self, name: str, *arguments: str, url: str = "", **crash: Any) -> Program:
-        """``url``: the server's URL, if it is not reached directly."""
+    async def program(
+        self,
+        name: str,
+        *arguments: str,
+        url: str = "",
+        more: Mapping[str, str] | None = None,
+        **crash: Any,
+    ) -> Program:
+        """``url``: the server's URL, if it is not reached directly; ``more``: variables."""
         number = next(self._numbers)
         stderr = self.directory / f"{number:03}-{name}-{'-'.join(arguments[:1])}.log"
         program = await Program.start(
             name,
             *arguments,
-            env=self.env() | ({"NATS_URL": url} if url else {}),
+            env={**self.env(), **({"NATS_URL": url} if url else {}), **(more or {})},
             stderr=stderr,
             **crash,
         )

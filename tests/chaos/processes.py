@@ -101,12 +101,19 @@ class Program:
     async def suspend(self, within_s: float = 10.0) -> None:
         """SIGSTOP, and wait until it has stopped: it keeps its connections and does nothing."""
         os.kill(self.pid, signal.SIGSTOP)
+        await self.suspended(within_s)
+
+    async def suspended(self, within_s: float) -> None:
+        """Wait until it stands still, as at a crash point that is armed with ``stop``."""
         async with asyncio.timeout(within_s):
-            while not self._is_stopped():
+            while not self.is_suspended():
                 await asyncio.sleep(0.005)
 
-    def _is_stopped(self) -> bool:
-        status = Path(f"/proc/{self.pid}/stat").read_text()
+    def is_suspended(self) -> bool:
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text()
+        except FileNotFoundError:
+            return False
         return status.rpartition(")")[2].split()[0] == "T"
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""The sandbox matrix: where the sandbox actor or the server dies, and during which work."""
+"""The sandbox matrix: where the sandbox actor, a harness or the server dies, during which work."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ session, which is stopped and resumed; or a sandbox with a memory.
 
 class SandboxCell(msgspec.Struct, frozen=True):
     """Kill when ``point`` is passed for the ``count``-th time in one of two replicas: either that
-    replica, or the server.
+    replica, or the server, or the harness, while that replica stands still.
     """
 
     point: str
     flow: Flow = "run"
     count: int = 1
-    victim: Literal["self", "server"] = "self"
+    victim: Literal["self", "server", "harness"] = "self"
 
     @property
     def name(self) -> str:
@@ -60,6 +60,14 @@ def sandbox_cells() -> list[SandboxCell]:
     cells += [SandboxCell(f"sandbox.{it}", "memory", count) for it, count in _OF_MEMORIES]
     cells += [SandboxCell("sandbox.after_operation", count=3)]
     cells += [SandboxCell("sandbox.after_checkpoint")]  # of its end
+    return cells
+
+
+def sandbox_harness_cells() -> list[SandboxCell]:
+    cells = [SandboxCell(f"sandbox.{point}", victim="harness") for point in _OF_RUNS]
+    cells += [
+        SandboxCell(f"sandbox.{point}", "turn", victim="harness") for point in _OF_CHECKPOINTS
+    ]
     return cells
 
 

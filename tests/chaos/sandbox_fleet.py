@@ -14,6 +14,7 @@ from chaos.fleet import Fleet
 from chaos.processes import Program
 from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.actor import installation_of
+from sandstream_bus.wire.sandboxes import SandboxSpec
 from sandstream_bus.wire.subjects import sandbox_of
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
@@ -23,6 +24,7 @@ from sandstream.sandbox import Manifest
 from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 from sandstream.sandbox.session.link import BusLink
 from sandstream.sandbox.session.sandbox_session import SandboxSession
+from sandstream.sandbox.snapshot import BusSnapshotSpec
 
 HARNESS, SANDBOX = "harness", "sandbox"
 END, TURN = "smith-end", "smith-turn"
@@ -40,7 +42,11 @@ async def remove_boxes(home: Path) -> None:
 
 
 class SandboxFleet(Fleet):
-    """The replicas are of the kinds above; sandbox actors are on the node ``a`` by default."""
+    """The replicas are of the kinds above; sandbox actors are on the node ``a`` by default. What
+    depends on the provider of the boxes can be replaced by a subclass.
+    """
+
+    provider = "local"
 
     def __init__(self, directory: Path, model_url: str) -> None:
         super().__init__(directory, model_url)
@@ -55,9 +61,15 @@ class SandboxFleet(Fleet):
         await asyncio.gather(*(program.kill() for program in self._programs))
         try:
             for home in sorted(self.directory.glob("node-*")):
-                await remove_boxes(home)
+                await self._remove_boxes(home)
         finally:
             await super().__aexit__(kind, error, trace)
+
+    def env(self) -> dict[str, str]:
+        return super().env() | {"CHAOS_PROVIDER": self.provider}
+
+    async def _remove_boxes(self, home: Path) -> None:
+        await remove_boxes(home)
 
     async def replica(
         self, kind: str, *, node: str = "a", grace_s: float = 0.0, **crash: Any
@@ -119,12 +131,17 @@ class SandboxFleet(Fleet):
         parts = [part async for part in store.read_file(record.tree, path)]
         return b"".join(parts).decode()
 
-    def session(self, manifest: Manifest | None = None) -> SandboxSession:
-        """A new session whose sandbox is on any node."""
+    def session(self, manifest: Manifest | None = None, *, tree: str = "") -> SandboxSession:
+        """A new session whose sandbox is on any node; ``tree``: the checkpoint to start from."""
         client = UnixLocalSandboxClient()
-        session = client.session_of(client.new_state(manifest=manifest or Manifest()))
-        session.remote.link = BusLink(self.client.bus, "local")
+        snapshot = BusSnapshotSpec(tree=tree)
+        session = client.session_of(client.new_state(manifest=manifest, snapshot=snapshot))
+        session.remote.link = BusLink(self.client.bus, SandboxFleet.provider)
         return session
+
+    def spec(self, **fields: Any) -> SandboxSpec:
+        """A sandbox of this fleet's provider, for requests without a session."""
+        return SandboxSpec(provider=self.provider, **fields)
 
     # --- what goes on in a sandbox -------------------------------------------------------------
 
@@ -132,14 +149,17 @@ class SandboxFleet(Fleet):
         """Its files, seen from outside."""
         return self.home(node) / "sandboxes" / record.key / "workspace"
 
+    async def has_file(self, record: SandboxRecord, path: str, node: str = "a") -> bool:
+        """Whether it is in the workspace, seen from outside."""
+        return (self.workspace(record, node) / path).exists()
+
     async def until_begun(
         self, key: str, number: int, *, agent: str = END, node: str = "a"
     ) -> None:
         """Wait until a slow command has begun."""
 
         async def has_begun() -> bool:
-            record = await self.record(key, agent)
-            return (self.workspace(record, node) / f"begun-{number}").exists()
+            return await self.has_file(await self.record(key, agent), f"begun-{number}", node)
 
         await eventually(has_begun, within_s=30, what=f"command {number} of {key} has begun")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.evidence import Outcome, seconds_to_continue
+from chaos.processes import Program
 from chaos.sandbox_cells import SandboxCell
 from chaos.sandbox_fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
 from chaos.sandbox_memory import memory_session
@@ -21,16 +22,22 @@ AT_ONCE = 2
 MAX_BATCHES = 16
 DONE_WITHIN_S = 60.0
 
+FleetOf = Callable[[Path, str], SandboxFleet]
+"""A fleet in a directory, for the model at a URL."""
+
 
 async def run_sandbox_cells(
-    cells: Sequence[SandboxCell], directory: Path, model: ScriptedModel, lanes: int
+    cells: Sequence[SandboxCell],
+    directory: Path,
+    model: ScriptedModel,
+    lanes: int,
+    fleet_of: FleetOf,
 ) -> dict[str, Outcome]:
     """Run all cells, ``lanes`` at a time; a failure affects only its own cell."""
     outcomes: dict[str, Outcome] = {}
     queue = list(reversed(cells))
-    await asyncio.gather(
-        *(_lane(queue, directory / f"lane{n}", model, outcomes) for n in range(lanes))
-    )
+    places = [directory / f"lane{n}" for n in range(lanes)]
+    await asyncio.gather(*(_lane(queue, it, model, outcomes, fleet_of) for it in places))
     return outcomes
 
 
@@ -39,18 +46,29 @@ async def _lane(
     directory: Path,
     model: ScriptedModel,
     outcomes: dict[str, Outcome],
+    fleet_of: FleetOf,
 ) -> None:
     """Run cells from the queue; keep a fleet until something fails in it."""
     fleets = 0
     while queue:
         fleets += 1
-        async with SandboxFleet(directory / str(fleets), model.base_url) as fleet:
+        async with fleet_of(directory / str(fleets), model.base_url) as fleet:
             await fleet.replicas_of(**{HARNESS: 1, END: 1, TURN: 1, SANDBOX: 1})
-            while queue:
+            done: list[Outcome] = []
+            while queue and not (done and done[-1].problems):
                 cell = queue.pop()
-                outcome = outcomes[cell.name] = await _guarded(fleet, model, cell)
-                if outcome.problems:
-                    break
+                outcomes[cell.name] = await _guarded(fleet, model, cell)
+                done.append(outcomes[cell.name])
+            if done and not done[-1].problems:
+                await _check_left(done[-1], fleet)
+
+
+async def _check_left(outcome: Outcome, fleet: SandboxFleet) -> None:
+    """The last cell of a fleet answers for what all of them left."""
+    try:
+        await fleet.no_boxes()
+    except AssertionError as error:
+        outcome.problems.append(str(error))
 
 
 async def _guarded(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell) -> Outcome:
@@ -70,11 +88,16 @@ async def run_cell(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell)
     crash: dict[str, Any] = {"crash_at": f"{cell.point}:{cell.count}"}
     if cell.victim == "server":
         crash["victim"] = fleet.server.pid
+    if cell.victim == "harness":
+        crash["crash_at"] += ":stop"
     armed = await fleet.replica(SANDBOX, **crash)
+    harm = asyncio.ensure_future(_kill_harness(fleet, armed))
 
     def is_dead() -> bool:
         if cell.victim == "server":
             return fleet.server_kills > server_kills
+        if cell.victim == "harness":
+            return harm.done()
         return not armed.is_running
 
     do_batch = _runs if cell.flow in ("run", "turn") else _sessions
@@ -83,6 +106,10 @@ async def run_cell(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell)
         await do_batch(outcome, fleet, model, cell, keys)
         if is_dead():
             break
+    if not harm.done():
+        harm.cancel()
+    else:
+        harm.result()
     crashed_ns = armed.crashed_ns()
     outcome.check(is_dead() and crashed_ns, "the crash point was not reached")
     if armed.is_running:
@@ -93,6 +120,15 @@ async def run_cell(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell)
         found = [wait for wait in waits if wait is not None]
         outcome.continued_s.extend([max(found)] if found else [])
     return outcome
+
+
+async def _kill_harness(fleet: SandboxFleet, armed: Program) -> None:
+    """As soon as the armed replica stands still; then let it go on. Another harness takes over."""
+    await armed.suspended(DONE_WITHIN_S)
+    for harness in [it for it in fleet.replicas[HARNESS] if it.is_running]:
+        await harness.kill()
+    armed.resume()
+    await fleet.replica(HARNESS)
 
 
 async def _runs(

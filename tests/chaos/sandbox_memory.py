@@ -20,7 +20,6 @@ from sandstream_bus.wire.sandboxes import (
     SandboxAction,
     SandboxReply,
     SandboxRequest,
-    SandboxSpec,
     SyncMemory,
 )
 
@@ -34,13 +33,13 @@ async def memory_session(outcome: Outcome, fleet: SandboxFleet, key: str) -> Non
 
     async def ask(action: SandboxAction) -> SandboxReply:
         request = SandboxRequest(op=new_op(), action=action)
-        reply = await bus.sandboxes.request(key, request, provider="local")
+        reply = await bus.sandboxes.request(key, request, provider=fleet.provider)
         outcome.check(reply.error is None, f"{key}: {reply.error}")
         return reply
 
     text = "".join(f"line {number}\n" for number in range(LINES))
     await remember(bus, {HANDBOOK: text, SUMMARY: "short\n"}, scope=key)
-    await ask(Open(spec=SandboxSpec(memories=[MemoryMount(scope=key)])))
+    await ask(Open(spec=fleet.spec(memories=[MemoryMount(scope=key)])))
     await ask(Exec(argv=["sh", "-c", f"echo mine >> {HANDBOOK}"]))
     state = await remember(bus, {HANDBOOK: f"theirs\n{text}"}, scope=key)
     await ask(SyncMemory(scope=key))

@@ -10,9 +10,10 @@ from typing import Protocol
 import pytest
 from chaos.cells import deployed_cells, script_cells, server_cells
 from chaos.composition_cells import composition_cells, composition_server_cells, resume_cells
+from chaos.docker_cells import OPERATIONS, actor_cells, box_cells, engine_cells
 from chaos.memory_cells import change_cells, memory_cells
 from chaos.retry_cells import retry_cells
-from chaos.sandbox_cells import sandbox_cells, sandbox_server_cells
+from chaos.sandbox_cells import sandbox_cells, sandbox_harness_cells, sandbox_server_cells
 from chaos.tracing_cells import tracing_cells
 from sandstream_bus.crashpoints import CRASH_POINTS
 
@@ -88,11 +89,28 @@ def test_the_server_dies_at_every_point_of_a_run() -> None:
     }
 
 
+def test_a_container_is_killed_at_every_point_of_its_life() -> None:
+    """The actor at all points of the sandbox actor; a box and an engine wherever there is one."""
+    points = {point for point in CRASH_POINTS if point.startswith("sandbox.")}
+    actors = {cell.point for cell in [*sandbox_cells(), *actor_cells()]}
+    assert points <= actors
+    harnesses = {cell.point for cell in sandbox_harness_cells()}
+    assert {it for it in points - harnesses if "memory" not in it} == {
+        "sandbox.after_restore",  # no run restores a sandbox, nor is it replied to
+        "sandbox.before_reply",
+        "sandbox.after_reply",
+    }
+    for cells in (box_cells(), engine_cells()):
+        assert {cell.operation for cell in cells} == set(OPERATIONS)
+
+
 def test_cells_have_names_of_their_own() -> None:
     cells = [*deployed_cells(), *server_cells(), *script_cells()]
     assert len({cell.name for cell in cells}) == len(cells)
     of_sandboxes = [*sandbox_cells(), *sandbox_server_cells()]
     assert len({cell.name for cell in of_sandboxes}) == len(of_sandboxes)
+    of_containers = [*actor_cells(), *box_cells(), *engine_cells()]
+    assert len({cell.name for cell in of_containers}) == len(of_containers)
     assert len({cell.name for cell in tracing_cells()}) == len(tracing_cells())
     of_memories = [cell.name for cell in memory_cells()] + [cell.name for cell in change_cells()]
     assert len(set(of_memories)) == len(of_memories)

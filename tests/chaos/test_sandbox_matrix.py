@@ -12,6 +12,7 @@ import pytest
 from chaos import report
 from chaos.evidence import Outcome
 from chaos.sandbox_cells import SandboxCell, sandbox_cells, sandbox_server_cells
+from chaos.sandbox_fleet import SandboxFleet
 from chaos.sandbox_matrix import run_sandbox_cells
 from chaos.sandbox_work import scripted_smith
 
@@ -30,7 +31,7 @@ def outcomes(
     cells = [cell for cell in ALL if f"test_sandbox_cell[{cell.name}]" in selected]
     directory = tmp_path_factory.mktemp("chaos")
     with scripted_smith() as model:
-        found = asyncio.run(run_sandbox_cells(cells, directory, model, LANES))
+        found = asyncio.run(run_sandbox_cells(cells, directory, model, LANES, SandboxFleet))
     report.write("sandboxes", [found[cell.name] for cell in cells if cell.name in found])
     sys.stderr.write("\n".join(report.lines({"sandboxes": report.read()["sandboxes"]})))
     return found

@@ -16,6 +16,8 @@ from sandstream_providers.removal import remove_tree
 
 END_S = 30.0
 _PAUSE_S = 0.02
+_AWAKE = ("not paused", "cannot resume a running process")
+"""What an engine says of a container that needs no waking."""
 
 
 async def ours(engine: Engine, key: str) -> Seen | None:
@@ -52,7 +54,9 @@ async def wake(engine: Engine, seen: Seen) -> None:
     try:
         await engine.call(doing, lambda api: api.unpause(seen.id))
     except EngineRefused as error:
-        if "not paused" not in str(error):  # another process was quicker
+        # another process was quicker; or the engine says for a moment that a container is paused
+        # which is not any more, as it hears of a pause after the end of the pause
+        if not any(it in str(error) for it in _AWAKE):
             raise
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from sandstream_providers.box.start import agent_source
-from sandstream_providers.interface import BoxSpec, ProviderError, check_key
+from sandstream_providers.interface import KEY, BoxSpec, ProviderError, check_key
 from sandstream_providers.locks import KeyLock
 
 _DELETED = ".deleted-"
@@ -96,6 +96,19 @@ class Folders:
         fresh.touch(mode=0o600)
         fresh.write_bytes(msgspec.json.encode(record))
         fresh.replace(folder / "box.json")
+
+    def boxes(self) -> list[str]:
+        """The boxes that have a folder here, with or without a container."""
+        if not self.top.is_dir():
+            return []
+        return [it.name for it in self.top.iterdir() if KEY.fullmatch(it.name)]
+
+    def made_at(self, key: str) -> float:
+        """When its record was written last; 0 if there is none."""
+        try:
+            return (self.folder(key) / "box.json").stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
 
     # --- the directory that the box sees ----------------------------------------------------------
 

@@ -23,7 +23,7 @@ from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.errors import EngineSilent
 from sandstream_providers.docker.facts import EngineFacts, ask, describe
 from sandstream_providers.docker.folders import PORTS, BoxRecord, Folders
-from sandstream_providers.docker.images import Images, OnProgress
+from sandstream_providers.docker.images import Images, OnProgress, remove_old_probes
 from sandstream_providers.docker.maker import Maker, check_ours
 from sandstream_providers.docker.options import options_of
 from sandstream_providers.docker.pool import Pool
@@ -163,8 +163,10 @@ class DockerHost(BoxHost):
             "list containers", lambda api: api.containers(all=True, filters=chosen)
         )
         names = [str(name).lstrip("/") for it in listed for name in it.get("Names") or []]
-        shown = _without_companions(listed, names)
-        return [info for info in map(self._info, shown) if info is not None]
+        infos = [
+            info for info in map(self._info, _without_companions(listed, names)) if info is not None
+        ]
+        return [*infos, *self._without_container(owner, {info.key for info in infos})]
 
     async def connect(self, box: HostedBox) -> Streams:
         return await links.connect(self.engine, box.address)
@@ -200,12 +202,25 @@ class DockerHost(BoxHost):
         if self._facts is None:
             self.folders.prepare()
             facts = await ask(self.engine)
+            await remove_old_probes(self.engine)
             for path in self.folders.put_aside_before():
                 await remove_tree(path)
             # a forwarder of ports is a part of the agent
             self.powers = facts.powers if self._agents else facts.powers - {"ports"}
             self._facts = facts
         return self._facts
+
+    def _without_container(self, owner: str, listed: Container[str]) -> Iterator[BoxInfo]:
+        """Boxes of which only files on this machine are left: their maker died before the container
+        was there, or whoever removed them right after it was gone.
+        """
+        for key in self.folders.boxes():
+            record = self.folders.read(key) if key not in listed else None
+            if record is not None and record.spec.labels.get("owner") == owner:
+                made_at = self.folders.made_at(key)
+                yield BoxInfo(
+                    key=key, labels=record.spec.labels, state="stopped", created_at=made_at
+                )
 
     async def _revived(self, record: BoxRecord, seen: Seen) -> HostedBox:
         """The box of a container: as it runs, awake, or started again on its files."""

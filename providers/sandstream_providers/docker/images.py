@@ -5,7 +5,10 @@ What an image can do is tried once in a container that is thrown away, and kept 
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import platform
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +21,7 @@ from sandstream_providers.docker.errors import EngineRefused, ImageUnusable, NoS
 from sandstream_providers.docker.labels import PREFIX
 from sandstream_providers.docker.options import DockerOptions
 from sandstream_providers.docker.streams import said_by
+from sandstream_providers.locks import KeyLock
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +48,9 @@ LEAST_PYTHON = (3, 8)
 _TELL = "install Python 3.8 or newer in it, or say agent=False to use only its shell"
 _MB = 1024 * 1024
 _TRY_S = 60.0
+_OLD_S = 600.0
+"""A probe that has not been started for so long never will be."""
+_PROBE_LABEL = f"{PREFIX}probe"
 
 
 class ImageFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +82,7 @@ class Images:
         name = f"{found['Id']}-{options.user}-{options.runtime}".replace("/", "_")
         facts = self._known.get(name) or self._read(name)
         if facts is None:
-            facts = await self._probed(options, found)
-            self._write(name, facts)
+            facts = await self._tried(options, found, name)
         self._known[name] = facts
         if facts.broken and options.agent is not False:
             raise ImageUnusable(
@@ -130,9 +136,26 @@ class Images:
 
     # --- what it can do ---------------------------------------------------------------------------
 
-    async def _probed(self, options: DockerOptions, found: dict[str, Any]) -> ImageFacts:
+    async def _tried(self, options: DockerOptions, found: dict[str, Any], name: str) -> ImageFacts:
+        """One process of this machine at a time, in a container whose name says so: what a process
+        left that died here is in the way of the next one, which removes it.
+        """
+        place = f"{platform.node()} {self._cache.absolute()} {name}"
+        digest = hashlib.sha256(place.encode()).hexdigest()[:16]
+        async with KeyLock(self._cache / f"{digest}.lock", remove_after=True):
+            facts = self._read(name)
+            if facts is None:
+                probe = f"sandstream-probe-{digest}"
+                await remove_container(self._engine, probe)
+                facts = await self._probed(options, found, probe)
+                self._write(name, facts)
+        return facts
+
+    async def _probed(
+        self, options: DockerOptions, found: dict[str, Any], probe: str
+    ) -> ImageFacts:
         doing = f"try the image {options.image}"
-        probe = await self._engine.call(doing, lambda api: _make_probe(api, found["Id"], options))
+        await self._engine.call(doing, lambda api: _make_probe(api, probe, found["Id"], options))
         try:
             said = await self._engine.call(doing, lambda api: said_by(api, probe, _TRY_S))
             text = said.decode(errors="replace")
@@ -172,14 +195,26 @@ def pairs(lines: Iterable[str]) -> dict[str, str]:
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
 
-def _make_probe(api: Any, image: str, options: DockerOptions) -> str:
+async def remove_old_probes(engine: Engine) -> None:
+    """Those of processes and machines that died before they could start them."""
+    chosen = {"label": [_PROBE_LABEL], "status": ["created"]}
+    listed: list[dict[str, Any]] = await engine.call(
+        "list containers", lambda api: api.containers(all=True, filters=chosen)
+    )
+    for it in listed:
+        if time.time() - float(it.get("Created") or 0) > _OLD_S:
+            await remove_container(engine, str(it["Id"]))
+
+
+def _make_probe(api: Any, name: str, image: str, options: DockerOptions) -> None:
     """A container that removes itself when it has ended, also if this process dies."""
-    made = api.create_container(
+    api.create_container(
         image,
+        name=name,
         entrypoint=["/bin/sh", "-c", _PROBE, _PYTHON_PROBE],
         command=[],
         user=options.user or None,
-        labels={f"{PREFIX}probe": "1"},
+        labels={_PROBE_LABEL: "1"},
         host_config=api.create_host_config(
             auto_remove=True,
             network_mode="none",
@@ -188,7 +223,6 @@ def _make_probe(api: Any, image: str, options: DockerOptions) -> str:
             runtime=options.runtime or None,
         ),
     )
-    return str(made["Id"])
 
 
 def _steps(lines: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

@@ -51,7 +51,9 @@ async def first_contact(
         waited = loop.time() - began
         tries_exec = link == EXEC or (not link and waited > SOCKET_S)
         if tries_exec and await _answers(exec_address(seen), engine, token):
-            return EXEC
+            # on a busy machine the agent may be up only now, and its socket with it
+            is_late = link != EXEC and await _answers(unix_address(run), engine, token)
+            return UNIX if is_late else EXEC
         if loop.time() - looked > _LOOK_S:
             looked = loop.time()
             now = await find(engine, key)

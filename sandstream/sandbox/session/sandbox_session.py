@@ -355,6 +355,10 @@ class SandboxSession(WorkspaceSession):
 def _update(done: Executed, max_output_tokens: int | None) -> PtyExecUpdate:
     from sandstream_actors.sandbox.tools.truncation import shorten
 
+    if done.state == "lost":
+        raise ExecTransportError(
+            command=(), context={"reason": "the sandbox was lost while the terminal was open"}
+        )
     text = (done.stdout + done.stderr).decode("utf-8", "replace")
     shortened, count = shorten(text, max_output_tokens)
     return PtyExecUpdate(

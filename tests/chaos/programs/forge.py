@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from sandstream import RunConfig
@@ -9,11 +10,18 @@ from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Capability, Memory, Shell
 from sandstream.sandbox.config import CheckpointWhen, MemoryGenerateConfig, MemoryReadConfig
 from sandstream.sandbox.entries import File
+from sandstream.sandbox.sandboxes.docker import DockerSandboxClient, DockerSandboxClientOptions
 from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 
 
 def config_of(checkpoint: CheckpointWhen, **settings: Any) -> RunConfig:
-    sandbox = SandboxRunConfig(client=UnixLocalSandboxClient(), checkpoint=checkpoint)
+    """With ``CHAOS_IMAGE`` the sandboxes are containers of that image."""
+    image = os.environ.get("CHAOS_IMAGE", "")
+    if image:
+        options = DockerSandboxClientOptions(image, network_mode="none")
+        sandbox = SandboxRunConfig(DockerSandboxClient(), options, checkpoint=checkpoint)
+    else:
+        sandbox = SandboxRunConfig(client=UnixLocalSandboxClient(), checkpoint=checkpoint)
     return RunConfig(sandbox=sandbox, **settings)
 
 

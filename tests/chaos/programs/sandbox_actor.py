@@ -1,12 +1,14 @@
 """One replica of the sandbox actor: ``python sandbox_actor.py <node> <grace>``. Each node has its
-own home. The actor checks other nodes and unneeded boxes much more often than usual, and removes
-such boxes after ``grace`` seconds. Prints ``ready``, works until killed.
+own home. ``CHAOS_PROVIDER`` names the provider. The actor checks other nodes and unneeded boxes
+much more often than usual, and removes such boxes after ``grace`` seconds. Prints ``ready``, works
+until killed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 
 from sandstream_actors.sandbox.actor import SandboxActor
@@ -23,7 +25,7 @@ async def main(node: str, grace_s: float) -> None:
     opened = await open_bus(settings, name="chaos-sandbox")
     actor = SandboxActor(
         opened.bus,
-        make_provider("local", home),
+        make_provider(os.environ.get("CHAOS_PROVIDER", "local"), home),
         node=node_name(home),
         reap_every_s=0.5,
         reap_grace_s=grace_s,
