@@ -92,7 +92,7 @@ def test_the_server_dies_at_every_point_of_a_run() -> None:
 def test_a_container_is_killed_at_every_point_of_its_life() -> None:
     """The actor at all points of the sandbox actor; a box and an engine wherever there is one."""
     points = {point for point in CRASH_POINTS if point.startswith("sandbox.")}
-    actors = {cell.point for cell in [*sandbox_cells(), *actor_cells()]}
+    actors = {it.point for it in sandbox_cells()} | {it.point for it in actor_cells()}
     assert points <= actors
     harnesses = {cell.point for cell in sandbox_harness_cells()}
     assert {it for it in points - harnesses if "memory" not in it} == {

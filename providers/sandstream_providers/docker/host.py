@@ -212,7 +212,7 @@ class DockerHost(BoxHost):
 
     def _without_container(self, owner: str, listed: Container[str]) -> Iterator[BoxInfo]:
         """Boxes of which only files on this machine are left: their maker died before the container
-        was there, or whoever removed them right after it was gone.
+        was there, or the process that removed them died right after.
         """
         for key in self.folders.boxes():
             record = self.folders.read(key) if key not in listed else None
