@@ -202,10 +202,10 @@ async def crash(
         "2. kill -9, in the middle of everything",
         "One run has booked a hut, and the model thinks about its last words. Another has a "
         "command at work in a sandbox, a box without network and without a view of this machine. "
-        "Then whoever works on them is killed."
+        "Then the processes that work on them are killed."
         if has_sandboxes
-        else "A run has booked a hut, and the model thinks about its last words. Then whoever "
-        "works on it is killed.",
+        else "A run has booked a hut, and the model thinks about its last words. Then the "
+        "processes that work on it are killed.",
     )
     screen.columns()
     runs = [await survey(client)] if has_sandboxes else []
@@ -220,14 +220,13 @@ async def crash(
     died = time.monotonic()
     count = len(await client.events(runs[-1]))
     screen.say(
-        f"Nobody works on the booking now. It is {count} events in the log. New processes, here "
-        "or on other machines, take over when the leases of the dead (5 s) are over:"
+        f"No process works on the booking now. It is {count} events in the log. New processes, "
+        "here or on other machines, take over when the leases of the dead (5 s) are over:"
     )
     heirs = [cast.start("harness three", "actor", "harness")]
     if has_sandboxes:
         heirs.append(cast.start("another actor", "actor", "sandbox"))
-    await asyncio.gather(*heirs)
-    waiting = asyncio.ensure_future(asyncio.gather(*(client.wait(run) for run in runs)))
+    waiting = asyncio.ensure_future(asyncio.gather(*heirs, *(client.wait(run) for run in runs)))
     while not waiting.done() and len(model.journal) < asked + 3:
         left = max(0.0, 5.0 - (time.monotonic() - died))
         note = f"the leases are over in {left:.1f} s" if left else "the new ones take over"

@@ -228,7 +228,7 @@ def test_a_removed_rollout_takes_all_along_that_came_of_it(play: Play) -> None:
             await it.actor()
             await it.extracted("I prefer tea", rollout="keep")
             await merged(it, sourced("keep"))
-            gone = await it.extracted("my PIN is 1234", rollout="bad")
+            gone = await it.extracted("my PIN is 12z4", rollout="bad")
             await merged(it, sourced("keep", "bad"))
             state = await it.state()
             assert len(state.history) == 2
@@ -260,19 +260,19 @@ def test_a_removed_run_does_not_come_back(play: Play) -> None:
         async with it.served("harness-memory"):
             await it.actor()
             first = await it.extracted("I prefer tea", rollout="c")
-            second = await it.ended("my PIN is 1234", rollout="c")
+            second = await it.ended("my PIN is 12z4", rollout="c")
             phase = await it.extracting(second)
             await remove(it.bus, SCOPE, runs=[second], by="me")
             assert (await it.bus.log.last(it.bus.subjects.cancel(phase))) is not None
-            assert "1234" not in await it.text("sessions/c.jsonl")
-            await it.end_phase(phase, completed(raw(FOUND | {"raw_memory": "PIN 1234"})))
+            assert "12z4" not in await it.text("sessions/c.jsonl")
+            await it.end_phase(phase, completed(raw(FOUND | {"raw_memory": "PIN 12z4"})))
             again = await it.extracting(first)
             started = (await it.bus.log.read(RunId(again)))[0].event
-            assert isinstance(started, RunStarted) and b"1234" not in bytes(started.input[0])
+            assert isinstance(started, RunStarted) and b"12z4" not in bytes(started.input[0])
             await it.end_phase(again, completed(raw(FOUND)))
             state = await it.until(lambda s: bool(s.rollouts["c"].slug), "the rest is extracted")
             assert state.rollouts["c"].runs == [first]
-            assert not [p for p, data in (await it.files()).items() if b"1234" in data]
+            assert not [p for p, data in (await it.files()).items() if b"12z4" in data]
             done = await it.bus.log.last(it.bus.subjects.done(second))
             assert done is not None
             await it.bus.connection.publish(  # as a redelivery would do
@@ -289,19 +289,19 @@ def test_a_consolidation_under_way_is_stopped_by_a_removal(play: Play) -> None:
         async with it.served("harness-memory"):
             await it.actor()
             await it.extracted("I prefer tea", rollout="keep")
-            await it.extracted("my PIN is 1234", rollout="bad")
+            await it.extracted("my PIN is 12z4", rollout="bad")
             await it.ask()
             merge = await it.merging()
             await remove(it.bus, SCOPE, rollouts=["bad"], by="me")
             await it.end_phase(
-                merge, completed(), MEMORY=sourced("keep", "bad"), memory_summary="PIN 1234"
+                merge, completed(), MEMORY=sourced("keep", "bad"), memory_summary="PIN 12z4"
             )
             second = await it.merging()
             assert second != merge
             await it.end_phase(second, completed(), MEMORY=sourced("keep"), memory_summary="T")
             state = await it.until(lambda s: s.merges == 1, "it is consolidated")
             assert state.selected == ["keep"]
-            assert "1234" not in await it.text(SUMMARY)
+            assert "12z4" not in await it.text(SUMMARY)
 
     play(scene)
 

@@ -150,7 +150,7 @@ def test_a_sweep_clears_away_parts_of_objects(play: Play) -> None:
     async def scene(it: Rig, model: ScriptedModel) -> None:
         bucket = it.bus.topology.memory_bucket
         lost = f"$O.{bucket}.C.lost"
-        await it.bus.connection.publish(lost, b"the PIN is 1234", msg_id="lost")
+        await it.bus.connection.publish(lost, b"the PIN is 12z4", msg_id="lost")
         await edit(means_of(it), SCOPE, note("- one\n", 0), 1)
 
         async def chunks() -> list[str]:
