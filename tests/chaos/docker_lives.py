@@ -34,6 +34,8 @@ from sandstream.sandbox.errors import SandboxError
 LIFE_WITHIN_S = 110.0
 REACHED_WITHIN_S = 60.0
 _NUMBERS: dict[Operation, int] = {"exec": 1, "pty": 2, "wake": 3}
+_ALONE = {"CHAOS_WATCH_S": "3600"}
+"""No life takes over the work of another one that has ended."""
 _LAST = 4
 """The command after all others."""
 _BEFORE: dict[Operation, tuple[Operation, ...]] = {
@@ -149,6 +151,8 @@ class Life:
             await self._harmed(operation)
         for after in _AFTER.get(operation, ()):
             await self._do(after)
+        if self._meeting is not None and operation != "delete":
+            await self._meeting.is_over.wait()  # what is done now must succeed
         await self._judge()
         if operation == "delete":
             await self._harmed(operation)
@@ -175,7 +179,8 @@ class Life:
         meeting = self._meeting
         for is_first in (True, False):
             is_harmed = operation == self._cell.operation
-            is_down = meeting is not None and not meeting.is_over.is_set()
+            has_died = self.outcome.kills > 0
+            is_down = meeting is not None and has_died and not meeting.is_over.is_set()
             try:
                 await self._step(operation)
                 return
@@ -239,7 +244,8 @@ class Life:
     # --- harm -------------------------------------------------------------------------------------
 
     async def _replica(self, **given: Any) -> Program:
-        return await self._fleet.replica(SANDBOX, node=self._node, **given)
+        more = {**_ALONE, **given.pop("more", {})}
+        return await self._fleet.replica(SANDBOX, node=self._node, more=more, **given)
 
     async def _harmed(self, operation: Operation) -> None:
         """Do it while something dies at the point."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 CALLS = {
     "probe": r"POST /containers/create\?.*name=sandstream-probe-",  # of an image
@@ -29,6 +29,7 @@ _OF_BOXES = ("prepare", "start")
 _REQUEST = re.compile(rb"(?:GET|HEAD|POST|PUT|DELETE) \S+ HTTP/1")
 _VERSION = re.compile(r" /v[0-9.]+/")
 _CHUNK = 256 * 1024
+_FLUSH_S = 1.0
 
 When = Literal["before", "after"]
 Harm = Callable[[], Awaitable[bool]]
@@ -49,6 +50,7 @@ class EngineGate:
         self._has_named = False
         self._serving: set[asyncio.Task[None]] = set()
         self._harming: set[asyncio.Future[bool]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_unix_server(self._serve, self._path)
@@ -62,10 +64,11 @@ class EngineGate:
     ) -> None:
         self._server.close()
         await asyncio.sleep(0)  # whoever was just let in is served by a task of its own
-        left: list[asyncio.Future[Any]] = [*self._serving, *self._harming]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        for harm in self._harming:
+            harm.cancel()
+        for writer in self._writers:
+            writer.transport.abort()  # so all that serve them end
+        await asyncio.gather(*self._serving, *self._harming, return_exceptions=True)
         self._path.unlink(missing_ok=True)
 
     def _is_it(self, data: bytes) -> bool:
@@ -81,12 +84,14 @@ class EngineGate:
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
+        self._writers.add(answers)
         try:
             engine, calls = await asyncio.open_unix_connection(str(self._engine))
         except OSError:  # it is down, and whoever called it notices
             await _closed(answers)
             self._serving.discard(task)
             return
+        self._writers.add(calls)
         reached = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as both:
@@ -133,10 +138,12 @@ class EngineGate:
 
 
 async def _closed(writer: asyncio.StreamWriter) -> None:
-    """At once, whatever its other side has not read yet."""
+    """The other side gets what was written, unless it does not read."""
+    writer.close()
+    with contextlib.suppress(OSError, TimeoutError):  # it was broken before, or stands still
+        async with asyncio.timeout(_FLUSH_S):
+            await writer.wait_closed()
     writer.transport.abort()
-    with contextlib.suppress(OSError):  # it was broken before
-        await writer.wait_closed()
 
 
 class _Broken(Exception):

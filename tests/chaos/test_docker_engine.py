@@ -26,7 +26,7 @@ KINDS = {"restoring": (True, engine_cells()), "ending": (False, ended_cells())}
 """Whether the engine leaves its containers alone when it restarts, and the cells."""
 ALL = [(kind, cell) for kind, (_, cells) in KINDS.items() for cell in cells]
 _LEFT = "what is left on the engine"
-AT_ONCE = 6
+AT_ONCE = 12
 
 
 @pytest.fixture(scope="module")
@@ -35,26 +35,33 @@ def outcomes(
 ) -> dict[tuple[str, str], Outcome]:
     selected = {item.name for item in request.session.items}
     found: dict[tuple[str, str], Outcome] = {}
-    for kind, (live_restore, all_cells) in KINDS.items():
-        cells = [it for it in all_cells if f"test_engine_kill[{kind}-{it.name}]" in selected]
-        if cells:
-            lives = _lives(cells, tmp_path_factory.mktemp(kind), live_restore)
-            found |= {(kind, name): it for name, it in asyncio.run(lives).items()}
+
+    async def both() -> None:
+        async with OwnEngine(live_restore=True) as own:
+            for kind, (live_restore, all_cells) in KINDS.items():
+                if own.live_restore != live_restore:
+                    own.live_restore = live_restore
+                    await own.kill()
+                    await own.up()
+                cells = [
+                    it for it in all_cells if f"test_engine_kill[{kind}-{it.name}]" in selected
+                ]
+                lives = await _lives(cells, tmp_path_factory.mktemp(kind), own)
+                found.update({(kind, name): it for name, it in lives.items()})
+
+    asyncio.run(both())
     report.write("docker engine", found.values())
     sys.stderr.write("\n".join(report.lines({"docker engine": report.read()["docker engine"]})))
     return found
 
 
-async def _lives(
-    cells: Sequence[LifeCell], directory: Path, live_restore: bool
-) -> dict[str, Outcome]:
+async def _lives(cells: Sequence[LifeCell], directory: Path, own: OwnEngine) -> dict[str, Outcome]:
     with scripted_smith() as model:
-        async with OwnEngine(live_restore=live_restore) as own:
-            fleet = DockerFleet(directory / "fleet", model.base_url, engine_url=own.url)
-            meeting = Meeting(own, len(cells))
-            async with fleet, asyncio.TaskGroup() as tasks:
-                tasks.create_task(meeting.run())
-                found = await run_lives(cells, fleet, at_once=AT_ONCE, meeting=meeting)
+        fleet = DockerFleet(directory / "fleet", model.base_url, engine_url=own.url)
+        meeting = Meeting(own, len(cells))
+        async with fleet, asyncio.TaskGroup() as tasks:
+            tasks.create_task(meeting.run())
+            found = await run_lives(cells, fleet, at_once=AT_ONCE, meeting=meeting)
             left = Outcome(_LEFT, problems=await own.containers())
     return {**found, _LEFT: left}
 

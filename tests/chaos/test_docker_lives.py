@@ -20,7 +20,7 @@ from chaos.evidence import Outcome
 from chaos.sandbox_work import scripted_smith
 from support.own_engine import OwnEngine
 
-AT_ONCE = 8
+AT_ONCE = 12
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for all cells
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -31,16 +31,27 @@ DONE_WITHIN_S = 150.0
 LOCAL = {"CHAOS_PROVIDER": "local"}
 
 
+@pytest.fixture(scope="module")
+def own() -> Iterator[OwnEngine]:
+    made = OwnEngine(live_restore=True)
+    try:
+        asyncio.run(made.make())
+        yield made
+    finally:
+        asyncio.run(made.end())
+
+
 @asynccontextmanager
-async def _system(directory: Path) -> AsyncIterator[tuple[DockerFleet, ScriptedModel, OwnEngine]]:
+async def _system(
+    directory: Path, own: OwnEngine
+) -> AsyncIterator[tuple[DockerFleet, ScriptedModel]]:
     """At its end no container is left on the engine, and no file."""
     with scripted_smith() as model:
-        async with OwnEngine(live_restore=True) as own:
-            fleet = DockerFleet(directory / "fleet", model.base_url, engine_url=own.url)
-            async with fleet:
-                yield fleet, model, own
-                await fleet.no_boxes()
-                assert await own.containers() == []
+        fleet = DockerFleet(directory / "fleet", model.base_url, engine_url=own.url)
+        async with fleet:
+            yield fleet, model
+            await fleet.no_boxes()
+            assert await own.containers() == []
 
 
 async def _judge(
@@ -59,12 +70,12 @@ def _finish(outcome: Outcome, commands: int) -> None:
     assert outcome.effects == commands
 
 
-def test_twenty_boxes_at_once_while_an_actor_is_killed(tmp_path: Path) -> None:
+def test_twenty_boxes_at_once_while_an_actor_is_killed(tmp_path: Path, own: OwnEngine) -> None:
     """It dies when half of the containers are there: it works in some, and makes others."""
     outcome = Outcome("docker: twenty boxes", kills=1)
 
     async def scene() -> None:
-        async with _system(tmp_path) as (fleet, model, _):
+        async with _system(tmp_path, own) as (fleet, model):
             await fleet.replicas_of(**{HARNESS: 1, END: 1, SANDBOX: 2})
             keys = [f"many-{n}" for n in range(MANY)]
             for key in keys:
@@ -81,12 +92,12 @@ def test_twenty_boxes_at_once_while_an_actor_is_killed(tmp_path: Path) -> None:
     _finish(outcome, MANY * len(LENGTHY.commands))
 
 
-def test_an_engine_that_does_not_answer_for_a_while(tmp_path: Path) -> None:
+def test_an_engine_that_does_not_answer_for_a_while(tmp_path: Path, own: OwnEngine) -> None:
     """Commands run on, and new boxes wait: nothing fails, nothing runs twice."""
     outcome = Outcome("docker: engine stalls", kills=1)
 
     async def scene() -> None:
-        async with _system(tmp_path) as (fleet, model, own):
+        async with _system(tmp_path, own) as (fleet, model):
             await fleet.replicas_of(**{HARNESS: 1, END: 1, SANDBOX: 1})
             old, new = [f"old-{n}" for n in range(3)], [f"new-{n}" for n in range(2)]
             for key in old:
@@ -107,12 +118,14 @@ def test_an_engine_that_does_not_answer_for_a_while(tmp_path: Path) -> None:
     _finish(outcome, 3 * len(LENGTHY.commands) + 2 * len(BRIEF.commands))
 
 
-def test_a_workspace_moves_to_a_container_and_back_while_actors_die(tmp_path: Path) -> None:
+def test_a_workspace_moves_to_a_container_and_back_while_actors_die(
+    tmp_path: Path, own: OwnEngine
+) -> None:
     """local, docker, local: each restores what the one before has saved, by the same digest."""
     outcome = Outcome("docker: migration", kills=2)
 
     async def scene() -> None:
-        async with _system(tmp_path) as (fleet, _, _):
+        async with _system(tmp_path, own) as (fleet, _):
             await fleet.replica(SANDBOX, node="local", more=LOCAL)
             first = fleet.local_session()
             await first.start()

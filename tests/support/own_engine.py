@@ -28,8 +28,11 @@ class OwnEngine:
         self.url = f"unix://{self._home}/docker.sock"
 
     async def __aenter__(self) -> Self:
-        await self.up()
-        await self._script("base_image.sh")
+        try:
+            await self.make()
+        except BaseException:
+            await self.end()
+            raise
         return self
 
     async def __aexit__(
@@ -38,6 +41,14 @@ class OwnEngine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self.end()
+
+    async def make(self) -> None:
+        """For whoever does not use it as a context."""
+        await self.up()
+        await self._script("base_image.sh")
+
+    async def end(self) -> None:
         await self._script("down.sh")
 
     @property

@@ -27,9 +27,9 @@ async def main(node: str, grace_s: float) -> None:
         opened.bus,
         make_provider(os.environ.get("CHAOS_PROVIDER", "local"), home),
         node=node_name(home),
-        reap_every_s=0.5,
+        reap_every_s=float(os.environ.get("CHAOS_REAP_S", "0.5")),
         reap_grace_s=grace_s,
-        watch_every_s=0.3,
+        watch_every_s=float(os.environ.get("CHAOS_WATCH_S", "0.3")),
     )
     await actor.start()
     print("ready", flush=True)
