@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help isolation browser setup demo test quick check format bench scaling chaos soak fuzz-soak cluster-soak docs compose-test clean
+.PHONY: help isolation browser setup demo test quick check format bench scaling chaos soak fuzz-soak cluster-soak docker-chaos docs compose-test clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -89,6 +89,9 @@ fuzz-soak: $(STAMP) isolation ## 100,000 hostile messages while honest runs go o
 
 cluster-soak: $(STAMP) isolation ## Random faults of a three-node cluster, for SOAK_MINUTES (10)
 	@PYTHONPATH=tests $(BIN)/python -m cluster.soak --minutes $(SOAK_MINUTES) $(ARGS)
+
+docker-chaos: $(STAMP) isolation ## kill -9 of actors, containers and Docker engines; ten minutes
+	@$(BIN)/python -m pytest -q tests/chaos/test_docker_*.py $(ARGS)
 
 docs: $(STAMP) ## Generate the pages in docs/ that are made from the code
 	@for generator in docs/generate*.py; do $(BIN)/python "$$generator" || exit 1; done
