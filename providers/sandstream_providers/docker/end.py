@@ -16,6 +16,7 @@ from sandstream_providers.removal import remove_tree
 
 END_S = 30.0
 _PAUSE_S = 0.02
+_BUSY = "unable to freeze"
 _AWAKE = ("not paused", "cannot resume a running process")
 """What an engine says of a container that needs no waking."""
 
@@ -46,6 +47,25 @@ async def end_proxy(engine: Engine, key: str) -> None:
     seen = await ours(engine, proxy_key(key))
     if seen is not None and seen.state != "stopped":
         await end(engine, proxy_key(key), seen)
+
+
+async def freeze(engine: Engine, seen: Seen) -> None:
+    """Pause a container. On a busy machine the kernel may not freeze all processes in time; then
+    the engine lets them go on, and it is tried again.
+    """
+    doing = f"pause the container {seen.name}"
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + END_S
+    while True:
+        try:
+            await engine.call(doing, lambda api: api.pause(seen.id))
+            return
+        except EngineRefused as error:
+            if "already paused" in str(error):
+                return
+            if _BUSY not in str(error) or loop.time() > deadline:
+                raise
+        await asyncio.sleep(_PAUSE_S)
 
 
 async def wake(engine: Engine, seen: Seen) -> None:

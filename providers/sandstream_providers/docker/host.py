@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sandstream_providers.box.link import Streams
 from sandstream_providers.box_host import BoxHost, HostedBox
 from sandstream_providers.docker import labels, links, ports
 from sandstream_providers.docker.container import JOBS
-from sandstream_providers.docker.end import end, end_proxy, ours, remove, wake
+from sandstream_providers.docker.end import end, end_proxy, freeze, ours, remove, wake
 from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.errors import EngineSilent
 from sandstream_providers.docker.facts import EngineFacts, ask, describe
@@ -36,6 +37,7 @@ from sandstream_providers.processes import BASE_ENV
 from sandstream_providers.removal import remove_tree
 from sandstream_providers.shell.channel import Shell, ShellSettings
 
+logger = logging.getLogger(__name__)
 NAME = "docker"
 _ALL_POWERS = ("pty", "ports", "pause", "users", "limits.cpu", "limits.memory", "limits.disk")
 
@@ -116,7 +118,7 @@ class DockerHost(BoxHost):
             return None
         seen = await ours(self.engine, key)
         record = self.folders.read(key)  # after the look: so it has the token of what runs
-        if record and record.token and seen and seen.state == "running":
+        if record and seen and seen.state == "running" and _is_complete(record, seen):
             return await self._box(record, seen)
         async with self.folders.locked(key):
             record, seen = self.folders.read(key), await ours(self.engine, key)
@@ -144,8 +146,7 @@ class DockerHost(BoxHost):
         async with self.folders.locked(key):
             seen = await self._awake_or_paused(key)
             if seen.state == "running":
-                doing = f"pause the container of sandbox {key}"
-                await self.engine.call(doing, lambda api: api.pause(seen.id))
+                await freeze(self.engine, seen)
 
     async def resume(self, key: str) -> None:
         async with self.folders.locked(key):
@@ -228,13 +229,33 @@ class DockerHost(BoxHost):
         if seen.state == "paused":
             await wake(self.engine, seen)
         if seen.state != "stopped":
-            if record.token:
-                self.starter.close_folder(record, seen)
-                return await self._box(record, seen)
-            await end(self.engine, key, seen)  # the record with its token is gone
+            adopted = await self._adopted(record, seen)
+            if adopted is not None:
+                return adopted
+            await end(self.engine, key, seen)
         self.leases.drop(key)
         record, started = await self.starter.start(record, seen)
         return await self._box(record, started, started_now=True)
+
+    async def _adopted(self, record: BoxRecord, seen: Seen) -> HostedBox | None:
+        """The box of a container that runs. None: its token is lost, or its agent was never told
+        what it must know, because the process that started it died.
+        """
+        if not record.token:
+            return None
+        if not _is_complete(record, seen):
+            try:
+                record = await self.starter.answered(record, seen)
+            except EngineSilent:
+                raise
+            except ProviderError as error:
+                logger.warning(
+                    "a container that runs does not answer and is started again",
+                    extra={"box": record.spec.key, "reason": str(error)},
+                )
+                return None
+        self.starter.close_folder(record, seen)
+        return await self._box(record, seen)
 
     async def _box(self, record: BoxRecord, seen: Seen, *, started_now: bool = False) -> HostedBox:
         spec = record.spec
@@ -304,6 +325,11 @@ def _without_companions(
         main = (it.get("Labels") or {}).get(labels.COMPANION)
         if main is None or labels.container_name(main) not in names:
             yield it
+
+
+def _is_complete(record: BoxRecord, seen: Seen) -> bool:
+    """Its agent has answered once, so the record says how it is reached."""
+    return bool(record.token) and (bool(record.link) or not seen.has_agent)
 
 
 def _is_over(seen: Seen) -> bool:

@@ -52,7 +52,7 @@ class Starter:
         doing = f"start the container of sandbox {key}"
         await self._engine.call(doing, lambda api: api.start(seen.id))
         if seen.has_agent:
-            record = await self._answered(record, seen)
+            record = await self.answered(record, seen)
         started = await ours(self._engine, key)
         if started is None:
             raise BoxGone(f"the container of sandbox {key} was removed while it was started")
@@ -74,7 +74,7 @@ class Starter:
         self._folders.write(record)
         self._leases.take(key)
         await self._told(key, self._config(record, seen))
-        record = await self._answered(record, seen)
+        record = await self.answered(record, seen)
         named = await ours(self._engine, key)
         if named is None:
             raise BoxGone(f"the container of sandbox {key} was removed while it was taken")
@@ -144,7 +144,8 @@ class Starter:
         doing = f"prepare the container of sandbox {spec.key}"
         await self._engine.call(doing, lambda api: preparation.put(api, seen.id, RUN, [part]))
 
-    async def _answered(self, record: BoxRecord, seen: Seen) -> BoxRecord:
+    async def answered(self, record: BoxRecord, seen: Seen) -> BoxRecord:
+        """Wait for the first answer of an agent, and record how it is reached."""
         key, run = record.spec.key, self._folders.run(record.spec.key)
         runtime = options_of(record.spec).runtime
         known = self.links.get(runtime, "") if seen.shared else links.EXEC

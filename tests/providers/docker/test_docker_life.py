@@ -9,10 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from providers.docker.docker_boxes import docker_provider, inspect, is_there, new_spec
 from providers.local.local_boxes import run, said, sh
+from sandstream_providers.box.start import new_token
 from sandstream_providers.docker import links
+from sandstream_providers.docker.end import ours
 from sandstream_providers.docker.host import DockerHost
 from sandstream_providers.interface import BoxGone, Limits
 from sandstream_providers.leases import Patience
@@ -48,6 +51,32 @@ def test_an_exec_stream_where_the_socket_does_not_cross(tmp_path: Path) -> None:
             assert await said(box, "echo fine") == "fine\n"
             assert (await provider.check())["link"] == links.EXEC
             assert (await sh(box, "echo x > /.sandstream/run/y")).exit_code != 0
+
+    asyncio.run(story())
+
+
+def test_a_box_whose_maker_died_right_after_its_start(tmp_path: Path) -> None:
+    """The container runs, and its agent is not up yet: the next process waits for it."""
+
+    async def story() -> None:
+        async with docker_provider(tmp_path) as provider:
+            host = provider.host
+            assert isinstance(host, DockerHost)
+            spec = new_spec()
+            box = await provider.create(spec)
+            await said(box, "echo mine > file")
+            await provider.stop(spec.key)
+            record, seen = host.folders.read(spec.key), await ours(host.engine, spec.key)
+            assert record is not None and seen is not None
+            record = msgspec.structs.replace(record, token=new_token(), link="")
+            host.folders.write(record)
+            await host.starter._brief(record, seen)
+            await host.engine.call("start", lambda api: api.start(seen.id))
+            again = await provider.get(spec.key)
+            assert again is not None
+            assert await said(again, "cat file") == "mine\n"
+            record = host.folders.read(spec.key)
+            assert record is not None and record.link
 
     asyncio.run(story())
 
