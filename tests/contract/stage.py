@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import uuid
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
@@ -24,7 +25,8 @@ from sandstream_providers.interface import (
 from contract.providers import Contender
 
 T = TypeVar("T")
-OWNER = "contract"
+OWNER = f"contract-{os.getpid()}"
+"""Other processes of the tests may use the same service at the same time."""
 COMMAND_S = 40.0
 """No command of a test runs longer, so that none is left behind."""
 _numbers = itertools.count(1)

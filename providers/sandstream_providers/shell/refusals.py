@@ -26,7 +26,11 @@ _MUSL = {
     "No file descriptors available": "LimitReached",
     "Too many open files in system": "LimitReached",
 }
-_PROGRAMS = {"to a subdirectory of itself": "WrongKind", "can't fork": "LimitReached"}
+_PROGRAMS = {
+    "to a subdirectory of itself": "WrongKind",
+    "can't fork": "LimitReached",
+    "can't cd to": "NotFound",  # dash does not say why; the directory was there a moment ago
+}
 _TEXTS = {
     **{os.strerror(number): kind for number, kind in refused.KINDS.items()},
     **_MUSL,
