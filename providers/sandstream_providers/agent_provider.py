@@ -28,7 +28,7 @@ from sandstream_providers.interface import (
 from sandstream_providers.shell.box import ShellBox
 
 AnyBox = AgentBox | ShellBox
-ANSWER_S = 30.0
+ANSWER_S = 60.0
 """How long a box that was just started may take to answer."""
 LOOK_S = 0.1
 RETRY_S = 0.02
