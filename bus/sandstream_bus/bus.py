@@ -12,6 +12,7 @@ from sandstream_bus.logs.parked import ParkingLot
 from sandstream_bus.logs.presence import Presence
 from sandstream_bus.logs.runs import RunLog
 from sandstream_bus.logs.sandboxes import Sandboxes
+from sandstream_bus.logs.sessions import Sessions
 from sandstream_bus.logs.timers import Timers
 from sandstream_bus.nats.connect_options import ConnectOptions, ServerReviver
 from sandstream_bus.nats.connection import Connection
@@ -24,7 +25,14 @@ from sandstream_bus.wire.subjects import DEFAULT_PREFIX, Subjects
 
 
 class Bus:
-    """The bus for actors and clients. Its opener closes it."""
+    """The bus for actors and clients. Its opener closes it.
+
+    Args:
+        connection: The connection to the NATS server.
+        topology: The streams and buckets of the installation.
+        objects: The store of big payloads and workspaces.
+        memory_objects: The store of agents' memories.
+    """
 
     def __init__(
         self,
@@ -50,6 +58,7 @@ class Bus:
         self.timers = Timers(connection, self.codec, subjects)
         self.sandboxes = Sandboxes(connection, self.codec, topology, self.presence)
         self.conversations = Conversations(connection, self.codec, topology)
+        self.sessions = Sessions(connection, self.codec, topology)
         self.memories = Memories(connection, self.codec, topology, memory_objects)
         self.agents = AgentRegistry(connection, self.codec, subjects, topology)
 
@@ -120,6 +129,7 @@ class Bus:
         return await rebuild(self.connection, self.topology, self.codec, self.open_runs)
 
     async def close(self) -> None:
+        """Close the connection and the stores. Streams and runs stay."""
         await self.objects.close()
         await self.memories.close()
         await self.connection.close()

@@ -29,6 +29,12 @@ def set_variable(name: str, value: str) -> None:
     os.environ[name] = value
 
 
+def unset_variables(prefixes: tuple[str, ...]) -> None:
+    """Remove all variables whose names begin so, for this process and those that it starts."""
+    for name in [it for it in os.environ if it.startswith(prefixes)]:
+        del os.environ[name]
+
+
 def local_isolation() -> str:
     """``required`` or ``none``; the caller refuses any other value."""
     return variable(LOCAL_ISOLATION) or "required"

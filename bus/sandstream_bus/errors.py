@@ -158,7 +158,21 @@ class UnknownMessage(MessageError):
 
 
 class Retry(SandstreamError):
-    """Raised by a handler: deliver this message again after ``delay_s``."""
+    """Raised by a handler: deliver this message again later.
+
+    Args:
+        reason: Why, for logs and for the parked message.
+        delay_s: How many seconds to wait.
+        counts: Whether this is a failed attempt. False: waiting for something outside, which never
+            leads to parking.
+
+    Example:
+        @actor.on(RunDone)
+        async def tell(event: RunDone, received: Received) -> None:
+            if not await hook.is_up():
+                raise Retry("the web hook is down", delay_s=30, counts=False)
+            await hook.post(received.run, event.status)
+    """
 
     code = "retry"
     retryable = True

@@ -27,6 +27,7 @@ from sandstream_bus.wire.memories import Message as MemoryMessage
 from sandstream_bus.wire.messages import AgentRegistered, Claim, Message, Parked, RunEvent, Task
 from sandstream_bus.wire.sandboxes import Message as SandboxMessage
 from sandstream_bus.wire.sandboxes import SandboxEvent, SandboxReply, SandboxRequest
+from sandstream_bus.wire.sessions import SessionMessage
 from sandstream_bus.wire.specs import Budget
 from sandstream_bus.wire.traces import Message as TraceMessage
 from sandstream_bus.wire.traces import TraceEvent
@@ -54,6 +55,7 @@ _conversation_event = msgspec.json.Decoder[ConversationEvent | Claim](Conversati
 _compacted = msgspec.json.Decoder[ConversationCompacted | Claim](ConversationCompacted | Claim)
 _trace_event = msgspec.json.Decoder[TraceEvent | Claim](TraceEvent | Claim)
 _memory_event = msgspec.json.Decoder[MemoryEvent | Claim](MemoryEvent | Claim)
+_session = msgspec.json.Decoder[SessionMessage | Claim](SessionMessage | Claim)
 _task = msgspec.json.Decoder(Task)
 _claim = msgspec.json.Decoder(Claim)
 _parked = msgspec.json.Decoder(Parked)
@@ -143,6 +145,10 @@ class Codec:
     async def memory_event(self, data: bytes) -> MemoryEvent:
         event: MemoryEvent = await self._decode(_memory_event, data)
         return event
+
+    async def session_message(self, data: bytes) -> SessionMessage:
+        message: SessionMessage = await self._decode(_session, data)
+        return message
 
     async def _decode(self, decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
         message = decode(decoder, data)

@@ -35,6 +35,7 @@ from sandstream_bus.wire.conversations import (
     ConversationAdded,
     ConversationCleared,
     ConversationCompacted,
+    ConversationCut,
     ConversationEvent,
     ConversationJoined,
     ConversationLeft,
@@ -137,6 +138,8 @@ class Conversation:
                 del self.history[-1:]
             case ConversationCleared():
                 self.history.clear()
+            case ConversationCut():
+                del self.history[max(event.keep, 0) :]
             case _:
                 assert_never(event)
 
@@ -299,6 +302,26 @@ class Conversations:
             return ConversationCleared(by=by) if conversation.history else None
 
         return await self._change(session, decide)
+
+    async def cut(self, session: str, keep: int, *, by: str = "") -> Conversation:
+        """Keep only the first items. Refused while a run holds the conversation."""
+
+        def decide(conversation: Conversation) -> ConversationEvent | None:
+            _check_free(conversation, "it cannot be cut")
+            is_longer = len(conversation.history) > keep
+            return ConversationCut(keep=keep, by=by) if is_longer else None
+
+        return await self._change(session, decide)
+
+    async def copy(self, session: str, items: Sequence[Raw], *, by: str = "") -> Conversation:
+        """Begin a conversation with these items, unless it has begun; safe to repeat."""
+        kept = checked_items(items)
+
+        def decide(conversation: Conversation) -> ConversationEvent | None:
+            is_new = conversation.last_sequence == 0
+            return ConversationAdded(items=kept, by=by) if kept and is_new else None
+
+        return await self._change(session, decide, budget_s=None)
 
     # --- the log -------------------------------------------------------------------------------
 

@@ -14,9 +14,13 @@ class LogEvent(NamedTuple):
     """One decoded event of a run, with its position in the log."""
 
     sequence: int
+    """The number of the event in the log. Later events have higher numbers."""
     subject: str
+    """The subject under which it is stored."""
     event: RunEvent
+    """The event itself."""
     stored: Stored
+    """The message as it is stored, with its headers and its time."""
 
 
 class Sent(NamedTuple):

@@ -12,9 +12,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
-from nats.aio.msg import Msg
 
 from sandstream_bus.errors import LogLost, MessageError, ObjectMissing, UnknownMessage
 from sandstream_bus.logs.codec import NOT_JSON
@@ -25,6 +25,9 @@ from sandstream_bus.nats.leader import Stored
 from sandstream_bus.nats.live_copies import is_unstored, stored_copy
 from sandstream_bus.wire.messages import LiveEvent, RunDone, RunReopened
 from sandstream_bus.wire.subjects import RunId, Subjects
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
 
 logger = logging.getLogger(__name__)
 

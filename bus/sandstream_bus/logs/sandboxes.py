@@ -126,8 +126,12 @@ class Sandboxes:
         provider: str,
         node: str = "",
         headers: dict[str, str] | None = None,
+        repeats: bool = False,
     ) -> SandboxReply:
         """Send an operation to the sandbox's actor and wait for its reply, however long that takes.
+
+        ``repeats``: a process that died may have sent the same operation, and its reply may be
+        stored.
 
         Raises :class:`NoSandboxActor` if no actor serves the provider (or node) for a long time.
         """
@@ -139,8 +143,12 @@ class Sandboxes:
                 answered.set_result(message.data)
 
         # a stored message is also an ordinary one: subscribers get it as it is published
+        known = await self._stored_reply(subject) if repeats else None
+        if known is not None:
+            return await self._codec.sandbox_reply(known.data)
         listening = await self._connection.subscribe(subject, receive)
-        breaks = self._connection.breaks  # noted first: the reply may come during a retry
+        # noted first: the reply may come during a retry, or came before we listened
+        breaks = -1 if repeats else self._connection.breaks
         absence = _Absence(self._presence, provider, node, every_s=self.patience_s / 6)
         try:
             await self._connection.publish(

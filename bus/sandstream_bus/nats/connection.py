@@ -166,10 +166,17 @@ class Connection:
         """Like :meth:`publish_core`, but written to the socket before this returns, in one write.
 
         nats-py's own method takes two more turns of the event loop, which delays the first token.
+        A message over the server's limit is lost: the server would close the connection.
         """
-        if self.is_connected and self._client._transport is not None:
-            parts = (b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(it), it) for it in messages)
-            self._client._transport.write(b"".join(parts))
+        if not self.is_connected or self._client._transport is None:
+            return
+        limit = self.max_payload_bytes
+        fitting = [it for it in messages if len(it) <= limit]
+        if len(fitting) < len(messages):
+            extra = {"subject": subject, "limit_bytes": limit}
+            logger.warning("a live message is lost: it is over the server's limit", extra=extra)
+        parts = (b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(it), it) for it in fitting)
+        self._client._transport.write(b"".join(parts))
 
     def answer(self, question: CoreMessage, data: bytes) -> None:
         """Answer from a message handler, which cannot wait.

@@ -116,7 +116,8 @@ def gate(topology: Topology) -> Gate:
     calls = [f"{call}.{it}" for it in streams for call in ("STREAM.INFO", "STREAM.MSG.GET")]
     calls += [*_lists(topology), f"CONSUMER.INFO.{topology.log}.*"]
     reads = [f"$JS.API.DIRECT.GET.{it}{rest}" for it in streams for rest in ("", ".>")]
-    asks = [*topology.subjects.tasks(), *topology.subjects.asks(), topology.subjects.alive("*")]
+    names = topology.subjects
+    asks = [*names.tasks(), *names.asks(), *names.session_asks(), names.alive("*")]
     return Gate([*asks, *(f"$JS.API.{it}" for it in calls)], reads, [topology.subjects.live_all()])
 
 
@@ -139,6 +140,10 @@ def _consolidate(topology: Topology, user: str) -> Grant:
     return _events(topology, f"ask.{user}.memory.*.merge")
 
 
+def _session(topology: Topology, user: str) -> Grant:
+    return _events(topology, f"ask.{user}.session.*.*")
+
+
 def _follow(topology: Topology, _: str) -> Grant:
     readable = (topology.log, topology.open, topology.agents, f"OBJ_{topology.bucket}")
     calls = [
@@ -151,7 +156,7 @@ def _follow(topology: Topology, _: str) -> Grant:
 
 def _console(topology: Topology, _: str) -> Grant:
     found = Grant([], [])
-    for role in ("submit", "follow", "approve", "cancel", "retry", "input", "consolidate"):
+    for role in (name for name, it in ROLES.items() if it.is_outside and name != "console"):
         found |= ROLES[role].grant(topology, "*")
     passes = gate(topology)
     api = [it for it in (*passes.requests, *passes.reads) if it.startswith("$JS.API.")]
@@ -303,6 +308,21 @@ def _memory(topology: Topology, _: str) -> Grant:
     )
 
 
+def _sessions(topology: Topology, _: str) -> Grant:
+    """It starts and stops runs, and asks sandbox actors to save and close workspaces."""
+    found = _member(topology) | _reading(topology, topology.agents, topology.open)
+    return (
+        found
+        | _reading(topology, topology.requests)
+        | _serving(topology, topology.log, "sessions")
+        | _serving(topology, topology.requests, "sessions-asks")
+        | _serving(topology, topology.timers, "sessions-timers")
+        | _events(topology, "session.>", "run.*.start.*", "run.*.cancel", "run.*.turn.*")
+        | _events(topology, "open.*", "sandbox.*.op.>", "timer.>", "live.*.session")
+        | _hearing(topology, "sandbox.*.reply.*", "live.*.session")
+    )
+
+
 def _tracing(topology: Topology, group: str) -> Grant:
     consumer = f"tracing-{group}" if group != "*" else "*"
     return (
@@ -320,6 +340,7 @@ def _program(topology: Topology, _: str) -> Grant:
     return (
         found
         | _memory(topology, "")
+        | _sessions(topology, "")
         | _tracing(topology, "*")
         | _reading(topology, topology.parked)
         | _events(topology, "ask.>", "task.*")
@@ -354,12 +375,14 @@ ROLES = {
         Role("retry", "retry own failed runs", True, _USER, _ask("retry")),
         Role("input", "say more to own runs", True, _USER, _ask("input")),
         Role("consolidate", "have a memory consolidated", True, _USER, _consolidate),
+        Role("session", "begin and use own sessions", True, _USER, _session),
         Role("console", "read everything, ask as any user", True, "", _console),
         Role("harness", "sandstream actor harness", False, _POOL, _harness),
         Role("worker", "sandstream worker", False, _POOL, _worker),
         Role("program", "a program with Runner.run, or sandstream run", False, "", _program),
         Role("sandbox", "sandstream actor sandbox", False, "provider", _sandbox),
         Role("memory", "sandstream actor memory", False, "", _memory),
+        Role("sessions", "sandstream actor sessions", False, "", _sessions),
         Role("tracing", "sandstream actor tracing", False, "group", _tracing),
         Role("actor", "an actor of your own (Actor)", False, "name", _custom),
         Role("admin", "sandstream setup, doctor, parked and all else", False, "", _admin),

@@ -66,6 +66,14 @@ class ConversationCleared(Message, frozen=True, kw_only=True, tag="conversation.
     by: str = ""
 
 
+class ConversationCut(Message, frozen=True, kw_only=True, tag="conversation.cut"):
+    """Only the first items stay: the session that has this conversation was rewound."""
+
+    keep: int
+    """How many items stay."""
+    by: str = ""
+
+
 class WaitingRun(Spec, frozen=True, kw_only=True):
     """A run that has joined and not left."""
 
@@ -96,4 +104,5 @@ ConversationEvent = (
     | ConversationAdded
     | ConversationPopped
     | ConversationCleared
+    | ConversationCut
 )

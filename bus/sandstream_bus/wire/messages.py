@@ -13,7 +13,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from sandstream_bus.wire.calls import CALLS, CallKind, CallTraits
+from sandstream_bus.wire.approval_messages import (
+    ApprovalDecided,
+    ApprovalRequested,
+    ChildWaiting,
+    RunWaiting,
+)
+from sandstream_bus.wire.call_messages import CallFinished, CallRequested, CallStarted
+from sandstream_bus.wire.calls import CallKind
 from sandstream_bus.wire.host_results import (
     ChildInput,
     GuardrailRecord,
@@ -26,6 +33,7 @@ from sandstream_bus.wire.host_results import (
     StopDecision,
 )
 from sandstream_bus.wire.memory_specs import MemoryPart
+from sandstream_bus.wire.message_base import ErrorInfo, Message
 from sandstream_bus.wire.model_records import ModelRetry, TokenUsage
 from sandstream_bus.wire.run_links import ParentLink, PastEvent
 from sandstream_bus.wire.specs import (
@@ -37,21 +45,6 @@ from sandstream_bus.wire.specs import (
     Span,
     ToolSpec,
 )
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """Base of all tagged messages."""
-
-
-class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A failure as data: what failed, on what, and which exception the caller should raise."""
-
-    code: str
-    message: str
-    data: dict[str, Any] = {}
-    raised_by: str = ""
-    """The call of the user's code that raised it, as ``<run>/<call>``."""
-
 
 # --- tasks and agents -----------------------------------------------------------------------------
 
@@ -94,13 +87,22 @@ class AgentRegistered(Message, frozen=True, kw_only=True, tag="agent.registered"
 
 
 class RunStarted(Message, frozen=True, kw_only=True, tag="run.started"):
+    """A run begins. The event contains all that it takes to continue the run elsewhere."""
+
     graph: GraphSpec
+    """The agents of the run with their tools, and which of them begins."""
     input: list[Raw]
+    """The input items."""
     options: RunOptions = RunOptions()
+    """The limits and settings of the run."""
     pool: str
+    """The harness pool that takes the turns."""
     context: Raw = NO_JSON
+    """The caller's context as JSON, for deployed agents."""
     key: str | None = None
+    """The caller's own key of the task, if there is one."""
     parent: ParentLink | None = None
+    """Of a child run: the call that it answers."""
     is_text: bool = False
     """``input`` is one plain text of the caller's."""
 
@@ -109,8 +111,11 @@ class RunRestored(Message, frozen=True, kw_only=True, tag="run.restored"):
     """A run continues from a saved state in a log that did not contain it: its events so far."""
 
     events: list[PastEvent]
+    """The events of the saved state, oldest first."""
     pool: str
+    """The harness pool that takes the turns."""
     host: str
+    """The pool of the process that hosts the callables."""
 
 
 class TurnRequested(Message, frozen=True, kw_only=True, tag="turn.requested"):
@@ -119,24 +124,31 @@ class TurnRequested(Message, frozen=True, kw_only=True, tag="turn.requested"):
     """
 
     turn: int
+    """The number of the turn; the first is 1."""
     agent: str
+    """The key of the agent that takes it."""
     reason: Literal["waited", "handoff", "session"] = "waited"
+    """Why the turn was not taken at once."""
     agents: dict[str, AgentSpec] = {}
     """Agents that the run did not contain before."""
     rewrite: Rewrite | None = None
+    """The conversation after the filter of a handoff."""
 
 
 class ConversationOpened(Message, frozen=True, kw_only=True, tag="conversation.opened"):
     """The run holds its conversation; this is the history."""
 
     history: list[Raw]
+    """The items of the conversation before this run, oldest first."""
 
 
 class InputStaged(Message, frozen=True, kw_only=True, tag="input.staged"):
     """More input for an open run; its next model call includes it."""
 
     input: str | list[Raw]
+    """The user's message, or a list of items."""
     by: str = ""
+    """Who sent it, as far as it is known."""
 
 
 class RunReopened(Message, frozen=True, kw_only=True, tag="run.reopened"):
@@ -145,8 +157,11 @@ class RunReopened(Message, frozen=True, kw_only=True, tag="run.reopened"):
     """
 
     reason: str
+    """Why, for people."""
     retry: bool = False
+    """Whether a failed step is repeated."""
     by: str = ""
+    """Who asked for it, as far as it is known."""
     forgets: list[str] = []
     """Calls whose outcomes no longer count."""
     drops_answer: bool = False
@@ -176,7 +191,9 @@ class RunMoved(Message, frozen=True, kw_only=True, tag="run.moved"):
     """
 
     pool: str
+    """The harness pool that takes the turns from now on."""
     host: str
+    """The pool of the process that hosts the callables from now on."""
     parent_pool: str = ""
     """For a child run: the pool that now waits for its outcome."""
     stream: bool | None = None
@@ -184,14 +201,24 @@ class RunMoved(Message, frozen=True, kw_only=True, tag="run.moved"):
 
 
 class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
+    """The model's answer of a turn."""
+
     turn: int
+    """The number of the turn; the first is 1."""
     agent: str
+    """The key of the agent that took it."""
     output: list[Raw]
+    """The items that the model produced."""
     usage: TokenUsage
+    """The tokens of the turn's requests."""
     response_id: str | None = None
+    """The provider's id, by which a later call can continue."""
     request_id: str | None = None
+    """The provider's id of the request, for its support."""
     model: str | None = None
+    """The model that answered, as the provider names it."""
     raw_usage: Raw = NO_JSON
+    """The usage as the provider reported it, if the settings ask for it."""
     disabled_tools: list[str] = []
     """Tools that were not offered, where the tool host asked the model."""
     listed_tools: list[ToolSpec] = []
@@ -199,6 +226,7 @@ class ModelAnswered(Message, frozen=True, kw_only=True, tag="model.answered"):
     upto: int = 0
     """The last event that the model's request could include; 0: all before this one."""
     duration_ms: int = 0
+    """How long the turn's requests took, in milliseconds."""
     retries: list[ModelRetry] = []
     """Failed requests earlier in this turn."""
 
@@ -207,163 +235,52 @@ class ModelDeferred(Message, frozen=True, kw_only=True, tag="model.deferred"):
     """The model cannot answer now (rate limit). No process waits; a timer requests the next try."""
 
     turn: int
+    """The number of the turn."""
     attempt: int
+    """The number of the failed try; the first is 1."""
     delay_s: float
+    """Seconds until the next try."""
     waited_s: float
+    """Seconds that the turn waits in all, this delay included."""
     error: ErrorInfo
+    """Why the model could not answer."""
     duration_ms: int = 0
-
-
-class CallRequested(Message, frozen=True, kw_only=True, tag="call.requested"):
-    """A request to another actor: to the tool host for the user's code, to the sandbox actor for
-    work in a sandbox. The subject selects the receiver; ``kind`` says what to do (see calls.py).
-    For all kinds except ``tool`` the receiver reads the rest from the run's log.
-    """
-
-    call: str
-    kind: CallKind
-    turn: int
-    agent: str
-    name: str = ""
-    call_id: str = ""
-    """The id that the model gave the call."""
-    arguments: str = ""
-    at_most_once: bool = False
-    reply_pool: str
-    """The harness pool that waits for the result."""
-    usage: TokenUsage = TokenUsage()
-    """The run's usage so far, for the tool's context."""
-    error: ErrorInfo | None = None
-    sandbox: str = ""
-    """The sandbox in which the call runs."""
-    cwd: str = ""
-    """Where relative paths start, below the sandbox's root."""
-    user: str = ""
-    """The sandbox's user that does it; empty: the sandbox's own."""
-    child: str = ""
-    """The child run that the call refers to."""
-    value: Raw = NO_JSON
-    """The final output to check."""
-    attempt: int = 0
-    """How often the outcome of this call was forgotten because the run was retried."""
-
-    @property
-    def traits(self) -> CallTraits:
-        return CALLS[self.kind]
-
-
-class CallStarted(Message, frozen=True, kw_only=True, tag="call.started"):
-    call: str
-    host: str
-
-
-class CallFinished(Message, frozen=True, kw_only=True, tag="call.finished"):
-    """The only outcome of a call. The model reads an ``error`` that has an ``output``; an ``error``
-    without one ends the run.
-    """
-
-    call: str
-    kind: CallKind
-    turn: int
-    output: Raw = NO_JSON
-    """For a tool: the text or content parts that the model sees. Else: the call's own result
-    struct.
-    """
-    value: Raw = NO_JSON
-    """The tool's return value as JSON, if it may become the final output. For guardrails that
-    refused a tool's output: the text that replaces it.
-    """
-    custom_data: Raw = NO_JSON
-    error: ErrorInfo | None = None
-    duration_ms: int = 0
-    full_output: str = ""
-    """The digest of the object that holds the whole output, where ``output`` is shortened."""
-    full_output_bytes: int = 0
-    usage: TokenUsage = TokenUsage()
-    """Of a child run: the usage of it and its own children."""
-    turns: int = 0
-    tool_calls: int = 0
-    child: str = ""
-    attempt: int = 0
-    """Of a child run: the attempt of the call that it ends."""
-    guardrails: list[GuardrailRecord] = []
-
-    @property
-    def traits(self) -> CallTraits:
-        return CALLS[self.kind]
+    """How long the failed request took, in milliseconds."""
 
 
 class CancelRequested(Message, frozen=True, kw_only=True, tag="cancel.requested"):
+    """A request to stop a run, from a person or because a limit was reached."""
+
     mode: Literal["immediate", "after_turn"] = "immediate"
+    """Stop at once, or when the current turn is over."""
     reason: str = ""
+    """Why, for people."""
     code: Literal["cancelled", "budget"] = "cancelled"
+    """Whether it was cancelled, or used up its budget."""
     budget: Literal["seconds", "depth"] = "seconds"
-
-
-# --- people ---------------------------------------------------------------------------------------
-
-
-class ApprovalRequested(Message, frozen=True, kw_only=True, tag="approval.requested"):
-    """A call waits for a person."""
-
-    call: str
-    turn: int
-    agent: str
-    name: str
-    call_id: str
-    arguments: str = ""
-    custom: bool = False
-    """A freeform tool: ``arguments`` is plain text."""
-    run: str = ""
-    """The child run that waits, if the request is shown in a run above it."""
-    expires_s: float | None = None
-
-
-class ApprovalDecided(Message, frozen=True, kw_only=True, tag="approval.decided"):
-    """A person's answer. The first one for a call counts."""
-
-    call: str
-    """The id of the call in the log (``t1-0``), or the model's id of the call."""
-    approve: bool
-    message: str | None = None
-    """For a refusal: the text for the model instead of the default."""
-    always: bool = False
-    """Also for later calls of this tool by this agent."""
-    by: str = ""
-    run: str = ""
-    """The child run whose call it is; empty: this run."""
-    expired: bool = False
-    """The approval expired without an answer."""
-
-
-class RunWaiting(Message, frozen=True, kw_only=True, tag="run.waiting"):
-    """The run waits for a person: no process and no sandbox works for it until then."""
-
-    turn: int
-    approvals: list[ApprovalRequested]
-    """All open approvals, including those of child runs."""
-
-
-class ChildWaiting(Message, frozen=True, kw_only=True, tag="child.waiting"):
-    """A child run waits for a person; sent to its parent."""
-
-    call: str
-    turn: int
-    child: str
-    approvals: list[ApprovalRequested]
+    """Which limit was reached, if ``code`` is ``budget``."""
 
 
 DoneStatus = Literal["completed", "failed", "cancelled", "max_turns", "guardrail", "budget"]
 
 
 class RunDone(Message, frozen=True, kw_only=True, tag="run.done"):
+    """A run is over."""
+
     status: DoneStatus
+    """How it ended."""
     agent: str
+    """The key of the last agent."""
     turns: int
+    """How many turns it took."""
     usage: TokenUsage
+    """The tokens of the run and its child runs."""
     output: Raw = NO_JSON
+    """The final output: a text as JSON, or the value of the output type."""
     output_from: Literal["model", "tool", "handler"] = "model"
+    """Who made the output: the model, a tool, or an error handler."""
     error: ErrorInfo | None = None
+    """Why it failed; None: it did not."""
     memory: MemoryPart | None = None
     """The memory for which this run is to be remembered, or of which it is a phase."""
     task: int = 0
@@ -424,12 +341,16 @@ class Parked(Message, frozen=True, kw_only=True, tag="parked"):
 
 
 class LiveEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One model stream event on the live subject. ``n`` counts within a turn's attempt."""
+    """One model stream event on the live subject."""
 
     turn: int
+    """The number of the turn."""
     n: int
+    """The number of the event within its attempt."""
     event: Raw
+    """The event as the model's endpoint sent it."""
     attempt: int = 1
+    """The number of the try; events of an earlier try no longer count."""
 
 
 __all__ = [

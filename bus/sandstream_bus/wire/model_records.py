@@ -9,20 +9,36 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The usage of model calls, summed."""
 
     requests: int = 0
+    """Requests to models, including retries."""
     input_tokens: int = 0
+    """The tokens of the input."""
     output_tokens: int = 0
+    """The tokens of the output."""
     total_tokens: int = 0
+    """Input and output together."""
     cached_tokens: int = 0
+    """The part of the input that was read from the prompt cache."""
     cache_write_tokens: int = 0
+    """The part of the input that was stored in the prompt cache."""
     reasoning_tokens: int = 0
+    """The part of the output that was reasoning."""
 
     def minus(self, other: TokenUsage) -> TokenUsage:
-        """The usage since ``other``, an earlier part of it."""
+        """The usage since an earlier part of it.
+
+        Args:
+            other: The earlier part.
+        """
         return TokenUsage(
             **{it: getattr(self, it) - getattr(other, it) for it in self.__struct_fields__}
         )
 
     def plus(self, other: TokenUsage) -> TokenUsage:
+        """The sum of two usages.
+
+        Args:
+            other: The usage to add.
+        """
         return TokenUsage(
             requests=self.requests + other.requests,
             input_tokens=self.input_tokens + other.input_tokens,
@@ -40,6 +56,6 @@ class ModelRetry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     """The HTTP status, or the kind of failure."""
     after_ms: int
-    """When the request failed, in seconds since the start of the turn."""
+    """When the request failed, in milliseconds since the start of the turn."""
     delay_s: float
-    """How long was waited then."""
+    """How many seconds were waited then."""

@@ -1,10 +1,12 @@
-"""Names of runs, sandboxes and conversations: their owners, and how names are derived."""
+"""Names of runs, sessions, sandboxes and conversations: their owners, and how names are derived;
+and the names in a subject that was taken apart.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from sandstream_bus.errors import InvalidSubject
 
@@ -13,6 +15,10 @@ RunId = NewType("RunId", str)
 _USER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _RESERVED = re.compile(r"_t\d+-|^child-|^task-\d+$|^memory-[a-z]+-[0-9a-f]{32}$")
 _HASHED = re.compile(r"=sha256-[0-9a-f]{64}")  # no escaped text has a "=" before an "s"
+_SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SESSION_RUN = re.compile(r"(.+)_t(\d{1,9})-session")
+MAX_SESSION_CHARS = 80
+"""The longest id of a session: the ids of its runs and operations must fit into subjects."""
 SHARED = "shared"
 """The user of all runs without an owner."""
 
@@ -59,6 +65,49 @@ def run_of_user(user: str, key: str) -> RunId:
     """The run of a user's task that has this idempotency key."""
     run = run_id_of_key(key)
     return run if user == SHARED else RunId(f"{user}={run}")
+
+
+def check_session(session: str) -> str:
+    """Return ``session`` if it can be the id of a session, else raise.
+
+    A session of a user is called ``<user>=<name>``, as the user's runs are.
+    """
+    user = user_of(session)
+    name = session if user == SHARED else session.removeprefix(f"{user}=")
+    if len(session) > MAX_SESSION_CHARS or not _SESSION.fullmatch(name) or _RESERVED.search(name):
+        raise InvalidSubject(
+            f"the session {session[:100]!r} is not possible: use 1 to 64 of the characters A-Z a-z "
+            f"0-9 _ -, at most {MAX_SESSION_CHARS} together with the user, and no name of a run"
+        )
+    return session
+
+
+def session_of_user(user: str, name: str) -> str:
+    """The id of the session that a user calls ``name``."""
+    return check_session(name if user == SHARED else f"{check_user(user)}={name}")
+
+
+def session_run(session: str, number: int) -> RunId:
+    """The run that takes a turn of a session. No key of a task can have this name, and it is not
+    hashed, so that the session can be read from it.
+    """
+    return RunId(f"{session}_t{number}-session")
+
+
+def session_of_run(run: str) -> tuple[str, int] | None:
+    """The session and the number of the turn, if the run is one of a session."""
+    found = _SESSION_RUN.fullmatch(run)
+    return (found[1], int(found[2])) if found else None
+
+
+def session_conversation(session: str) -> str:
+    """The conversation of a session. No task can name it: it belongs to no user."""
+    return f"@/{session}"
+
+
+def session_sandbox(session: str, generation: int) -> str:
+    """The sandbox of a session. The sandbox of a run cannot have this name."""
+    return f"{session}_w{generation}"
 
 
 def conversation_of_user(user: str, session: str) -> str:
@@ -163,3 +212,59 @@ def scope_token(scope: str) -> str:
     if not scope:
         raise InvalidSubject("the name of a memory scope must not be empty")
     return session_token(scope)
+
+
+# --- subjects, taken apart ------------------------------------------------------------------------
+
+
+class TaskSubject(NamedTuple):
+    """A parsed subject of a task."""
+
+    user: str
+    agent: str
+
+
+class AskSubject(NamedTuple):
+    """A parsed subject below ``<p>.ask.``, except tasks."""
+
+    user: str
+    family: str
+    """``run`` or ``memory``."""
+    name: str
+    """The run, or the token of the memory's scope."""
+    kind: str
+
+
+class SessionAsk(NamedTuple):
+    """A parsed subject of a request to a session."""
+
+    user: str
+    session: str
+    kind: str
+
+
+class SandboxSubject(NamedTuple):
+    """A parsed subject below ``<p>.sandbox.``."""
+
+    sandbox: str
+    kind: str
+    detail: str
+
+
+class SubjectParts(NamedTuple):
+    """A parsed subject of any kind. All fields are empty if the prefix is another one."""
+
+    family: str
+    """``run``, ``sandbox``, ``memory``, ``task``, …"""
+    owner: str
+    """The run, the sandbox, the token of the memory's scope, …"""
+    rest: str
+
+
+class RunSubject(NamedTuple):
+    """A parsed subject below ``<p>.run.``."""
+
+    run: RunId
+    kind: str
+    detail: str
+    """The pool or call after the kind; empty if there is none."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Generic, Self, TypeVar
-
-from nats.aio.msg import Msg
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from sandstream_bus.errors import BusError, PermissionDenied
 from sandstream_bus.wire import headers as h
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
 
 T = TypeVar("T")
 
@@ -111,14 +112,14 @@ class Expected(Generic[T]):
             self._timer = self._loop.call_at(due, self._check_silence)
 
 
-class OneReply(Expected[Msg]):
+class OneReply(Expected["Msg"]):
     """The only reply."""
 
     def _add(self, message: Msg) -> None:
         self._result.set_result(message)
 
 
-class RepliesToEnd(Expected[list[Msg]]):
+class RepliesToEnd(Expected["list[Msg]"]):
     """Many replies; the last one is an empty message with a status."""
 
     def __init__(self, replies: Replies, subject: str, timeout_s: float) -> None:
@@ -131,7 +132,7 @@ class RepliesToEnd(Expected[list[Msg]]):
             self._result.set_result(self._found)
 
 
-class SoManyReplies(Expected[list[Msg]]):
+class SoManyReplies(Expected["list[Msg]"]):
     """One reply to each of several requests, in any order."""
 
     def __init__(self, replies: Replies, subject: str, timeout_s: float, count: int) -> None:

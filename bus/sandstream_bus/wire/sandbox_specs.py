@@ -122,6 +122,10 @@ class SandboxSpec(Spec, frozen=True, kw_only=True):
     """Memories whose files are written to it whenever it is opened."""
     renew: bool = False
     """If it was deleted, create it again: its run failed and is retried."""
+    keep_paused: bool = False
+    """When it is closed, pause its box and keep it: a later session continues in it."""
+    session: str = ""
+    """The session (``session.<id>.state``) whose workspace it is: it is cleaned up with it."""
 
 
 CheckpointPolicy = Literal["end", "turn", "never"]
@@ -132,9 +136,10 @@ class SandboxUse(Spec, frozen=True, kw_only=True):
 
     spec: SandboxSpec = SandboxSpec()
     id: str = ""
-    """A sandbox that exists; empty: one of the run's own, made on the agent's first turn."""
+    """A sandbox that exists; empty: one of the run's own, made on the agent's first turn. The
+    workspace of a session (``spec.session``) is made if it does not exist yet."""
     owned: bool = True
-    """The run creates and closes it; otherwise it belongs to a session of the caller."""
+    """The run creates and closes it; otherwise it belongs to a session."""
     checkpoint: CheckpointPolicy = "end"
     cwd: str = ""
     """Relative to the root."""

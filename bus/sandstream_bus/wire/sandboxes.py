@@ -91,6 +91,10 @@ class SandboxReady(Message, frozen=True, kw_only=True, tag="sandbox.ready"):
     restored: str = ""
     """The snapshot from which it was restored."""
     duration_ms: int = 0
+    box_id: str = ""
+    """The vendor's own id of the box; empty if the box is not at a vendor."""
+    run: str | None = None
+    """From now on it belongs to this run, or (empty) to a session. None: as before."""
 
 
 class SandboxCheckpointed(Message, frozen=True, kw_only=True, tag="sandbox.checkpointed"):
@@ -117,6 +121,10 @@ class SandboxPaused(Message, frozen=True, kw_only=True, tag="sandbox.paused"):
 
     generation: int
     reason: str = ""
+    saved: bool = False
+    """The last checkpoint has the workspace as it was frozen, so that a loss can be noticed."""
+    kept: bool = False
+    """It was closed: it is kept for a later session, and does not belong to any program."""
 
 
 class SandboxMounted(Message, frozen=True, kw_only=True, tag="sandbox.mounted"):
@@ -163,6 +171,8 @@ class Open(Action, frozen=True, kw_only=True, tag="open"):
 
     spec: SandboxSpec | None = None
     """None: it exists, and its log has the specification."""
+    anew: bool = False
+    """If its box is lost and it has no checkpoint, make it again from its specification."""
 
 
 class Exec(Action, frozen=True, kw_only=True, tag="exec"):
@@ -314,8 +324,8 @@ class Pause(Action, frozen=True, kw_only=True, tag="pause"):
 
 
 class Close(Action, frozen=True, kw_only=True, tag="close"):
-    """Checkpoint (unless the request says otherwise) and end the box. The reply is
-    :class:`Checkpointed`.
+    """Checkpoint (unless the request says otherwise) and end the box. The box of a sandbox with
+    ``keep_paused`` is paused instead, after a checkpoint. The reply is :class:`Checkpointed`.
     """
 
     checkpoint: bool = True
@@ -391,6 +401,8 @@ class Opened(Spec, frozen=True, kw_only=True):
     restored: str = ""
     notice: str = ""
     """A warning for people and models: the workspace comes from an older checkpoint."""
+    box_id: str = ""
+    """The vendor's own id of the box; empty if the box is not at a vendor."""
 
 
 class Executed(Spec, frozen=True, kw_only=True):

@@ -22,13 +22,21 @@ Span = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 
 
 class Budget(Spec, frozen=True, kw_only=True):
-    """Limits of a run and all of its child runs together. None: no limit."""
+    """Limits of a run and all of its child runs together. None: no limit.
+
+    Example:
+        budget = Budget(turns=20, tokens=50_000, seconds=300)
+        result = await Runner.run(agent, "Tidy up.", run_config=RunConfig(budget=budget))
+    """
 
     turns: int | None = None
     """Answers of models."""
     tokens: int | None = None
+    """Tokens of all model calls, input and output together."""
     tool_calls: int | None = None
+    """Calls of tools that the models asked for."""
     seconds: float | None = None
+    """Seconds since the run began, waiting for people included."""
     deadline: float | None = None
     """When ``seconds`` are over, as Unix time; child runs inherit the deadline."""
 

@@ -7,6 +7,7 @@
     <p>.ask.<user>.run.<run>.input        more input from the user for a run of theirs
     <p>.ask.<user>.run.<run>.approval     the user's answer to a question of a run of theirs
     <p>.ask.<user>.memory.<scope>.merge   the user wants a memory consolidated
+    <p>.ask.<user>.session.<session>.<kind>  what the user wants of a session of theirs
     <p>.agent.<agent>                     registration of a deployed agent (last one counts)
     <p>.open.<run>                        index: this run has not ended (see open_runs.py)
     <p>.run.<run>.start.<pool>            the run begins; wakes the harness of that pool
@@ -31,6 +32,8 @@
     <p>.sandbox.<sandbox>.reply.<op>      the one outcome of that
     <p>.session.<session>.log             a conversation's own log: who joined, left, added what
     <p>.session.<session>.snapshot        the same up to a sequence, to read it faster
+    <p>.session.<session>.state           the whole state of a session; the last one counts
+    <p>.session.<session>.turn.<number>   a finished turn of a session
     <p>.memory.<scope>.state              what is known of a memory; the last one counts
     <p>.memory.<scope>.extract            find what is worth remembering in a rollout
     <p>.memory.<scope>.merge              consolidate what was found
@@ -46,6 +49,7 @@
     <p>.live.<run>.delta                  model stream events, never stored (core NATS)
     <p>.live.<run>.output                 output of commands as it comes, never stored (core NATS);
                                           <run> is the sandbox where no run asked for it
+    <p>.live.<session>.session            an empty hint: the session has changed (core NATS)
 
 ``<p>`` is the installation's prefix. People outside publish only ``task`` and ``ask`` subjects,
 which have a stream of their own. A run that belongs to a user has an id that begins with the user's
@@ -59,14 +63,21 @@ A token is 1 to 128 characters of ``A-Z a-z 0-9 _ - =``. Foreign text (agent nam
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from sandstream_bus.errors import InvalidSubject
 from sandstream_bus.wire.headers import KEY, MSG_ID
 from sandstream_bus.wire.names import SHARED as SHARED
+from sandstream_bus.wire.names import AskSubject as AskSubject
 from sandstream_bus.wire.names import RunId as RunId
+from sandstream_bus.wire.names import RunSubject as RunSubject
+from sandstream_bus.wire.names import SandboxSubject as SandboxSubject
+from sandstream_bus.wire.names import SessionAsk as SessionAsk
+from sandstream_bus.wire.names import SubjectParts as SubjectParts
+from sandstream_bus.wire.names import TaskSubject as TaskSubject
+from sandstream_bus.wire.names import check_session as check_session
 from sandstream_bus.wire.names import check_token as check_token
 from sandstream_bus.wire.names import check_user as check_user
 from sandstream_bus.wire.names import child_of as child_of
@@ -76,7 +87,12 @@ from sandstream_bus.wire.names import run_id_of_key as run_id_of_key
 from sandstream_bus.wire.names import run_of_user as run_of_user
 from sandstream_bus.wire.names import sandbox_of as sandbox_of
 from sandstream_bus.wire.names import scope_token as scope_token
+from sandstream_bus.wire.names import session_conversation as session_conversation
 from sandstream_bus.wire.names import session_of as session_of
+from sandstream_bus.wire.names import session_of_run as session_of_run
+from sandstream_bus.wire.names import session_of_user as session_of_user
+from sandstream_bus.wire.names import session_run as session_run
+from sandstream_bus.wire.names import session_sandbox as session_sandbox
 from sandstream_bus.wire.names import session_token as session_token
 from sandstream_bus.wire.names import text_of as text_of
 from sandstream_bus.wire.names import token_of as token_of
@@ -98,51 +114,6 @@ _ASKS = {
     *(("run", kind) for kind in ("cancel", "retry", "input", "approval")),
     ("memory", "merge"),
 }
-
-
-class TaskSubject(NamedTuple):
-    """A parsed subject of a task."""
-
-    user: str
-    agent: str
-
-
-class AskSubject(NamedTuple):
-    """A parsed subject below ``<p>.ask.``, except tasks."""
-
-    user: str
-    family: str
-    """``run`` or ``memory``."""
-    name: str
-    """The run, or the token of the memory's scope."""
-    kind: str
-
-
-class SandboxSubject(NamedTuple):
-    """A parsed subject below ``<p>.sandbox.``."""
-
-    sandbox: str
-    kind: str
-    detail: str
-
-
-class SubjectParts(NamedTuple):
-    """A parsed subject of any kind. All fields are empty if the prefix is another one."""
-
-    family: str
-    """``run``, ``sandbox``, ``memory``, ``task``, …"""
-    owner: str
-    """The run, the sandbox, the token of the memory's scope, …"""
-    rest: str
-
-
-class RunSubject(NamedTuple):
-    """A parsed subject below ``<p>.run.``."""
-
-    run: RunId
-    kind: str
-    detail: str
-    """The pool or call after the kind; empty if there is none."""
 
 
 def run_in(subject: str) -> RunId:
@@ -189,13 +160,17 @@ class Subjects(msgspec.Struct, frozen=True):
         requests = ("extract", "merge", "edit")
         return [self.done(ANY), *self.matching(*(f"memory.*.{it}" for it in requests))]
 
+    def session_asks(self) -> list[str]:
+        """The filter for all requests to sessions."""
+        return self.matching("ask.*.session.>")
+
     def traced(self) -> list[str]:
         """The filters of the tracing actor."""
         runs = self.events("start.*", "waiting", "approval.decided", "done")
         return [*runs, *self.matching("trace.*.spans", "sandbox.*.reply.*")]
 
     def due_for(self, family: str) -> list[str]:
-        """Timers that have fired for ``run`` or ``memory`` subjects."""
+        """Timers that have fired for ``run``, ``memory`` or ``session`` subjects."""
         return self.matching(f"due.{family}.>")
 
     def approvals(self, run: str) -> str:
@@ -229,6 +204,11 @@ class Subjects(msgspec.Struct, frozen=True):
 
     def ask_merge(self, user: str, scope: str) -> str:
         return f"{self.prefix}.ask.{check_user(user)}.memory.{scope_token(scope)}.merge"
+
+    def ask_session(self, user: str, session: str, kind: str) -> str:
+        """The subject of a request to a session; ``kind`` may be ``*``."""
+        session = check_session(session)
+        return f"{self.prefix}.ask.{check_user(user)}.session.{session}.{kind}"
 
     def agent(self, agent: str) -> str:
         return f"{self.prefix}.agent.{token_of(agent)}"
@@ -275,6 +255,25 @@ class Subjects(msgspec.Struct, frozen=True):
     def session_logs(self) -> str:
         """The logs of all conversations, as a filter."""
         return f"{self.prefix}.session.*.log"
+
+    def session_state(self, session: str) -> str:
+        return f"{self.prefix}.session.{check_session(session)}.state"
+
+    def session_states(self) -> str:
+        """The states of all sessions, as a filter."""
+        return f"{self.prefix}.session.*.state"
+
+    def session_turn(self, session: str, number: int | str) -> str:
+        """The record of a turn; ``number`` may be ``*``."""
+        return f"{self.prefix}.session.{check_session(session)}.turn.{number}"
+
+    def session_idle(self, session: str) -> str:
+        """The target of a session's timer. It is read where it becomes due, and not stored."""
+        return f"{self.prefix}.session.{check_session(session)}.idle"
+
+    def session_changed(self, session: str) -> str:
+        """The hint that the state of the session has changed."""
+        return f"{self.prefix}.live.{check_session(session)}.session"
 
     def output(self, run: str) -> str:
         return f"{self.prefix}.live.{check_token(run, 'the run')}.output"
@@ -414,6 +413,30 @@ class Subjects(msgspec.Struct, frozen=True):
         if kind != "log" or f"{self.prefix}.session.{token}.log" != subject:
             raise InvalidSubject(f"{subject!r} is not the subject of a conversation's log")
         return session_of(token)
+
+    def parse_session_state(self, subject: str) -> str:
+        """The session in the subject of its state or of a turn; raises for a name that no session
+        can have.
+        """
+        family, session, rest = self.split(subject)
+        if family != "session" or rest.partition(".")[0] not in ("state", "turn"):
+            raise InvalidSubject(f"{subject!r} is not a subject of a session")
+        return check_session(session)
+
+    def parse_session_idle(self, subject: str) -> str:
+        """The session whose timer is due."""
+        family, session, rest = self.split(self.target_of_due(subject))
+        if family != "session" or rest != "idle":
+            raise InvalidSubject(f"{subject!r} is not the timer of a session")
+        return check_session(session)
+
+    def parse_session_ask(self, subject: str) -> SessionAsk:
+        """Parse the subject of a request to a session. Any kind is accepted here."""
+        user, family, rest = self._ask(subject) or ("", "", "")
+        session, _, kind = rest.partition(".")
+        if family != "session" or not is_token(kind):
+            raise InvalidSubject(f"{subject!r} is not a request to a session")
+        return SessionAsk(check_user(user), check_session(session), kind)
 
     def parse_memory(self, subject: str) -> str:
         """The token of the scope in a subject of a memory."""
