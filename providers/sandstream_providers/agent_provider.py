@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import logging
 
 from sandstream_providers.addresses import Resolve, resolve_host
 from sandstream_providers.box.client import AgentBox
@@ -11,7 +13,11 @@ from sandstream_providers.box_host import (
     BoxHost,
     CloneRooms,
     HostedBox,
+    KeptAlive,
     LeasedBoxes,
+    PaidBoxes,
+    PortAddresses,
+    Recalling,
     ShellBoxes,
     StartWatch,
 )
@@ -22,30 +28,53 @@ from sandstream_providers.interface import (
     BoxGone,
     BoxInfo,
     BoxSpec,
+    Leasing,
+    PortAddress,
+    Provider,
     ProviderError,
     check_key,
 )
 from sandstream_providers.shell.box import ShellBox
 
+logger = logging.getLogger(__name__)
+
 AnyBox = AgentBox | ShellBox
-ANSWER_S = 60.0
+ANSWER_S = 30.0
 """How long a box that was just started may take to answer."""
+LEAVE_S = 15.0
+"""How long the end of a program may wait for its boxes to stop."""
 LOOK_S = 0.1
 RETRY_S = 0.02
 
 
-class AgentProvider:
-    """Implements :class:`sandstream_providers.interface.Provider` and ``Leasing``."""
+class AgentProvider(Provider, Leasing):
+    """Implements :class:`sandstream_providers.interface.Provider` and ``Leasing`` for boxes of a
+    host.
 
-    def __init__(self, host: BoxHost, *, resolve: Resolve = resolve_host) -> None:
-        """Args:
+    Args:
         host: Makes and finds the boxes. Closed together with this provider.
         resolve: Finds the addresses of hosts that repositories are cloned from.
-        """
+
+    Example:
+        provider = AgentProvider(ToyHost())  # your own BoxHost
+        box = await provider.create(BoxSpec(key="demo-1", labels={"owner": "demo"}))
+        said = await box.run("op-1", ExecSpec(argv=["echo", "hello"], cwd=box.root))
+        await provider.delete("demo-1")
+    """
+
+    def __init__(self, host: BoxHost, *, resolve: Resolve = resolve_host) -> None:
         self.host = host
         self.name = host.name
         self._resolve = resolve
         self._boxes: dict[str, tuple[HostedBox, AnyBox]] = {}
+        self._keeping: asyncio.Task[None] | None = None
+        self._has_more = asyncio.Event()
+        """There is another box to keep alive."""
+
+    @property
+    def verifies_wake(self) -> bool:
+        """Whether files of a box may be missing after a pause."""
+        return bool(getattr(self.host, "verifies_wake", False))
 
     @property
     def powers(self) -> frozenset[str]:
@@ -106,6 +135,27 @@ class AgentProvider:
                 room, box, roots, url, ref, target, public_only=public_only, resolve=self._resolve
             )
 
+    def recall(self, spec: BoxSpec, vendor_id: str) -> None:
+        """Tell what the log says of a box, before it is asked for.
+
+        Args:
+            spec: The specification with which the box was ordered.
+            vendor_id: The vendor's own id of the box; empty if it is not known.
+        """
+        if isinstance(self.host, Recalling):
+            self.host.recall(spec, vendor_id)
+
+    async def address(self, box: Box, port: int) -> PortAddress:
+        """Where a declared port of a box is reached from outside.
+
+        Args:
+            box: The box, as this provider returned it.
+            port: A port that the box's specification declares.
+        """
+        if isinstance(self.host, PortAddresses):
+            return await self.host.address(box.key, port)
+        return PortAddress(*await box.port(port))
+
     def hold(self, key: str) -> None:
         if isinstance(self.host, LeasedBoxes):
             self.host.hold(key)
@@ -114,8 +164,27 @@ class AgentProvider:
         if isinstance(self.host, LeasedBoxes):
             for key in self.host.idle():
                 await self.stop(key)
+        elif isinstance(self.host, PaidBoxes):
+            await asyncio.gather(*(self._left(self.host, key) for key in list(self._boxes)))
+
+    async def _left(self, host: PaidBoxes, key: str) -> None:
+        """Stop a box in which nothing runs. If that cannot be done now, the time limit of the box
+        will end it.
+        """
+        box = self._boxes[key][1]
+        if box.closed or not host.is_awake(key):
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                if not await box.sessions():
+                    await self.stop(key)
+        except (ProviderError, OSError, TimeoutError) as error:
+            logger.warning("a box is left running", extra={"key": key, "why": repr(error)})
 
     async def close(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
         for key in list(self._boxes):
             await self._let_go(key)
         await self.host.close()
@@ -131,6 +200,9 @@ class AgentProvider:
             await self._let_go(hosted.key)  # its users must get the box again
         box = self._client(hosted)
         self._boxes[hosted.key] = (hosted, box)
+        self._has_more.set()
+        if isinstance(self.host, KeptAlive) and (self._keeping is None or self._keeping.done()):
+            self._keeping = asyncio.create_task(self._keep(self.host))
         if hosted.started_now:
             await self._first_answer(hosted.key, box)
         return box
@@ -138,11 +210,26 @@ class AgentProvider:
     def _client(self, hosted: HostedBox) -> AnyBox:
         if hosted.kind == "agent":
             connect = functools.partial(self.host.connect, hosted)
-            return AgentBox(hosted.key, hosted.root, connect, hosted.ports, hosted.token)
+            return AgentBox(
+                hosted.key,
+                hosted.root,
+                connect,
+                hosted.ports,
+                hosted.token,
+                vendor_id=hosted.vendor_id,
+                silent_s=hosted.silent_s,
+            )
         if not isinstance(self.host, ShellBoxes) or hosted.shell is None:
             raise ProviderError(f"the provider {self.name} cannot run scripts in its boxes")
         open_shell = functools.partial(self.host.open_shell, hosted)
-        return ShellBox(hosted.key, hosted.root, open_shell, hosted.shell, hosted.ports)
+        return ShellBox(
+            hosted.key,
+            hosted.root,
+            open_shell,
+            hosted.shell,
+            hosted.ports,
+            vendor_id=hosted.vendor_id,
+        )
 
     async def _first_answer(self, key: str, box: AnyBox) -> None:
         answer = asyncio.ensure_future(_once_it_listens(box))
@@ -159,6 +246,33 @@ class AgentProvider:
             await asyncio.gather(answer, return_exceptions=True)
             raise
         await answer
+
+    async def _keep(self, host: KeptAlive) -> None:
+        """Keep the boxes alive in which something runs, and only those."""
+        while self._boxes:
+            await self._turn(host)
+            await asyncio.gather(*(self._kept(host, key) for key in list(self._boxes)))
+
+    async def _kept(self, host: KeptAlive, key: str) -> None:
+        known = self._boxes.get(key)
+        if known is None or known[1].closed:
+            return
+        try:
+            if await known[1].is_working():
+                await host.keep_alive(key)
+        except Exception as error:  # noqa: BLE001 - the others go on; its next command says why
+            logger.warning("a box is not kept alive", extra={"key": key, "why": repr(error)})
+
+    async def _turn(self, host: KeptAlive) -> None:
+        """Wait until boxes must be kept again, which a new box may need earlier than the others."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + host.keep_alive_s
+        with contextlib.suppress(TimeoutError):
+            while True:
+                self._has_more.clear()
+                async with asyncio.timeout_at(due):
+                    await self._has_more.wait()
+                due = min(due, loop.time() + host.keep_alive_s)
 
     async def _let_go(self, key: str) -> None:
         known = self._boxes.pop(key, None)

@@ -13,167 +13,40 @@ after following links.
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol, runtime_checkable
 
-import msgspec
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a box may use. None: no limit of ours."""
-
-    cpus: float | None = None
-    memory_mb: int | None = 4096
-    processes: int | None = 512
-    disk_mb: int | None = None
-    """Of the workspace. A provider without quotas keeps the workspace in memory then."""
-    file_mb: int | None = 4096
-    """The largest single file."""
-    output_mb: int = 64
-    """How much of each output stream of a command is kept whole."""
-    wall_s: float | None = None
-    """The longest time for any command."""
-
-
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """A host path that the box sees."""
-
-    path: str
-    host_path: str
-    read_only: bool = True
-
-
-KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-
-
-def check_key(key: str) -> str:
-    """The key itself, if a box may have it: it is safe as the name of a file."""
-    if not KEY.fullmatch(key):
-        raise ProviderError(
-            f"not a key for a sandbox: {key!r}. Use letters, digits, '_', '.', '-'; at most 128"
-        )
-    return key
-
-
-class BoxSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to make. ``key`` is unique for the sandbox and its generation, and never used again."""
-
-    key: str
-    labels: dict[str, str] = {}
-    """At least ``owner`` (the installation), ``sandbox`` and ``generation``."""
-    root: str = "/workspace"
-    env: dict[str, str] = {}
-    """The environment of every command."""
-    ports: list[int] = []
-    network: Literal["none", "host"] = "none"
-    limits: Limits = Limits()
-    grants: list[Grant] = []
-    options: dict[str, object] = {}
-    """The provider's own."""
-
-
-class BoxInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One box as the provider lists it."""
-
-    key: str
-    labels: dict[str, str]
-    state: Literal["running", "paused", "stopped"]
-    created_at: float
-    """Seconds since the epoch."""
-
-
-class ResolveRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a path may end up after links are followed."""
-
-    roots: list[str]
-    """The workspace root and the writable grants."""
-    read_only_roots: list[str] = []
-
-
-class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One command."""
-
-    argv: list[str]
-    cwd: str
-    env: dict[str, str] = {}
-    """Added to the box's environment."""
-    timeout_s: float | None = None
-    """The box kills the command's whole process tree after this time, watched or not."""
-    tty: bool = False
-    keep_stdin: bool = False
-    """Leave stdin open for :meth:`Box.interact`; else it is empty."""
-    stdin: bytes = b""
-    """Written at the start; stdin is closed after it unless ``keep_stdin``."""
-
-
-Stream = Literal["stdout", "stderr"]
-OnOutput = Callable[[Stream, int, bytes], None]
-"""(stream, offset, bytes): called in order, for new output only. Must not block."""
-
-
-class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command has said and how it stands."""
-
-    state: Literal["running", "exited", "lost"]
-    """``lost``: its sandbox went away under it; whether it finished is unknown."""
-    session: int
-    """A number from 1000 to 99999 by which :meth:`Box.interact` finds a running command."""
-    stdout: bytes = b""
-    """New since the last answer about this command. With a tty all output is here."""
-    stderr: bytes = b""
-    exit_code: int | None = None
-    """As a shell gives it: 128 + signal for a killed command."""
-    killed: Literal["timeout", "memory", "cancelled", ""] = ""
-    dropped: int = 0
-    """Bytes in the middle of an overlong output that were not kept."""
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One thing in the workspace, for snapshots and listings."""
-
-    path: str
-    """Relative to what was asked for; surrogate escapes for odd names."""
-    kind: Literal["file", "dir", "link", "other"]
-    mode: int = 0o644
-    """Permission bits."""
-    size: int = 0
-    digest: str = ""
-    """SHA-256 of a file, in snapshots."""
-    target: str = ""
-    """Of a link."""
-    mtime_ns: int = 0
-    uid: int = 0
-    gid: int = 0
-
-
-class FileWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a batch."""
-
-    path: str
-    kind: Literal["file", "dir", "link", "remove", "move"] = "file"
-    data: bytes = b""
-    mode: int | None = None
-    """None: 0o644 for a new file, 0o755 for a new directory, unchanged for an existing one."""
-    target: str = ""
-    """Of a link, or where to move."""
-    exclusive: bool = False
-    """Refuse if it exists."""
-    must_exist: bool = False
-
-
-class ScanItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One change that a scan found."""
-
-    entry: Entry
-    removed: bool = False
-    data: bytes | None = None
-    """The whole content of a changed file of at most ``INLINE_BYTES``; bigger ones are fetched with
-    :meth:`Box.read`, and their digest is checked.
-    """
-
-
-INLINE_BYTES = 4 * 1024 * 1024
+from sandstream_providers.box_values import INLINE_BYTES as INLINE_BYTES
+from sandstream_providers.box_values import KEY as KEY
+from sandstream_providers.box_values import BoxInfo as BoxInfo
+from sandstream_providers.box_values import BoxSpec as BoxSpec
+from sandstream_providers.box_values import Entry as Entry
+from sandstream_providers.box_values import ExecSpec as ExecSpec
+from sandstream_providers.box_values import FileWrite as FileWrite
+from sandstream_providers.box_values import Grant as Grant
+from sandstream_providers.box_values import Limits as Limits
+from sandstream_providers.box_values import OnOutput as OnOutput
+from sandstream_providers.box_values import Output as Output
+from sandstream_providers.box_values import PortAddress as PortAddress
+from sandstream_providers.box_values import ResolveRule as ResolveRule
+from sandstream_providers.box_values import ScanItem as ScanItem
+from sandstream_providers.box_values import Stream as Stream
+from sandstream_providers.box_values import check_key as check_key
+from sandstream_providers.errors import BoxGone as BoxGone
+from sandstream_providers.errors import CannotExecute as CannotExecute
+from sandstream_providers.errors import GitFailed as GitFailed
+from sandstream_providers.errors import LimitReached as LimitReached
+from sandstream_providers.errors import NoSpace as NoSpace
+from sandstream_providers.errors import NoSuchSession as NoSuchSession
+from sandstream_providers.errors import NotFound as NotFound
+from sandstream_providers.errors import NotPermitted as NotPermitted
+from sandstream_providers.errors import PathEscapes as PathEscapes
+from sandstream_providers.errors import PortUnavailable as PortUnavailable
+from sandstream_providers.errors import ProviderError as ProviderError
+from sandstream_providers.errors import ProviderUnavailable as ProviderUnavailable
+from sandstream_providers.errors import ScanOutdated as ScanOutdated
+from sandstream_providers.errors import StdinClosed as StdinClosed
+from sandstream_providers.errors import WrongKind as WrongKind
 
 
 class Box(Protocol):
@@ -192,9 +65,15 @@ class Box(Protocol):
     ) -> Output:
         """Start the command unless ``op`` was started before; wait for its end.
 
-        With ``wait_s``, return after so long (counted from the command's start) even if it runs on.
         Asked again with the same ``op``, it attaches to the command, or gives its outcome again:
         the output since the last answer to *another* operation about this command.
+
+        Args:
+            op: The id of the operation.
+            spec: The command.
+            wait_s: Return after so many seconds, counted from the command's start, even if it runs
+                on; ``None`` waits for its end.
+            on_output: Called with new output as it arrives.
         """
         ...
 
@@ -207,9 +86,18 @@ class Box(Protocol):
         wait_s: float,
         on_output: OnOutput | None = None,
     ) -> Output:
-        """Write to a running command's stdin, once per ``op``; wait so long for output or its end.
+        """Write to a running command's stdin, once per ``op``.
 
-        Raises :class:`NoSuchSession`, or :class:`StdinClosed` if data is given and stdin is closed.
+        Args:
+            op: The id of the operation.
+            session: The number of the command, from :class:`Output`.
+            data: What to write; empty only waits for output.
+            wait_s: How many seconds to wait for output or the command's end.
+            on_output: Called with new output as it arrives.
+
+        Raises:
+            NoSuchSession: No running command has this number.
+            StdinClosed: There is data to write, and stdin is closed.
         """
         ...
 
@@ -218,11 +106,19 @@ class Box(Protocol):
 
         The box remembers it as long as it remembers the operation. So an actor notices that an
         operation was begun on behalf of a request that the log no longer contains.
+
+        Args:
+            op: The id of the operation.
+            request: The id of the request that asks now.
         """
         ...
 
     async def kill(self, op: str) -> None:
-        """End the command's whole process tree. One that is unknown or over is no error."""
+        """End the command's whole process tree. One that is unknown or over is no error.
+
+        Args:
+            op: The id of the operation that started the command.
+        """
         ...
 
     async def kill_all(self) -> None:
@@ -235,30 +131,85 @@ class Box(Protocol):
 
     async def read(
         self, path: str, rule: ResolveRule, *, offset: int = 0, limit: int | None = None
-    ) -> bytes: ...
+    ) -> bytes:
+        """A part of a file.
+
+        Args:
+            path: The file.
+            rule: Where the path may end up.
+            offset: The first byte to read.
+            limit: How many bytes to read at most; ``None`` reads to the end.
+
+        Raises:
+            NotFound: There is no such file.
+            PathEscapes: The path leads out of the roots.
+        """
+        ...
 
     async def stat(self, path: str, rule: ResolveRule) -> Entry:
-        """Follows links. ``path`` of the result is the resolved absolute path."""
+        """Follows links. ``path`` of the result is the resolved absolute path.
+
+        Args:
+            path: What to describe.
+            rule: Where the path may end up.
+        """
         ...
 
     async def list(self, path: str, rule: ResolveRule) -> list[Entry]:
-        """A directory's entries, sorted; ``path`` is the name. Does not follow links."""
+        """A directory's entries, sorted; ``path`` is the name. Does not follow links.
+
+        Args:
+            path: The directory.
+            rule: Where the path may end up.
+        """
         ...
 
     async def make_dir(
         self, op: str, path: str, rule: ResolveRule, *, parents: bool = False
-    ) -> None: ...
+    ) -> None:
+        """Make a directory.
+
+        Args:
+            op: The id of the operation.
+            path: The new directory.
+            rule: Where the path may end up.
+            parents: Whether to make missing parents; a directory that exists is then no error.
+        """
+        ...
 
     async def remove(
         self, op: str, path: str, rule: ResolveRule, *, recursive: bool = False
-    ) -> None: ...
+    ) -> None:
+        """Remove a file or a directory.
 
-    async def move(self, op: str, source: str, target: str, rule: ResolveRule) -> None: ...
+        Args:
+            op: The id of the operation.
+            path: What to remove.
+            rule: Where the path may end up.
+            recursive: Whether a directory may have contents.
+        """
+        ...
+
+    async def move(self, op: str, source: str, target: str, rule: ResolveRule) -> None:
+        """Move a file or a directory.
+
+        Args:
+            op: The id of the operation.
+            source: What to move.
+            target: The new path.
+            rule: Where both paths may end up.
+        """
+        ...
 
     async def change(self, op: str, changes: Sequence[FileWrite], rule: ResolveRule) -> None:
         """Make all changes or none: staged first, then put in place; undone on failure.
 
         Parents are made. A link in the way is not followed out of the roots.
+
+        Args:
+            op: The id of the operation.
+            changes: The changes, made in this order.
+            rule: Where the paths may end up.
         """
         ...
 
@@ -266,38 +217,69 @@ class Box(Protocol):
         """Lay out files, directories and links, each with its mode, where nothing is yet: quicker
         than :meth:`change`, but on failure the files laid out so far stay. Parents are made. A file
         that appeared in the place of an entry meanwhile is replaced.
+
+        Args:
+            op: The id of the operation.
+            entries: What to lay out.
+            rule: Where the paths may end up.
         """
         ...
 
     async def append(self, op: str, path: str, data: bytes, rule: ResolveRule, *, at: int) -> None:
-        """Write ``data`` at offset ``at`` (which is the file's length so far): for big files."""
+        """Write the next part of a big file.
+
+        Args:
+            op: The id of the operation.
+            path: The file.
+            data: The part.
+            rule: Where the path may end up.
+            at: The offset of the part, which is the file's length so far.
+        """
         ...
 
     def scan(self, exclude: Sequence[str], *, full: bool) -> AsyncIterator[ScanItem]:
-        """What changed below the root since the last scan of this object that ran to its end
-        (``full=False``), or everything, with digests but without the data of what has not changed
-        (``full=True``). Raises :class:`ScanOutdated` if another object scanned since: then a full
-        scan is needed.
+        """What changed below the root.
 
         Unchanged files (by inode, size, ctime and mtime) are not read again. Sockets, fifos and
-        devices are left out. ``exclude``: paths relative to the root, with all below them.
+        devices are left out.
+
+        Args:
+            exclude: Paths relative to the root that are left out, with all below them.
+            full: Whether to report everything, with digests but without the data of what has not
+                changed; otherwise only the changes since the last scan of this object that ran to
+                its end.
+
+        Raises:
+            ScanOutdated: Another object scanned since: a full scan is needed.
         """
         ...
 
     async def prime(self, entries: Sequence[Entry]) -> None:
         """Tell the box the digests of files that were just restored, so that a scan need not read
         them.
+
+        Args:
+            entries: The restored files, with their digests.
         """
         ...
 
     async def clear(self, op: str, keep: Sequence[str] = ()) -> None:
-        """Empty the root, except for these relative paths."""
+        """Empty the root, except for these relative paths.
+
+        Args:
+            op: The id of the operation.
+            keep: The paths to keep, with all below them.
+        """
         ...
 
     async def port(self, port: int) -> tuple[str, int]:
         """Where a declared port can be reached from the host: (host, port).
 
-        Raises :class:`PortUnavailable`.
+        Args:
+            port: The port in the box.
+
+        Raises:
+            PortUnavailable: The port is not declared, or has no address.
         """
         ...
 
@@ -317,44 +299,84 @@ class Provider(Protocol):
     async def check(self) -> dict[str, str]:
         """Try what works here, and describe it for people: ``{"isolation": "bubblewrap", ...}``.
 
-        Raises :class:`ProviderUnavailable` with what to do about it.
+        Raises:
+            ProviderUnavailable: The provider cannot work here; the message says what to do about
+                it.
         """
         ...
 
     async def create(self, spec: BoxSpec) -> Box:
-        """A running, empty box. If a box with this key exists it is returned as it is."""
+        """A running, empty box. If a box with this key exists it is returned as it is.
+
+        Args:
+            spec: The box to make.
+        """
         ...
 
     async def get(self, key: str) -> Box | None:
-        """The running box; a stopped one is started again with its files. None: there is none."""
+        """The running box; a stopped one is started again with its files. None: there is none.
+
+        Args:
+            key: The name of the box.
+        """
         ...
 
     async def stop(self, key: str) -> None:
-        """End all processes, keep the files."""
+        """End all processes, keep the files.
+
+        Args:
+            key: The name of the box.
+        """
         ...
 
     async def pause(self, key: str) -> None:
-        """Freeze all processes; they take no CPU until :meth:`resume`."""
+        """Freeze all processes; they take no CPU until :meth:`resume`.
+
+        Args:
+            key: The name of the box.
+        """
         ...
 
-    async def resume(self, key: str) -> None: ...
+    async def resume(self, key: str) -> None:
+        """Let the processes of a paused box continue.
+
+        Args:
+            key: The name of the box.
+        """
+        ...
 
     async def delete(self, key: str) -> None:
-        """End it and remove all traces. No error if there is none."""
+        """End it and remove all traces. No error if there is none.
+
+        Args:
+            key: The name of the box.
+        """
         ...
 
     async def list_owned(self, owner: str) -> list[BoxInfo]:
-        """All boxes with this owner label, in any state."""
+        """All boxes with this owner label, in any state.
+
+        Args:
+            owner: The installation that the boxes belong to.
+        """
         ...
 
     async def fetch_git(
         self, box: Box, url: str, ref: str, target: str, *, public_only: bool = False
     ) -> None:
         """Clone a repository (shallow, no credentials) into a directory of the box, with network
-        even if the box has none. Raises :class:`GitFailed`.
+        even if the box has none.
 
-        ``public_only``: connect only to public addresses, also if a name has changed its meaning
-        or a server redirects git.
+        Args:
+            box: The box.
+            url: The address of the repository.
+            ref: The branch, tag or commit.
+            target: The directory in the box.
+            public_only: Whether to connect only to public addresses, also if a name has changed its
+                meaning or a server redirects git.
+
+        Raises:
+            GitFailed: The repository cannot be cloned.
         """
         ...
 
@@ -371,7 +393,11 @@ class Leasing(Protocol):
     """
 
     def hold(self, key: str) -> None:
-        """Hold a box that this process has not used. No error if there is none."""
+        """Hold a box that this process has not used. No error if there is none.
+
+        Args:
+            key: The name of the box.
+        """
         ...
 
     async def stop_idle(self) -> None:
@@ -381,92 +407,29 @@ class Leasing(Protocol):
         ...
 
 
-# --- errors ---------------------------------------------------------------------------------------
+@runtime_checkable
+class Addresses(Protocol):
+    """A provider that can say more of a port than :meth:`Box.port`, such as a signed URL."""
+
+    async def address(self, box: Box, port: int) -> PortAddress:
+        """Where the port is reached from outside.
+
+        Args:
+            box: The box.
+            port: A declared port of it.
+        """
+        ...
 
 
-class ProviderError(Exception):
-    """What went wrong, as data: the actor turns it into the public error of that code."""
+@runtime_checkable
+class Recalls(Protocol):
+    """A provider that keeps nothing about its boxes: its caller tells what the log says."""
 
-    code = "sandbox_error"
-    retryable = False
+    def recall(self, spec: BoxSpec, vendor_id: str) -> None:
+        """Tell it of a box before it is asked for it.
 
-    def __init__(self, message: str, **data: object) -> None:
-        super().__init__(message)
-        self.data: Mapping[str, object] = data
-
-
-class ProviderUnavailable(ProviderError):
-    """This provider cannot work here; the message says what to install or to allow."""
-
-    code = "provider_unavailable"
-
-
-class BoxGone(ProviderError):
-    """The box died or was removed while it was used. What ran in it is lost."""
-
-    code = "box_gone"
-    retryable = True
-
-
-class LimitReached(ProviderError):
-    """The box cannot start one more process, or has no space left."""
-
-    code = "limit_reached"
-
-
-class PathEscapes(ProviderError):
-    """A path leads out of the allowed roots. ``data["reason"]``: ``escape``, ``depth``,
-    ``read_only``.
-    """
-
-    code = "path_escapes"
-
-
-class NotFound(ProviderError):
-    code = "not_found"
-
-
-class WrongKind(ProviderError):
-    """A directory where a file is needed, or the other way round, or something that exists."""
-
-    code = "wrong_kind"
-
-
-class NotPermitted(ProviderError):
-    code = "not_permitted"
-
-
-class NoSpace(ProviderError):
-    code = "no_space"
-
-
-class ScanOutdated(ProviderError):
-    """What this client knows of the workspace is not what the last scan found."""
-
-    code = "scan_outdated"
-
-
-class CannotExecute(ProviderError):
-    """The command itself could not be started (no such program, bad working directory)."""
-
-    code = "cannot_execute"
-
-
-class NoSuchSession(ProviderError):
-    code = "no_such_session"
-
-
-class StdinClosed(ProviderError):
-    code = "stdin_closed"
-
-
-class PortUnavailable(ProviderError):
-    code = "port_unavailable"
-
-
-class GitFailed(ProviderError):
-    """``data["reason"]``: ``missing`` (no git), ``clone``, ``ref``, ``private`` (a host that is
-    not public, with ``public_only``). No text of it has the user or password of a URL.
-    """
-
-    code = "git_failed"
+        Args:
+            spec: As it was made.
+            vendor_id: The vendor's own id; empty if it is not known.
+        """
+        ...

@@ -8,6 +8,7 @@ entry point is the provider's, its value a :class:`ProviderEntry`. Paths have th
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,12 +35,19 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a box lives on when no process holds it. None: the provider's own choice."""
     endpoint: str = ""
     """Where the provider's service is, if not where the environment says."""
+    api_key: str = ""
+    """The key for that service, if not the one that the environment has."""
+
+    def __repr__(self) -> str:
+        """Without the key, because logs and tracebacks show it to people."""
+        return f"ProviderSettings(home={str(self.home)!r}, endpoint={self.endpoint!r}, ...)"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What ``doctor`` wants to know."""
 
     settings: ProviderSettings
+    """The settings of the provider on this machine."""
     is_alone: bool = False
     """No other machine could serve the sandboxes of this installation."""
 
@@ -48,15 +56,25 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One line of ``doctor``."""
 
     name: str
+    """What was examined."""
     state: Literal["ok", "warning", "problem"]
+    """Whether it works, works with a restriction, or does not work."""
     found: str
+    """What was found, for people."""
     todo: str = ""
+    """What to do about it; empty if there is nothing to do."""
 
 
 class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider as the rest of the system knows it."""
+    """A provider as the rest of the system knows it.
+
+    Example:
+        # pyproject.toml: [project.entry-points."sandstream.providers"] toy = "toy_provider:ENTRY"
+        ENTRY = ProviderEntry(name="toy", factory="toy_provider:make_host")
+    """
 
     name: str
+    """The name by which users choose the provider: lower-case letters, digits, ``-``."""
     factory: str
     """Takes :class:`ProviderSettings`; returns a ``BoxHost`` or a complete ``Provider``."""
     client: str = ""
@@ -71,6 +89,21 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Only the node that made a box can reach it. False: any replica can, as at a hosted vendor."""
     needs_options: bool = False
     """No box can be made without options, such as an image."""
+    client_defaults: dict[str, object] = {}
+    """Options of the client that the command line gives if people say nothing about them."""
+    key_variables: tuple[str, ...] = ()
+    """Variables of the environment with a key for its service; one of them must be set. Empty: it
+    needs no key.
+    """
+
+    def lacks_key(self, environ: Mapping[str, str]) -> bool:
+        """Does it need a key that the environment does not have?
+
+        Args:
+            environ: The variables to look at, such as ``os.environ``.
+        """
+        needed = self.key_variables
+        return bool(needed) and not any(environ.get(name) for name in needed)
 
 
 class UnknownProvider(ProviderError):
@@ -94,7 +127,26 @@ DOCKER = ProviderEntry(
     doctor="sandstream_providers.docker.doctor:examine",
     needs_options=True,
 )
-_BUILT_IN = {entry.name: entry for entry in (LOCAL, DOCKER)}
+DAYTONA = ProviderEntry(
+    name="daytona",
+    factory="sandstream_providers.daytona.provider:make_daytona",
+    client="sandstream.extensions.sandbox.daytona:DaytonaSandboxClient",
+    client_options="sandstream.extensions.sandbox.daytona:DaytonaSandboxClientOptions",
+    doctor="sandstream_providers.daytona.doctor:examine",
+    owns_boxes=False,
+    key_variables=("DAYTONA_API_KEY", "DAYTONA_JWT_TOKEN"),
+)
+E2B = ProviderEntry(
+    name="e2b",
+    factory="sandstream_providers.e2b.provider:make_e2b",
+    client="sandstream.extensions.sandbox.e2b:E2BSandboxClient",
+    client_options="sandstream.extensions.sandbox.e2b:E2BSandboxClientOptions",
+    doctor="sandstream_providers.e2b.doctor:examine",
+    owns_boxes=False,
+    client_defaults={"sandbox_type": "e2b"},
+    key_variables=("E2B_API_KEY",),
+)
+_BUILT_IN = {entry.name: entry for entry in (LOCAL, DOCKER, DAYTONA, E2B)}
 
 
 def names() -> list[str]:

@@ -44,9 +44,14 @@ class AgentBox:
         connect: Connect,
         ports: Mapping[int, tuple[str, int]],
         token: str = "",
+        *,
+        vendor_id: str = "",
+        silent_s: float | None = None,
     ) -> None:
         self.key = key
         self.root = root
+        self.vendor_id = vendor_id
+        self._silent_s = silent_s
         self._connect = connect
         self._token = token
         self._ports = dict(ports)
@@ -54,6 +59,15 @@ class AgentBox:
         self._linking = asyncio.Lock()
         self.closed = False
         self._last_scan = ""
+        self._may_run = False
+
+    async def is_working(self) -> bool:
+        """Whether a request is under way, or a command runs in the background."""
+        if self._link is not None and self._link.is_waiting:
+            return True
+        if self._may_run:
+            self._may_run = await self.sessions() > 0
+        return self._may_run
 
     async def close(self) -> None:
         """Let go of the connection. The box lives on."""
@@ -108,7 +122,9 @@ class AgentBox:
             return request | collected.beginning()
 
         facts, data = await self._ask_again(ask_from_here, payload, collected.take)
-        return collected.output(facts, data)
+        output = collected.output(facts, data)
+        self._may_run = self._may_run or output.state == "running"
+        return output
 
     async def first_request(self, op: str, request: str) -> str:
         try:
@@ -259,7 +275,7 @@ class AgentBox:
             if self._link is None or self._link.broken:
                 if self._link is not None:
                     await self._link.close()
-                self._link = await open_link(self._connect, self._token)
+                self._link = await open_link(self._connect, self._token, self._silent_s)
             return self._link
 
 

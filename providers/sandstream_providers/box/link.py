@@ -35,13 +35,26 @@ class Waiting:
 class Link:
     """Made by :func:`open_link`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        silent_s: float | None = None,
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Waiting] = {}
-        self._receiving = asyncio.create_task(self._receive())
+        self._heard_at = asyncio.get_running_loop().time()
+        self._tasks = [asyncio.create_task(self._receive())]
         self.broken = False
+        if silent_s is not None:
+            self._tasks.append(asyncio.create_task(self._watch(silent_s)))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._waiting)
 
     async def ask(
         self, request: dict[str, Any], payload: bytes = b"", on_event: OnEvent | None = None
@@ -54,6 +67,8 @@ class Link:
                 f"{len(payload)} bytes at once are too many: write big files in pieces, with append"
             )
         number = next(self._numbers)
+        if not self._waiting:
+            self._heard_at = asyncio.get_running_loop().time()  # it had nothing to say
         answer: asyncio.Future[tuple[Any, bytes]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = Waiting(answer, on_event)
         try:
@@ -70,8 +85,9 @@ class Link:
 
     async def close(self) -> None:
         self._break()
-        self._receiving.cancel()
-        await asyncio.wait([self._receiving])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
 
     def _send(self, header: dict[str, Any], payload: bytes) -> None:
         head = wire.encode(header, len(payload))
@@ -93,11 +109,25 @@ class Link:
             while True:
                 header_length, length = wire.lengths(await reader.readexactly(wire.LENGTHS.size))
                 body = await reader.readexactly(header_length + length)
+                self._heard_at = asyncio.get_running_loop().time()
                 self._take(wire.decode(body[:header_length]), body[header_length:])
         except (asyncio.IncompleteReadError, OSError, wire.BadFrame):
             pass  # _break tells those that wait for an answer
         finally:
             self._break()
+
+    async def _watch(self, silent_s: float) -> None:
+        """While answers are awaited, ask a silent agent something that it answers at once. A
+        connection through a vendor can be dead without an end.
+        """
+        loop = asyncio.get_running_loop()
+        while not self.broken:
+            await asyncio.sleep(silent_s / 2)
+            silence = loop.time() - self._heard_at if self._waiting else 0.0
+            if silence > 2 * silent_s:
+                self._break()
+            elif silence > silent_s and not self.broken:
+                self._send({"id": next(self._numbers), "do": "sessions"}, b"")
 
     def _take(self, header: dict[str, Any], payload: bytes) -> None:
         waiting = self._waiting.get(header["id"])
@@ -132,8 +162,9 @@ def refusal(error: dict[str, Any]) -> interface.ProviderError:
     return kind(str(error["message"]), **error["data"])
 
 
-async def open_link(connect: Connect, token: str = "") -> Link:
-    """Connect, and show the token if the agent wants one.
+async def open_link(connect: Connect, token: str = "", silent_s: float | None = None) -> Link:
+    """Connect, and show the token if the agent wants one. ``silent_s``: an agent that leaves a
+    question unanswered for so long has lost its connection.
 
     Raises BoxGone if no agent listens, or NotPermitted if it refuses the token.
     """
@@ -143,7 +174,7 @@ async def open_link(connect: Connect, token: str = "") -> Link:
             await asyncio.wait_for(_hello(reader, writer, token), HELLO_S)
     except (OSError, EOFError, wire.BadFrame) as error:  # a time-out is an OSError
         raise interface.BoxGone(f"the sandbox's agent does not answer: {error}") from error
-    return Link(reader, writer)
+    return Link(reader, writer, silent_s)
 
 
 async def _hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:

@@ -15,25 +15,39 @@ from pathlib import Path
 
 PACKAGE = "sandstream_providers/box/agent"
 START = b"""import sys
-from sandstream_providers.box.agent.main import main
-main(sys.argv)
+try:
+    from sandstream_providers.box.agent.main import main
+    main(sys.argv)
+except ImportError as error:
+    print("SANDSTREAM-FAILED", error, flush=True)
+    raise
 """
+"""The Python of a box may lack parts of its library. Hosted providers then do without the agent."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @functools.cache
-def agent_source() -> bytes:
-    """What to write into a file and to run with ``python3 -I -S <file> '<json>'``."""
+def agent_source(*, small: bool = False) -> bytes:
+    """What to write into a file and to run with ``python3 -I -S <file> '<json>'``.
+
+    Args:
+        small: For a way into the box that is slow: compressed, and without byte code.
+    """
     folder = Path(__file__).parent / "agent"
-    sources = {f"{PACKAGE}/{file.name}": file.read_bytes() for file in folder.glob("*.py")}
+    sources = {
+        f"{PACKAGE}/{file.relative_to(folder).as_posix()}": file.read_bytes()
+        for file in folder.rglob("*.py")
+    }
     sources["__main__.py"] = START
     for package in ("sandstream_providers", "sandstream_providers/box"):
         sources[f"{package}/__init__.py"] = b""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+    how = zipfile.ZIP_DEFLATED if small else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", how) as archive:
         for name, source in sorted(sources.items()):
-            archive.writestr(zipfile.ZipInfo(name, EPOCH), source)
-            archive.writestr(zipfile.ZipInfo(f"{name}c", EPOCH), _byte_code(name, source))
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), source, how)
+            if not small:
+                archive.writestr(zipfile.ZipInfo(f"{name}c", EPOCH), _byte_code(name, source))
     return buffer.getvalue()
 
 

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from sandstream_providers.box.agent.transports import TOKEN as TOKEN
+from sandstream_providers.box.agent.network.transports import TOKEN as TOKEN
 from sandstream_providers.box.link import Streams
 from sandstream_providers.box.package import agent_source as agent_source
 from sandstream_providers.interface import BoxSpec
@@ -91,7 +91,13 @@ def proxy_command(config: str, *, agent: str, python: str = "python3") -> list[s
 
 
 def relay_command(*, agent: str, unix: str, python: str = "python3") -> list[str]:
-    """The command line that connects its standard input and output to an agent's unix socket."""
+    """The command line that connects its standard input and output to an agent's unix socket.
+
+    Args:
+        agent: The file with :func:`agent_source`.
+        unix: The path of the agent's socket.
+        python: The interpreter in the box.
+    """
     return [python, "-I", "-S", agent, "relay", unix]
 
 
@@ -99,6 +105,9 @@ async def exec_streams(*argv: str) -> Streams:
     """The output and input of a new process of this machine, such as ``docker exec -i``.
 
     The process must end when its input ends. It is not waited for.
+
+    Args:
+        argv: The program and its arguments.
     """
     ours, theirs = socket.socketpair()
     with theirs:

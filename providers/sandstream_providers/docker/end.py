@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Literal
 
 from sandstream_providers.docker.container import keeper_key, proxy_key
 from sandstream_providers.docker.engine import Engine, remove_container
@@ -16,9 +17,16 @@ from sandstream_providers.removal import remove_tree
 
 END_S = 30.0
 _PAUSE_S = 0.02
-_BUSY = "unable to freeze"
-_AWAKE = ("not paused", "cannot resume a running process")
-"""What an engine says of a container that needs no waking."""
+_BUSY = ("unable to freeze", "waiting for the cgroup to freeze")
+"""What it says if the kernel has not stopped all processes in time, with cgroup v1 and v2."""
+_DYING = "did not receive an exit event"
+"""What it says on a busy machine of a container that it has killed."""
+_STILL = ("already paused", "cannot pause a paused")
+"""What the engine and its runtime say of a container that is paused already."""
+_AWAKE = "cannot resume a running"
+"""What the runtime says of a container that needs no waking."""
+_BELIEVED_AWAKE = "not paused"
+"""What the engine itself says of it."""
 
 
 async def ours(engine: Engine, key: str) -> Seen | None:
@@ -50,34 +58,79 @@ async def end_proxy(engine: Engine, key: str) -> None:
 
 
 async def freeze(engine: Engine, seen: Seen) -> None:
-    """Pause a container. On a busy machine the kernel may not freeze all processes in time; then
-    the engine lets them go on, and it is tried again.
+    """Pause a container. The kernel may not stop all processes in time: on a busy machine, or while
+    one waits for a file system that does not answer. Then it is tried again.
     """
-    doing = f"pause the container {seen.name}"
     loop = asyncio.get_running_loop()
     deadline = loop.time() + END_S
-    while True:
-        try:
-            await engine.call(doing, lambda api: api.pause(seen.id))
-            return
-        except EngineRefused as error:
-            if "already paused" in str(error):
-                return
-            if _BUSY not in str(error) or loop.time() > deadline:
-                raise
+    while await _paused(engine, seen) == "busy":
+        if loop.time() > deadline:
+            raise ProviderError(
+                f"cannot pause the container {seen.name}: the kernel has not stopped all of its "
+                f"processes within {END_S:.0f} s"
+            )
         await asyncio.sleep(_PAUSE_S)
 
 
 async def wake(engine: Engine, seen: Seen) -> None:
-    """Let a paused container go on."""
+    """Let a paused container go on. No effect on one that the engine believes to be awake."""
+    await _woken(engine, seen)
+
+
+async def thaw(engine: Engine, seen: Seen) -> None:
+    """Let a container go on that may be paused, even if the engine believes that it runs.
+
+    The engine learns of pauses and resumptions from its runtime too, and that news can be late: a
+    resumption of a moment ago makes it say "running" of a container that was paused since. Only a
+    second pause tells: the runtime refuses it if the container is paused, and otherwise it is
+    undone at once.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + END_S
+    while await _woken(engine, seen) == "believed":
+        match await _paused(engine, seen):
+            case "busy":
+                return  # it runs: the kernel could not stop it
+            case "now":
+                continue  # it was awake, as the engine said: undo this pause
+            case "before":
+                pass  # the engine has not heard of it yet
+        if loop.time() > deadline:
+            raise ProviderError(
+                f"the container {seen.name} is paused, and its engine says that it is not. Restart "
+                "the engine"
+            )
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _paused(engine: Engine, seen: Seen) -> Literal["now", "before", "busy"]:
+    """Pause it: whether that was done now or before, or the kernel cannot stop it yet."""
+    doing = f"pause the container {seen.name}"
+    try:
+        await engine.call(doing, lambda api: api.pause(seen.id))
+    except EngineRefused as error:
+        text = str(error)
+        if any(it in text for it in _STILL):
+            return "before"
+        if any(it in text for it in _BUSY):
+            return "busy"
+        raise
+    return "now"
+
+
+async def _woken(engine: Engine, seen: Seen) -> Literal["now", "before", "believed"]:
+    """Let it go on: whether that was done now or before, or the engine only believes so."""
     doing = f"resume the container {seen.name}"
     try:
         await engine.call(doing, lambda api: api.unpause(seen.id))
     except EngineRefused as error:
-        # another process was quicker; or the engine says for a moment that a container is paused
-        # which is not any more, as it hears of a pause after the end of the pause
-        if not any(it in str(error) for it in _AWAKE):
-            raise
+        text = str(error)
+        if _AWAKE in text:
+            return "before"
+        if _BELIEVED_AWAKE in text:
+            return "believed"
+        raise
+    return "now"
 
 
 async def remove(engine: Engine, folders: Folders, key: str) -> None:
@@ -93,9 +146,16 @@ async def remove(engine: Engine, folders: Folders, key: str) -> None:
 
 async def _remove(engine: Engine, key: str, seen: Seen) -> None:
     """Another process may be removing it, so wait until it is gone."""
-    await remove_container(engine, seen.id)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + END_S
+    while True:
+        try:
+            await remove_container(engine, seen.id)
+            break
+        except EngineRefused as error:
+            if _DYING not in str(error) or loop.time() > deadline:
+                raise
+        await asyncio.sleep(_PAUSE_S)
     while (now := await find(engine, key)) is not None and now.id == seen.id:
         if loop.time() > deadline:
             raise ProviderError(f"the container of sandbox {key} is not removed: {seen.id}")

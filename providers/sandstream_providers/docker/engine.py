@@ -6,16 +6,20 @@ This is the only module that imports the ``docker`` package, and it does so on f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sandstream_providers.docker.errors import (
     EngineConflict,
+    EngineFull,
     EngineRefused,
     EngineSilent,
     NoSuchContainer,
@@ -27,9 +31,11 @@ CALL_S = 60.0
 """How long the engine may take to answer a call: many containers that start at once are slow."""
 LEAST_API = (1, 41)
 """Engine 20.10."""
-_USUAL = "unix:///var/run/docker.sock"
+USUAL = "unix:///var/run/docker.sock"
 _THREADS = 24
 _QUICK_S = 3.0
+_WANTS_TLS = "HTTP request to an HTTPS server"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _INSTALL = "the Docker provider needs the package docker: pip install 'sandstream[docker]'"
 _START = (
     "start the engine (systemctl start docker, or open Docker Desktop), or set DOCKER_HOST to "
@@ -99,7 +105,7 @@ class Engine:
 
     def _knock(self) -> None:
         """The library forgets to close a unix socket if no engine answers."""
-        path = (self.url or _USUAL).removeprefix("unix://")
+        path = (self.url or USUAL).removeprefix("unix://")
         if path.startswith("/") and self._given is None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(self._call_s)
@@ -118,22 +124,26 @@ class Engine:
         if self._url:
             settings["base_url"] = self._url
         # the pool is as wide as our threads: what does not fit is closed after each call
-        settings.update(timeout=self._call_s, max_pool_size=_THREADS, version="auto")
-        api = docker.APIClient(**settings)
-        found = tuple(int(part) for part in str(api._version).split("."))
-        if found < LEAST_API:
-            wanted = ".".join(map(str, LEAST_API))
-            api.close()
+        settings.update(timeout=self._call_s, max_pool_size=_THREADS)
+        least = ".".join(map(str, LEAST_API))
+        with contextlib.closing(_client(docker, settings, least)) as probe:
+            version = str(probe.version(api_version=False)["ApiVersion"])
+        if tuple(int(part) for part in version.split(".")) < LEAST_API:
             raise ProviderUnavailable(
-                f"the Docker engine is too old: its API is {'.'.join(map(str, found))}, and boxes "
-                f"need {wanted} (Docker 20.10). Update the engine"
+                f"the Docker engine is too old: its API is {version}, and boxes need {least} "
+                "(Docker 20.10). Update the engine"
             )
-        return api
+        return _client(docker, settings, version)
 
     @property
     def url(self) -> str:
         """Where it listens, as far as it was said."""
         return self._url or os.environ.get("DOCKER_HOST", "")
+
+    @property
+    def is_expected(self) -> bool:
+        """A setting names an engine, or the usual place has a socket."""
+        return bool(self.url) or Path(USUAL.removeprefix("unix://")).exists()
 
     @property
     def place(self) -> str:
@@ -157,6 +167,11 @@ class Engine:
         causes = [*_causes(error)]
         names = {type(it).__name__ for it in causes}
         numbers = {it.errno for it in causes if isinstance(it, OSError) and it.errno}
+        if any(isinstance(it, ssl.SSLError) for it in causes):  # first: its errno looks like EPERM
+            return ProviderUnavailable(
+                f"cannot {doing}: no TLS connection to the Docker engine at {self.place}: {error}. "
+                "Check the certificates in DOCKER_CERT_PATH (ca.pem, cert.pem, key.pem)"
+            )
         if errno.EACCES in numbers or errno.EPERM in numbers:
             return ProviderUnavailable(
                 f"cannot {doing}: no permission to talk to the Docker engine at {self.place}; "
@@ -189,10 +204,20 @@ async def remove_container(engine: Engine, container: str) -> None:
         return
 
 
-def _refusal(doing: str, error: Any) -> EngineRefused:
+def _refusal(doing: str, error: Any) -> ProviderError:
     status = error.response.status_code if error.response is not None else 0
     kind = {404: NoSuchContainer, 409: EngineConflict}.get(status, EngineRefused)
     why = str(error.explanation or error).strip()
+    if _WANTS_TLS in why:
+        return ProviderUnavailable(
+            f"cannot {doing}: the Docker engine wants TLS. Set DOCKER_TLS_VERIFY=1, and "
+            "DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem"
+        )
+    if any(os.strerror(number).lower() in why.lower() for number in _FULL):
+        kind, why = (
+            EngineFull,
+            f"{why}. Free space on its disk: docker system df, docker system prune",
+        )
     return kind(f"cannot {doing}: the Docker engine says: {why}", status=status, why=why)
 
 
@@ -208,6 +233,16 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield found
         waiting += [found.__cause__, found.__context__, *found.args]
         waiting.append(getattr(found, "reason", None))
+
+
+def _client(docker: Any, settings: dict[str, Any], version: str) -> Any:
+    """A client of this API version, which asks nothing yet."""
+    api = docker.APIClient(**settings, version=version)
+    if "tls" in settings:
+        # otherwise a bundle of authorities that the environment names (REQUESTS_CA_BUNDLE) would
+        # count, and not the engine's own
+        api.trust_env = False
+    return api
 
 
 def _package() -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandstream_providers.interface import ProviderError, ProviderUnavailable
+from sandstream_providers.interface import NoSpace, ProviderError, ProviderUnavailable
 
 
 class EngineSilent(ProviderUnavailable):
@@ -28,6 +28,12 @@ class NoSuchContainer(EngineRefused):
 
 class EngineConflict(EngineRefused):
     """It is in the wrong state for this, or the name is taken."""
+
+
+class EngineFull(EngineRefused, NoSpace):
+    """The disk of the engine is full. What boxes have written is still there."""
+
+    code = NoSpace.code
 
 
 class ForeignContainer(ProviderError):

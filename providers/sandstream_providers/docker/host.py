@@ -19,9 +19,9 @@ from sandstream_providers.box.link import Streams
 from sandstream_providers.box_host import BoxHost, HostedBox
 from sandstream_providers.docker import labels, links, ports
 from sandstream_providers.docker.container import JOBS
-from sandstream_providers.docker.end import end, end_proxy, freeze, ours, remove, wake
+from sandstream_providers.docker.end import end, end_proxy, freeze, ours, remove, thaw, wake
 from sandstream_providers.docker.engine import Engine
-from sandstream_providers.docker.errors import EngineSilent
+from sandstream_providers.docker.errors import EngineFull, EngineSilent
 from sandstream_providers.docker.facts import EngineFacts, ask, describe
 from sandstream_providers.docker.folders import PORTS, BoxRecord, Folders
 from sandstream_providers.docker.images import Images, OnProgress, remove_old_probes
@@ -30,7 +30,7 @@ from sandstream_providers.docker.options import options_of
 from sandstream_providers.docker.pool import Pool
 from sandstream_providers.docker.seen import Seen, find
 from sandstream_providers.docker.shells import ExecShell
-from sandstream_providers.docker.starter import Starter
+from sandstream_providers.docker.starter import Starter, turns_for
 from sandstream_providers.interface import BoxGone, BoxInfo, BoxSpec, ProviderError
 from sandstream_providers.leases import Leases, Patience
 from sandstream_providers.processes import BASE_ENV
@@ -110,7 +110,7 @@ class DockerHost(BoxHost):
             except ProviderError as error:
                 if not seen.was_started:
                     await self._removed(spec.key)
-                raise ProviderError(f"sandbox {spec.key} did not start: {error}") from error
+                raise _with(f"sandbox {spec.key} did not start", error) from error
 
     async def get(self, key: str) -> HostedBox | None:
         await self._ready()
@@ -129,7 +129,7 @@ class DockerHost(BoxHost):
             except EngineSilent:
                 raise
             except ProviderError as error:
-                raise ProviderError(f"sandbox {key} did not start again: {error}") from error
+                raise _with(f"sandbox {key} did not start again", error) from error
 
     async def stop(self, key: str) -> None:
         """A box with a disk limit may keep its files in memory: they end with it."""
@@ -144,15 +144,11 @@ class DockerHost(BoxHost):
 
     async def pause(self, key: str) -> None:
         async with self.folders.locked(key):
-            seen = await self._awake_or_paused(key)
-            if seen.state == "running":
-                await freeze(self.engine, seen)
+            await freeze(self.engine, await self._awake_or_paused(key))
 
     async def resume(self, key: str) -> None:
         async with self.folders.locked(key):
-            seen = await self._awake_or_paused(key)
-            if seen.state == "paused":
-                await wake(self.engine, seen)
+            await thaw(self.engine, await self._awake_or_paused(key))
 
     async def delete(self, key: str) -> None:
         async with self.folders.locked(key, remove_after=True):
@@ -208,6 +204,8 @@ class DockerHost(BoxHost):
                 await remove_tree(path)
             # a forwarder of ports is a part of the agent
             self.powers = facts.powers if self._agents else facts.powers - {"ports"}
+            if self._facts is None:  # another task may have been quicker
+                self.starter.turns = turns_for(facts.cpus)
             self._facts = facts
         return self._facts
 
@@ -315,6 +313,12 @@ class DockerHost(BoxHost):
         if seen is None or seen.state == "stopped":
             raise BoxGone(f"there is no running sandbox {key}")
         return seen
+
+
+def _with(text: str, error: ProviderError) -> ProviderError:
+    """An error for callers who do not know the container. A full disk stays what it is."""
+    kind = EngineFull if isinstance(error, EngineFull) else ProviderError
+    return kind(f"{text}: {error}")
 
 
 def _without_companions(

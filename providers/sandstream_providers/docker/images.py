@@ -29,6 +29,7 @@ OnProgress = Callable[[str], None]
 """Gets a line such as "python:3.13-slim: Downloading, 31 of 48 MB"."""
 
 _PROBE = """
+read -r _
 while read -r name value _; do
   case $name in Uid:) echo "uid=$value";; Gid:) echo "gid=$value";; esac
 done </proc/self/status
@@ -214,6 +215,7 @@ def _make_probe(api: Any, name: str, image: str, options: DockerOptions) -> None
         entrypoint=["/bin/sh", "-c", _PROBE, _PYTHON_PROBE],
         command=[],
         user=options.user or None,
+        stdin_open=True,
         labels={_PROBE_LABEL: "1"},
         host_config=api.create_host_config(
             auto_remove=True,

@@ -19,7 +19,7 @@ from sandstream_providers.docker.streams import Execution, connected
 from sandstream_providers.interface import BoxGone, ProviderError
 
 UNIX, EXEC = "unix socket", "exec stream"
-START_S = 60.0
+START_S = 30.0
 """How long an agent may take to answer after its container was started."""
 SOCKET_S = 4.0
 """Then the other way is tried: the agent itself is up within a second."""

@@ -15,14 +15,13 @@ from typing import Any
 
 import msgspec
 
+from sandstream_providers.accounts import check_names, users_of
 from sandstream_providers.box.start import agent_source
 from sandstream_providers.docker.container import AGENT_COPY, JOBS, RUN, STATE
 from sandstream_providers.docker.options import DockerOptions
-from sandstream_providers.interface import ProviderError
 
 _FIRST_ID = 1000
 _ACCOUNTS = ("passwd", "group")
-_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,16 +91,15 @@ def with_accounts(texts: dict[str, str], options: DockerOptions, home: str) -> d
     """The two files with the accounts that they lack. No program of the image is needed."""
     users = _entries(texts["passwd"])
     groups = _entries(texts["group"])
-    members = [name for names in options.groups.values() for name in names]
-    for name in dict.fromkeys([*options.users, *members]):
-        _check(name)
+    wanted = users_of(options.users, options.groups)
+    check_names([*wanted, *options.groups])
+    for name in wanted:
         if name not in users:
             number = _free(users, groups)
             users[name] = [name, "x", number, number, "", home, "/bin/sh"]
             groups.setdefault(name, [name, "x", number, ""])
             users[name][3] = groups[name][2]
     for name, names in options.groups.items():
-        _check(name)
         group = groups.setdefault(name, [name, "x", _free(users, groups), ""])
         there = [it for it in group[3].split(",") if it]
         group[3] = ",".join(dict.fromkeys([*there, *names]))
@@ -127,10 +125,3 @@ def _joined(entries: dict[str, list[str]]) -> str:
 def _free(*taken: dict[str, list[str]]) -> str:
     numbers = {fields[2] for entries in taken for fields in entries.values()}
     return next(str(number) for number in range(_FIRST_ID, 60_000) if str(number) not in numbers)
-
-
-def _check(name: str) -> None:
-    if not name or len(name) > 32 or name[0] == "-" or not _NAME_CHARACTERS.issuperset(name):
-        raise ProviderError(
-            f"not a name for a user or a group: {name!r}. Use small letters, digits, '_', '-'"
-        )

@@ -22,6 +22,12 @@ from sandstream_providers.processes import BASE_ENV
 
 _WAITS_S = 5.0
 _PAUSE_S = 0.01
+_LEAST_AT_ONCE = 4
+
+
+def turns_for(cpus: int) -> asyncio.Semaphore:
+    """For an engine whose machine has so many processors."""
+    return asyncio.Semaphore(max(_LEAST_AT_ONCE, 2 * cpus))
 
 
 class Starter:
@@ -34,11 +40,18 @@ class Starter:
         self._folders = folders
         self._leases = leases
         self._patience = patience
+        self.turns = asyncio.Semaphore(_LEAST_AT_ONCE)
+        """Containers wait for their turn to be started. If all were started at once, each would be
+        as slow as all of them together, and would seem not to answer."""
         self.links: dict[str, str] = {}
         """By runtime: how its agents are reached, once one was."""
 
     async def start(self, record: BoxRecord, seen: Seen) -> tuple[BoxRecord, Seen]:
         """Start a container that stands still, and wait until its agent answers."""
+        async with self.turns:
+            return await self._started(record, seen)
+
+    async def _started(self, record: BoxRecord, seen: Seen) -> tuple[BoxRecord, Seen]:
         key = record.spec.key
         record = msgspec.structs.replace(record, token=new_token(), link="")
         self._folders.write(record)
@@ -65,7 +78,8 @@ class Starter:
             await self._prepare(record.spec, seen)
         self._folders.open_to_box(key, None)
         doing = f"start the container of sandbox {key}"
-        await self._engine.call(doing, lambda api: api.start(seen.id))
+        async with self.turns:
+            await self._engine.call(doing, lambda api: api.start(seen.id))
 
     async def tell(self, record: BoxRecord, seen: Seen) -> tuple[BoxRecord, Seen]:
         """Tell an agent that waits what it must know. From then on it is the agent of a box."""

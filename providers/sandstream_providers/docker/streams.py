@@ -84,12 +84,18 @@ class Execution(Framed):
 
 
 def said_by(api: Any, container: str, timeout_s: float) -> bytes:
-    """Start a container; all that it says until it ends."""
-    asked = {"stdout": 1, "stderr": 1, "stream": 1}
+    """Start a container, and give it a line; all that it says until it ends.
+
+    It must say nothing before it has read that line: the engine may begin to listen only after the
+    start, and forgets what was said before.
+    """
+    asked = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
     stream = Framed(api.attach_socket(container, params=asked))
     try:
         api.start(container)
         stream.set_timeout(timeout_s)
+        with contextlib.suppress(OSError):  # it has ended already, and the reader sees that
+            stream.send(b"\n")
         parts = bytearray()
         while (part := stream.frame()[1]) != b"":
             parts += part

@@ -12,9 +12,10 @@ the agent is in the other one, so that it never falls victim to a limit that the
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -141,31 +142,47 @@ def _set(group: Path, values: dict[str, str]) -> None:
             (group / file).write_text(value)
 
 
+@contextlib.contextmanager
+def unless_gone() -> Iterator[None]:
+    """Ignore that a group is gone: the launcher of a box that has ended removes its groups at any
+    moment. A file of such a group is missing, or has no device any more if it was opened before.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENODEV):
+            raise
+
+
 def freeze(groups: Iterable[str], frozen: bool) -> bool:
-    """Stop all processes of a box, or let them go on. False: none of its groups can do it."""
+    """Stop all processes of a box, or let them go on. False: none of its groups can do it, or they
+    are gone.
+    """
     for group in map(Path, groups):
-        if (group / "cgroup.freeze").exists():
-            (group / "cgroup.freeze").write_text("1" if frozen else "0")
-            return True
-        if (group / "freezer.state").exists():
-            (group / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
-            return True
+        with unless_gone():
+            if (group / "cgroup.freeze").exists():
+                (group / "cgroup.freeze").write_text("1" if frozen else "0")
+                return True
+            if (group / "freezer.state").exists():
+                (group / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
+                return True
     return False
 
 
 def is_frozen(groups: Iterable[str]) -> bool:
     for group in map(Path, groups):
-        if (group / "cgroup.freeze").exists():
-            return "frozen 1" in (group / "cgroup.events").read_text()
-        if (group / "freezer.state").exists():
-            return (group / "freezer.state").read_text().strip() == "FROZEN"
+        with unless_gone():
+            if (group / "cgroup.freeze").exists():
+                return "frozen 1" in (group / "cgroup.events").read_text()
+            if (group / "freezer.state").exists():
+                return (group / "freezer.state").read_text().strip() == "FROZEN"
     return False
 
 
 def kill(groups: Iterable[str]) -> None:
     """End all processes in the groups, where the kernel does that by itself."""
     for group in map(Path, groups):
-        with contextlib.suppress(FileNotFoundError):
+        with unless_gone():
             if (group / "cgroup.kill").exists():
                 (group / "cgroup.kill").write_text("1")
 

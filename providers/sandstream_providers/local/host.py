@@ -17,7 +17,7 @@ from sandstream_providers.box_host import BoxHost, HostedBox
 from sandstream_providers.git.room import CloneRoom
 from sandstream_providers.interface import BoxGone, BoxInfo, BoxSpec, ProviderError
 from sandstream_providers.leases import Leases, Patience
-from sandstream_providers.local import freezing, launch, sockets
+from sandstream_providers.local import freezer, launch, sockets
 from sandstream_providers.local.clone_cage import clone_cage
 from sandstream_providers.local.machine import (
     Isolation,
@@ -262,11 +262,11 @@ class LocalHost(BoxHost):
             if not paused:
                 await self._thawed(record)
             elif record.state != "paused":
-                await freezing.freeze(self._layout, record)
+                await freezer.freeze(self._layout, record)
                 self._layout.write(msgspec.structs.replace(record, state="paused"))
 
     async def _thawed(self, record: BoxRecord) -> BoxRecord:
-        await freezing.thaw(self._layout, record)
+        await freezer.thaw(self._layout, record)
         record = msgspec.structs.replace(record, state="running")
         self._layout.write(record)
         return record

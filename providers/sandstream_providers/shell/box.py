@@ -34,9 +34,13 @@ class ShellBox:
         open_shell: Callable[[], Awaitable[Shell]],
         settings: ShellSettings,
         ports: Mapping[int, tuple[str, int]],
+        *,
+        vendor_id: str = "",
     ) -> None:
         self.key = key
         self.root = root
+        self.vendor_id = vendor_id
+        self._may_run = False
         self._ports = dict(ports)
         self._scripts = Scripts(key, open_shell, Basics(key, root, settings))
         self._commands = Commands(self._scripts, settings)
@@ -48,6 +52,18 @@ class ShellBox:
     @property
     def closed(self) -> bool:
         return self._scripts.closed
+
+    async def is_working(self) -> bool:
+        """Whether a script is under way, or a command runs in the background."""
+        if self._scripts.is_running:
+            return True
+        if self._may_run:
+            self._may_run = await self.sessions() > 0
+        return self._may_run
+
+    def _noted(self, output: Output) -> Output:
+        self._may_run = self._may_run or output.state == "running"
+        return output
 
     async def close(self) -> None:
         """Let go of the connections. The box lives on."""
@@ -63,7 +79,7 @@ class ShellBox:
         wait_s: float | None = None,
         on_output: OnOutput | None = None,
     ) -> Output:
-        return await self._commands.run(op, spec, wait_s, on_output)
+        return self._noted(await self._commands.run(op, spec, wait_s, on_output))
 
     async def interact(
         self,
@@ -74,7 +90,7 @@ class ShellBox:
         wait_s: float,
         on_output: OnOutput | None = None,
     ) -> Output:
-        return await self._commands.interact(op, session, data, wait_s, on_output)
+        return self._noted(await self._commands.interact(op, session, data, wait_s, on_output))
 
     async def first_request(self, op: str, request: str) -> str:
         return await self._commands.first_request(op, request)

@@ -8,10 +8,10 @@ next script undoes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.jobs import file_name
+from sandstream_providers.box.agent.commands.jobs import file_name
 from sandstream_providers.interface import FileWrite, PathEscapes, ResolveRule
 from sandstream_providers.shell.archive import DIRECTORY, LINK, Archive
 from sandstream_providers.shell.effects import Effects, outcome
@@ -52,6 +52,13 @@ aside() {
     note "back k$kept" "$path"
   fi
 }
+is_root=
+[ "$(id -u)" != 0 ] || is_root=1
+keep_owner() {
+  owner=$(stat -c %u:%g "./$name") || bad
+  [ "$owner" != 0:0 ] || return 0
+  mode=$(stat -c %a "$1") && chown "$owner" "$1" && chmod "$mode" "$1" || bad
+}
 put() {
   index=$1 follow=1
   [ -z "$4" ] || follow=0
@@ -60,6 +67,7 @@ put() {
   if [ -n "$there" ] && [ -z "$3" ]; then
     mode=$(stat -c %a "./$name") && [ "$mode" = 644 ] || chmod "$mode" "$S/$1" || bad
   fi
+  [ -z "$there" ] || [ -z "$is_root" ] || keep_owner "$S/$1"
   make_parents
   aside "$6"
   mv -f "$S/$1" "./$name" || bad
@@ -139,8 +147,10 @@ echo at
 cat "$R/places.$$"
 """
 FILL = r"""
-body() { tar -xpomf - -C /; }
+body() { tar -xpomf - -C / && . "$R/modes" && rm -f "$R/modes"; }
 """
+"""The modes of directories come last. Those without all rights of the owner could not be filled,
+and the tar of busybox leaves a directory as it is that is there already."""
 
 
 class Changes:
@@ -173,21 +183,20 @@ class Changes:
         if real is None:
             return
         archive = Archive()
-        closed: list[tuple[str, int]] = []
+        folders: list[tuple[str, int]] = []
         for entry in entries:
             parent, _, name = entry.path.rpartition("/")
-            path = f"{real[parent]}/{name}".lstrip("/")
+            path = f"{real[parent]}/{name}"
             mode = NEW_MODES[entry.kind] if entry.mode is None else entry.mode
             if entry.kind == "dir":
-                archive.add(path, mode=mode | 0o700, kind=DIRECTORY)
-                if mode & 0o700 != 0o700:
-                    closed.append((path, mode))
+                archive.add(path.lstrip("/"), mode=mode | 0o700, kind=DIRECTORY)
+                folders.append((path, mode))
             elif entry.kind == "link":
-                archive.add(path, mode=mode, kind=LINK, target=entry.target)
+                archive.add(path.lstrip("/"), mode=mode, kind=LINK, target=entry.target)
             else:
-                archive.add(path, entry.data, mode=mode)
-        for path, mode in reversed(closed):  # when everything in them is there
-            archive.add(path, mode=mode, kind=DIRECTORY)
+                archive.add(path.lstrip("/"), entry.data, mode=mode)
+        modes = f"{self._scripts.basics.records}/modes".lstrip("/")
+        archive.add(modes, b"\n".join([*_folder_chmods(folders), b":\n"]))
         await self._effects.once(op, asked, FILL, archive.bytes())
 
     async def _places(
@@ -249,3 +258,23 @@ def _chmods(modes: dict[int, list[int]]) -> list[bytes]:
             names = " ".join(map(str, numbers[start : start + NAMES_AT_ONCE]))
             lines.append(f"chmod {mode:o} {names} || bad".encode())
     return [*lines, b") || exit 1"]
+
+
+def _folder_chmods(folders: Sequence[tuple[str, int]]) -> Iterator[bytes]:
+    """Many at once, where the order does not matter; the others from the inside out."""
+    opened: dict[int, list[str]] = {}
+    closed: list[tuple[str, int]] = []
+    for path, mode in folders:
+        if mode & 0o700 == 0o700:
+            opened.setdefault(mode, []).append(path)
+        else:
+            closed.append((path, mode))
+    for mode, paths in opened.items():
+        for start in range(0, len(paths), NAMES_AT_ONCE):
+            yield _chmod(mode, paths[start : start + NAMES_AT_ONCE])
+    for path, mode in reversed(closed):
+        yield _chmod(mode, [path])
+
+
+def _chmod(mode: int, paths: Sequence[str]) -> bytes:
+    return b"chmod %o " % mode + words(map(wire.to_bytes, paths)) + b" || exit 1"

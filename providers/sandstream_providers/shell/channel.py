@@ -15,7 +15,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     """Its exit code."""
     stdout: bytes = b""
+    """What it wrote to standard output."""
     stderr: bytes = b""
+    """What it wrote to standard error."""
 
 
 class ShellSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +29,7 @@ class ShellSettings(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     """The environment of every command."""
     limits: Limits = Limits()
+    """Of these, scripts keep the limits on time and output."""
 
 
 class Shell(Protocol):
@@ -37,7 +40,15 @@ class Shell(Protocol):
     """
 
     async def run(self, script: str, data: bytes = b"", *, timeout_s: float = 30.0) -> Answer:
-        """Run a script with ``/bin/sh``, with ``data`` as its standard input.
+        """Run a script with ``/bin/sh``.
+
+        Args:
+            script: The text of the script.
+            data: Its standard input.
+            timeout_s: How long it may take, in seconds.
+
+        Returns:
+            Its exit code and output. Any exit code is an answer, not an error.
 
         Raises:
             BoxGone: if the box does not run (any more).

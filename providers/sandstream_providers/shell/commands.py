@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from sandstream_providers.box.agent.jobs import file_name
+from sandstream_providers.box.agent.commands.jobs import file_name
 from sandstream_providers.interface import (
     ExecSpec,
     NoSuchSession,
@@ -16,7 +16,7 @@ from sandstream_providers.shell import job_scripts, watch_scripts
 from sandstream_providers.shell.basics import BoxFacts
 from sandstream_providers.shell.channel import Answer, ShellSettings
 from sandstream_providers.shell.job import Job, was_not_executed
-from sandstream_providers.shell.killing_scripts import killing, naps
+from sandstream_providers.shell.kill_scripts import killing, naps
 from sandstream_providers.shell.output import Collected, Report, parse
 from sandstream_providers.shell.quotes import assigned_all
 from sandstream_providers.shell.refusals import REFUSED, failure

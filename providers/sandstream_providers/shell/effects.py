@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 
-from sandstream_providers.box.agent.jobs import file_name
+from sandstream_providers.box.agent.commands.jobs import file_name
 from sandstream_providers.interface import ProviderError
-from sandstream_providers.shell.killing_scripts import naps
+from sandstream_providers.shell.kill_scripts import naps
 from sandstream_providers.shell.refusals import failure, refusal
 from sandstream_providers.shell.scripts import Scripts
 
@@ -89,17 +89,22 @@ if [ -s "$R/done/$OP" ]; then
   exit
 fi
 recover
-said=$(body 2>"$R/failed")
+said=$(body 2>&1)
 case $? in
   0) outcome=ok ;;
-  40) outcome="no $said" ;;
-  *) outcome="er $(tail -c 1000 "$R/failed")" ;;
+  40) outcome="no ${said##*
+}" ;;
+  *) outcome="er $(printf %s "$said" | tail -c 1000)" ;;
 esac
 [ "$outcome" = ok ] || recover
-printf '%s\n' "$outcome" >"$R/done/$OP" || exit 1
+if ! printf '%s\n' "$outcome" 2>/dev/null >"$R/done/$OP"; then
+  said=$(printf '%s\n' "$outcome" | dd of="$R/done/$OP" 2>&1) || { echo "$said" >&2; exit 1; }
+fi
 printf '%s\n' "$outcome"
 recover
 """
+"""A refusal is the last line that the body says. Shells do not say why they cannot write, so ``dd``
+tries it again: on a full disk there is no outcome, and the next script undoes what was done."""
 RECOVER = "lock\nrecover\n"
 FORGET = r"""
 cd "$R/done" && ls -t | tail -n +10001 | while read -r name; do rm -f "./$name"; done

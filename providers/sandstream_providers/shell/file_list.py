@@ -14,7 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.files import kind_of
+from sandstream_providers.box.agent.files.single_files import kind_of
 from sandstream_providers.interface import Entry
 
 FORMAT = "%f %s %i %u %g %y|%z|%n//"

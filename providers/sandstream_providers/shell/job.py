@@ -6,7 +6,7 @@ import hashlib
 import math
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.jobs import file_name
+from sandstream_providers.box.agent.commands.jobs import file_name
 from sandstream_providers.interface import (
     CannotExecute,
     ExecSpec,
@@ -18,7 +18,7 @@ from sandstream_providers.shell.archive import Archive
 from sandstream_providers.shell.basics import BASICS, Basics, BoxFacts
 from sandstream_providers.shell.channel import Answer, ShellSettings
 from sandstream_providers.shell.job_scripts import KEEPER, TERMINAL
-from sandstream_providers.shell.killing_scripts import killing
+from sandstream_providers.shell.kill_scripts import killing
 from sandstream_providers.shell.output import Report
 from sandstream_providers.shell.quotes import assigned_all, words
 from sandstream_providers.shell.refusals import REFUSED, failure

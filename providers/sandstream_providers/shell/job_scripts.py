@@ -48,6 +48,17 @@ extent() {
   done
   echo $most
 }
+over() { ! kill -0 $1 2>/dev/null; }
+idle() {
+  cat /proc/[0-9]*/stat 2>/dev/null | awk -v out=$out -v err=$err '
+    {
+      rest = $0; sub(/^.*\) /, "", rest); split(rest, field, " ")
+      if ($1 == out || $1 == err) busy[$1] = field[1] != "Z" && $2 != "(cat)"
+      if (field[1] == "S") sleeps[field[2]] = 1
+    }
+    END { exit (busy[out] && !sleeps[out]) || (busy[err] && !sleeps[err]) }'
+}
+tick() { now; { [ $now -ge $late ] || idle; } && held=1; }
 end() {
   leader=
   [ -s "$J/leader" ] && read -r leader <"$J/leader"
@@ -94,10 +105,10 @@ if [ -s "$J/killed" ]; then
   read -r why <"$J/killed"
 fi
 [ -n "$timer$feeder" ] && kill $timer $feeder 2>/dev/null
-trap 'held=1' USR1
-held=
+now; late=$((now + 3000)) held=
+trap tick USR1
 ( while nap 0.1; do kill -USR1 $$ || exit; done ) 2>/dev/null & linger=$!
-wait $out; wait $err
+until [ -n "$held" ] || { over $out && over $err; }; do wait $out; wait $err; done
 kill $linger 2>/dev/null
 out_end=- err_end=-
 [ -n "$held" ] && out_end=$(extent out) err_end=$(extent err)
@@ -106,9 +117,11 @@ rm -f "$R/live/$N" "$J/o" "$J/e" "$J/i" "$J/c"
 """
 """Started as a daemon. Notes itself, then the command's output and its end.
 
-Output goes through pumps that keep the beginning and the newest segments of a stream; a command
-that runs on in the background after the end is heard but not kept. ``rc`` is one small write, so it
-is empty or whole; a keeper that died before it leaves a lost command.
+Output goes through pumps that keep the beginning and the newest segments of a stream. A process
+that runs on in the background after the end is heard but not kept: if it holds a stream, the end of
+the output is where the pump had read all there was (``idle``), since its reader sleeps only at an
+empty pipe. On a busy machine that takes a while; one that never stops to talk is cut off. ``rc`` is
+one small write, so it is empty or whole; a keeper that died before it leaves a lost command.
 """
 
 TERMINAL = r"""

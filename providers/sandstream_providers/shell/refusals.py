@@ -29,6 +29,7 @@ _MUSL = {
 _PROGRAMS = {
     "to a subdirectory of itself": "WrongKind",
     "can't fork": "LimitReached",
+    ": I/O error": "NoSpace",  # dash does not say why it cannot write: mostly the disk is full
     "can't cd to": "NotFound",  # dash does not say why; the directory was there a moment ago
 }
 _TEXTS = {

@@ -31,6 +31,10 @@ class Scripts:
         self._running: set[asyncio.Task[Answer]] = set()
         self.closed = False
 
+    @property
+    def is_running(self) -> bool:
+        return bool(self._running)
+
     async def close(self) -> None:
         """End what is under way, and release the shells. What scripts have started lives on."""
         self.closed = True

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 
-from sandstream_providers.box.agent import change, files, fill, memory, scan
-from sandstream_providers.box.agent.commands import Commands
-from sandstream_providers.box.agent.connection import Connection
+from sandstream_providers.box.agent.commands.box_commands import Commands
+from sandstream_providers.box.agent.files import change, fill, scan, single_files
+from sandstream_providers.box.agent.files.paths import Paths
 from sandstream_providers.box.agent.loop import Loop
-from sandstream_providers.box.agent.paths import Paths
+from sandstream_providers.box.agent.network.connection import Connection
 from sandstream_providers.box.agent.refused import Refused, from_os_error
 from sandstream_providers.box.agent.workers import Workers
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict
+
+    from sandstream_providers.box.agent.commands.memory import Watch
 
     FileWork = Callable[[Dict[str, Any], bytes], Any]
 
@@ -37,10 +39,14 @@ class Server:
         self._loop = loop
         self.commands = Commands(loop, config)  # before there are threads: it may fork
         self._workers = Workers()
-        self._memory = memory.watch(loop, self.commands, config)
+        self._memory: Watch | None = None
+        if config.get("memory_bytes"):
+            from sandstream_providers.box.agent.commands import memory  # not in every box
+
+            self._memory = memory.watch(loop, self.commands, config)
         self._paths = Paths(config["root"])
-        reader = files.Reader(self._paths)
-        writer = files.Writer(self._paths)
+        reader = single_files.Reader(self._paths)
+        writer = single_files.Writer(self._paths)
         changer = change.Changer(self._paths)
         scanner = scan.Scanner(self._paths)
         self._reads: dict[str, FileWork] = {

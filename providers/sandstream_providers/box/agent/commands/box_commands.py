@@ -7,24 +7,24 @@ import signal
 import time
 from binascii import a2b_base64, b2a_base64
 
-from sandstream_providers.box.agent import jobs, spawn, tree, wire
-from sandstream_providers.box.agent.command import Command, Running
-from sandstream_providers.box.agent.connection import Connection
-from sandstream_providers.box.agent.killing import GRACE_S, POLL_S, Killing, kill_at_once
+from sandstream_providers.box.agent import wire
+from sandstream_providers.box.agent.commands import jobs, spawn, tree
+from sandstream_providers.box.agent.commands.command import Command, Running
+from sandstream_providers.box.agent.commands.kills import GRACE_S, POLL_S, Killing, kill_at_once
+from sandstream_providers.box.agent.commands.output import OutputStore
+from sandstream_providers.box.agent.commands.waiters import Operation, Waiter
 from sandstream_providers.box.agent.loop import Loop
-from sandstream_providers.box.agent.output import OutputStore
+from sandstream_providers.box.agent.network.connection import Connection
 from sandstream_providers.box.agent.refused import Refused
-from sandstream_providers.box.agent.spawner import Spawner
-from sandstream_providers.box.agent.waiting import Operation, Waiter
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
 
 MAX_LIVE = 64
-EXIT_NEWS_S = 1.0
-"""How long the exit codes of killed commands are waited for."""
+EXIT_NEWS_S = 5.0
+"""How long the exit codes of killed commands are waited for, on a machine that is very busy."""
 MAX_INTERACTIONS = 10000
 FIRST_SESSION = 1000
 SESSIONS = 99000
@@ -60,6 +60,8 @@ class Commands:
         self._launch = spawn.launch_expendable if config.get("expendable") else spawn.launch_here
         groups = config.get("command_group_fds") or []
         if groups:
+            from sandstream_providers.box.agent.commands.spawner import Spawner  # not in every box
+
             spawner = Spawner(loop, groups, self._exited)
             spawner.start()
             self._launch = spawner.launch
@@ -121,17 +123,16 @@ class Commands:
                 command.killed = command.killed or "cancelled"
                 command.process.killing = True
 
-        def done(first: bool = True, late: float = 0.0) -> None:
-            # The answer means that new commands have room, so their ends must be known by then.
-            late = time.monotonic() + EXIT_NEWS_S if first else late
-            self.reap()
-            killed = [it.process for it in self.live() if it.process and it.process.killing]
-            if time.monotonic() < late and not all(it.has_exited for it in killed):
-                self._loop.after(POLL_S, lambda: done(False, late))
-                return
-            for process in killed:
+        def killed() -> list[Running]:
+            return [it.process for it in self.live() if it.process and it.process.killing]
+
+        def answer() -> None:
+            for process in killed():
                 process.killing_is_over()
             connection.send({"id": request["id"], "ok": None})
+
+        def done() -> None:
+            self._when_ends_are_known(killed, answer)
 
         Killing(self._loop, self._everything, done)
 
@@ -365,13 +366,35 @@ class Commands:
             for call in calls:
                 call()
 
+        def killed() -> list[Running]:
+            return [process] if process is not None and not command.over else []
+
+        def done_killing() -> None:
+            self._when_ends_are_known(killed, is_over)
+
         def find() -> list[tree.Process]:
             processes = tree.table()
             members = family.members(processes, set(self._by_pid))
             known = {process.pid for process in members}
             return [*members, *(it for it in self._strays(processes) if it.pid not in known)]
 
-        Killing(self._loop, find, is_over, grace_s)
+        Killing(self._loop, find, done_killing, grace_s)
+
+    def _when_ends_are_known(
+        self,
+        killed: Callable[[], list[Running]],
+        then: Callable[[], None],
+        late: float | None = None,
+    ) -> None:
+        """The answer to a kill means that new commands have room. A process that is gone still
+        counts until its exit code is known, which the process that started it tells.
+        """
+        late = time.monotonic() + EXIT_NEWS_S if late is None else late
+        self.reap()
+        if time.monotonic() < late and not all(it.has_exited for it in killed()):
+            self._loop.after(POLL_S, lambda: self._when_ends_are_known(killed, then, late))
+        else:
+            then()
 
     def _strays(self, processes: list[tree.Process]) -> list[tree.Process]:
         """Processes that have got rid of their mark, so that they may be any command's.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
+from sandstream_providers.box.agent.commands.output import OutputStore
+from sandstream_providers.box.agent.commands.spawn import Started
+from sandstream_providers.box.agent.commands.tree import Family
 from sandstream_providers.box.agent.loop import READ, WRITE, Loop
-from sandstream_providers.box.agent.output import OutputStore
-from sandstream_providers.box.agent.spawn import Started
-from sandstream_providers.box.agent.tree import Family
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:

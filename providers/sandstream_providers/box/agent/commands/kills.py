@@ -8,8 +8,8 @@ import os
 import signal
 import time
 
+from sandstream_providers.box.agent.commands.tree import Process
 from sandstream_providers.box.agent.loop import Loop
-from sandstream_providers.box.agent.tree import Process
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:

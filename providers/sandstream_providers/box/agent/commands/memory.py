@@ -7,8 +7,8 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from sandstream_providers.box.agent import tree, usage
-from sandstream_providers.box.agent.commands import Commands
+from sandstream_providers.box.agent.commands import tree, usage
+from sandstream_providers.box.agent.commands.box_commands import Commands
 from sandstream_providers.box.agent.loop import Loop
 
 TYPE_CHECKING = False  # typing itself takes long to load
@@ -29,10 +29,8 @@ GROWTH_S = 2.0
 MOST_SCORE = 1000
 
 
-def watch(loop: Loop, commands: Commands, config: dict[str, Any]) -> Watch | None:
-    limit = config.get("memory_bytes")
-    if not limit:
-        return None
+def watch(loop: Loop, commands: Commands, config: dict[str, Any]) -> Watch:
+    limit = config["memory_bytes"]
     stat = config.get("memory_stat_fd")
     if stat is not None:
         return GroupWatch(loop, commands, limit, stat)

@@ -13,7 +13,8 @@ import resource
 import signal
 import struct
 
-from sandstream_providers.box.agent import tree, wire
+from sandstream_providers.box.agent import wire
+from sandstream_providers.box.agent.commands import tree
 from sandstream_providers.box.agent.refused import Refused
 
 TYPE_CHECKING = False  # typing itself takes long to load

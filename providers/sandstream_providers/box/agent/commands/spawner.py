@@ -20,9 +20,9 @@ import socket
 import struct
 import sys
 
-from sandstream_providers.box.agent import spawn, tree
+from sandstream_providers.box.agent.commands import spawn, tree
+from sandstream_providers.box.agent.commands.spawn import Program
 from sandstream_providers.box.agent.loop import READ, Loop
-from sandstream_providers.box.agent.spawn import Program
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:

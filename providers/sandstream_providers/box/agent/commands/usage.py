@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:
     from typing import Iterable
 
-    from sandstream_providers.box.agent.tree import Process
+    from sandstream_providers.box.agent.commands.tree import Process
 
 
 KB = 1024

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 
-from sandstream_providers.box.agent.command import Command, outcome
-from sandstream_providers.box.agent.connection import Connection
+from sandstream_providers.box.agent.commands.command import Command, outcome
 from sandstream_providers.box.agent.loop import Loop, Timer
+from sandstream_providers.box.agent.network.connection import Connection
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
-    from sandstream_providers.box.agent.connection import Frame
+    from sandstream_providers.box.agent.network.connection import Frame
 
 
 COALESCE_S = 0.02

@@ -10,14 +10,21 @@ import os
 import stat as modes
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.files import (
+from sandstream_providers.box.agent.files.paths import (
+    STAGE,
+    Paths,
+    Place,
+    Rule,
+    not_found,
+    open_exactly,
+)
+from sandstream_providers.box.agent.files.single_files import (
     FOLDER_FLAGS,
     make_parents,
     remove_tree,
     write_all,
     wrong_kind,
 )
-from sandstream_providers.box.agent.paths import STAGE, Paths, Place, Rule, not_found, open_exactly
 from sandstream_providers.box.agent.refused import Refused, from_os_error
 
 TYPE_CHECKING = False  # typing itself takes long to load

@@ -10,7 +10,7 @@ import os
 import stat as modes
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.files import FOLDER_FLAGS
+from sandstream_providers.box.agent.files.single_files import FOLDER_FLAGS
 from sandstream_providers.box.agent.refused import Refused
 
 KEPT_OPEN = 32

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.change import NEW, chmod_folder
-from sandstream_providers.box.agent.files import make_parents, write_all
-from sandstream_providers.box.agent.paths import LOOK, Paths, Place, Rule
+from sandstream_providers.box.agent.files.change import NEW, chmod_folder
+from sandstream_providers.box.agent.files.paths import LOOK, Paths, Place, Rule
+from sandstream_providers.box.agent.files.single_files import make_parents, write_all
 from sandstream_providers.box.agent.refused import Refused, from_os_error
 
 TYPE_CHECKING = False  # typing itself takes long to load

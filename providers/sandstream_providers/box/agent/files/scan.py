@@ -13,9 +13,9 @@ import threading
 import time
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.descent import Descent, Level
-from sandstream_providers.box.agent.files import READ_FLAGS, entry
-from sandstream_providers.box.agent.paths import STAGE, Paths
+from sandstream_providers.box.agent.files.descent import Descent, Level
+from sandstream_providers.box.agent.files.paths import STAGE, Paths
+from sandstream_providers.box.agent.files.single_files import READ_FLAGS, entry
 from sandstream_providers.box.agent.refused import Refused, from_os_error
 
 TYPE_CHECKING = False  # typing itself takes long to load
@@ -34,7 +34,7 @@ INLINE_BYTES = 4 * 1024 * 1024
 CLOCK_TICK_NS = 20 * 1000 * 1000
 MAX_SCANS = 4
 ROWS_PER_BATCH = 500
-BYTES_PER_BATCH = 1024 * 1024
+BYTES_PER_BATCH = 4 * 1024 * 1024
 
 
 def signature(facts: os.stat_result) -> Signature:

@@ -7,7 +7,7 @@ import os
 import stat as modes
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.paths import STAGE, Paths, Place, look, not_found
+from sandstream_providers.box.agent.files.paths import STAGE, Paths, Place, look, not_found
 from sandstream_providers.box.agent.refused import Refused
 
 TYPE_CHECKING = False  # typing itself takes long to load

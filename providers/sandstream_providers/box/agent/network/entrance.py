@@ -10,8 +10,8 @@ from __future__ import annotations
 import socket
 
 from sandstream_providers.box.agent import wire
-from sandstream_providers.box.agent.connection import Connection
 from sandstream_providers.box.agent.loop import Loop, Timer
+from sandstream_providers.box.agent.network.connection import Connection
 from sandstream_providers.box.agent.refused import Refused
 
 TYPE_CHECKING = False  # typing itself takes long to load

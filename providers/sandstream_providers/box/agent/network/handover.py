@@ -14,8 +14,8 @@ import socket
 import struct
 
 from sandstream_providers.box.agent.loop import READ, Loop
-from sandstream_providers.box.agent.ports import Forwarder
-from sandstream_providers.box.agent.transports import Listener, unix_listener
+from sandstream_providers.box.agent.network.ports import Forwarder
+from sandstream_providers.box.agent.network.transports import Listener, unix_listener
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import socket
 
 from sandstream_providers.box.agent import lease
 from sandstream_providers.box.agent.loop import READ, Loop
-from sandstream_providers.box.agent.ports import Pipe
-from sandstream_providers.box.agent.transports import Listener, unix_listener
+from sandstream_providers.box.agent.network.ports import Pipe
+from sandstream_providers.box.agent.network.transports import Listener, unix_listener
 from sandstream_providers.box.agent.workers import Workers
 
 TYPE_CHECKING = False  # typing itself takes long to load

@@ -11,8 +11,8 @@ import json
 import os
 import socket
 
-from sandstream_providers.box.agent.connection import Connection, Streams
 from sandstream_providers.box.agent.loop import READ, Loop
+from sandstream_providers.box.agent.network.connection import Connection, Streams
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def open_all(
 
     guarded: Accept = serve
     if token:
-        from sandstream_providers.box.agent.entrance import Entrance  # not in every box
+        from sandstream_providers.box.agent.network.entrance import Entrance  # not in every box
 
         guarded = Entrance(loop, token, on_frame, on_close).accept
     inherited = config.get("listen_fd") is not None

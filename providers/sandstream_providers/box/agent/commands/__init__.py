@@ -1,0 +1,1 @@
+"""Commands in the box: how they are started, awaited, limited and ended."""

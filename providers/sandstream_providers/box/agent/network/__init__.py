@@ -1,0 +1,1 @@
+"""The ways into the box and out of it: clients, ports, the proxy."""

@@ -1,0 +1,1 @@
+"""Boxes at a vendor: what all hosted providers share. A vendor's own folder adds its API."""
