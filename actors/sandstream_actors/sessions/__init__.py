@@ -1,0 +1,1 @@
+"""Sessions: agents that people work with for days."""
