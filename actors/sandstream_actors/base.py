@@ -82,13 +82,24 @@ _KINDS: dict[type[Any], tuple[str, ...]] = {
 
 
 class Received(NamedTuple):
-    """Where an event came from."""
+    """Where an event came from.
+
+    Example:
+        @actor.on(RunDone)
+        async def tell(event: RunDone, received: Received) -> None:
+            await hook.post(event.status, key=f"{received.run}-{received.sequence}")
+    """
 
     run: RunId
+    """The run that the event belongs to."""
     sequence: int
+    """The number of the event in the log. With ``run``, it is an idempotency key for effects."""
     deliveries: int
+    """How often the event has been delivered; the first time is 1."""
     headers: dict[str, str]
+    """The headers of the message, such as the trace context."""
     bus: Bus
+    """The bus, for further reads and requests."""
 
 
 E = TypeVar("E")
@@ -147,6 +158,12 @@ class Actor:
     def on(self, kind: type[E]) -> Callable[[EventHandler[E]], EventHandler[E]]:
         """Handle the events of this type.
 
+        Args:
+            kind: The class of the event, from :mod:`sandstream.events`.
+
+        Returns:
+            A decorator for an async function of the event and a :class:`Received`.
+
         Raises:
             TypeError: It is not the type of a run event, or it has a handler already.
         """
@@ -165,7 +182,16 @@ class Actor:
     def reads(
         self, spec: ConsumerSpec, *, announce: bool = True, yields_to: Worker | None = None
     ) -> Worker:
-        """Read this consumer from :meth:`start` to :meth:`stop`."""
+        """Read this consumer from :meth:`start` to :meth:`stop`.
+
+        Args:
+            spec: The durable consumer: its name and the subjects that it reads.
+            announce: Whether the worker answers that a replica serves the consumer.
+            yields_to: A worker whose messages come first.
+
+        Returns:
+            The worker, which the actor starts and stops.
+        """
         worker = self.worker_for(spec, announce=announce, yields_to=yields_to)
         self._workers.append(worker)
         return worker
@@ -176,8 +202,11 @@ class Actor:
         """A worker that the caller starts and stops.
 
         :meth:`handle` gets its messages, and :meth:`on_parked` those that cannot be handled.
-        ``announce``: it answers for the consumer. ``yields_to``: the messages of that worker come
-        first.
+
+        Args:
+            spec: The durable consumer: its name and the subjects that it reads.
+            announce: Whether the worker answers that a replica serves the consumer.
+            yields_to: A worker whose messages come first.
         """
         return Worker(
             self._bus,
@@ -196,11 +225,23 @@ class Actor:
         filters: list[str],
         carry: Callable[[Delivery], Awaitable[None]],
     ) -> None:
-        """Carry messages of another stream to the log. All actors with this consumer share it."""
+        """Carry messages of another stream to the log. All actors with this consumer share it.
+
+        Args:
+            stream: The name of the other stream.
+            name: The name of the durable consumer.
+            filters: The subjects to carry.
+            carry: Publishes one message to the log. It must not have a second effect if it is
+                called again.
+        """
         self._workers.append(carrier(self._bus, stream, name, filters, carry))
 
     def works_on(self, *work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do this in the background between :meth:`start` and :meth:`stop`."""
+        """Do this in the background between :meth:`start` and :meth:`stop`.
+
+        Args:
+            work: Async functions without arguments. They are cancelled when the actor stops.
+        """
         self._work.extend(work)
 
     # --- what an actor does ----------------------------------------------------------------------
@@ -219,7 +260,11 @@ class Actor:
         self._workers = [self.worker_for(spec)]
 
     async def handle(self, delivery: Delivery) -> None:
-        """Handle one message. See :mod:`sandstream_bus.runtime` for how a handler may end."""
+        """Handle one message. See :mod:`sandstream_bus.runtime` for how a handler may end.
+
+        Args:
+            delivery: The message, with its headers and its number of deliveries.
+        """
         event = await self._bus.codec.run_event(delivery.data)
         handler = self._handlers.get(type(event))
         if handler is not None:
@@ -228,10 +273,20 @@ class Actor:
             await handler(event, Received(*where))
 
     async def on_parked(self, delivery: Delivery, reason: str) -> None:
-        """Called after a message was parked. Its run continues."""
+        """Called after a message was parked. Its run continues.
+
+        Args:
+            delivery: The message.
+            reason: Why it was parked.
+        """
 
     async def end_run_of(self, delivery: Delivery, reason: str) -> None:
-        """End the run of a message that was parked: the run would wait forever."""
+        """End the run of a message that was parked: the run would wait forever.
+
+        Args:
+            delivery: The parked message.
+            reason: Why it was parked, for the error of the run.
+        """
         run = self._bus.subjects.parse_run(delivery.subject).run
         if is_token(run):
             await end_parked_run(self._bus, run, reason)
@@ -247,7 +302,13 @@ class Actor:
     ) -> None:
         """Publish the outcome of a delivered call. One that is too large becomes an error.
 
-        ``after``: the last event of the run that the outcome follows; the call's by default.
+        Args:
+            run: The run of the call.
+            call: The call.
+            outcome: What happened, usually a :class:`CallFinished`.
+            delivery: The message that asked for the call.
+            after: The last event of the run that the outcome follows; ``None`` is the call's
+                request.
         """
         subject = self._bus.subjects.result(run, call.reply_pool)
 
@@ -272,7 +333,14 @@ class Actor:
     # --- life ------------------------------------------------------------------------------------
 
     async def start(self, bus: Bus | None = None) -> None:
-        """Begin to work. ``bus``: unless the constructor got it."""
+        """Begin to work.
+
+        Args:
+            bus: The bus; ``None`` if the constructor got it.
+
+        Raises:
+            TypeError: The actor handles nothing.
+        """
         if bus is not None:
             self._attach(bus)
         if self._handlers:
@@ -288,9 +356,12 @@ class Actor:
         self._background = [asyncio.ensure_future(work()) for work in self._work]
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """Take no more messages, and let those in progress finish within ``grace_s``.
+        """Take no more messages, and let those in progress finish.
 
         Unfinished messages are redelivered, here or to another replica.
+
+        Args:
+            grace_s: How many seconds they may take.
         """
         for task in self._background:
             task.cancel()
@@ -300,7 +371,11 @@ class Actor:
         await asyncio.gather(*(worker.stop(grace_s) for worker in self._workers))
 
     async def run(self, bus: Bus | None = None) -> None:
-        """Work until cancelled."""
+        """Work until cancelled.
+
+        Args:
+            bus: The bus; ``None`` if the constructor got it.
+        """
         await self.start(bus)
         try:
             await asyncio.Event().wait()

@@ -21,10 +21,15 @@ class Option:
     """An option of ``sandstream actor NAME``. Actors may share one."""
 
     flag: str
+    """The option as it is written, such as ``--pool``."""
     help: str
+    """Its text in the help, with the default in parentheses."""
     metavar: str = ""
+    """The name of its value in the help; empty: the flag's own name in capitals."""
     choices: tuple[str, ...] = ()
+    """The allowed values; empty: any."""
     is_switch: bool = False
+    """Whether the option has no value."""
 
     @property
     def name(self) -> str:
@@ -34,9 +39,15 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class ActorEntry:
-    """One kind of actor. References to code are written ``module:function``."""
+    """One kind of actor. References to code are written ``module:function``.
+
+    Example:
+        # pyproject.toml: [project.entry-points."sandstream.actors"] webhook = "webhook:ENTRY"
+        ENTRY = ActorEntry(name="webhook", purpose="posts the ends of runs", make="webhook:make")
+    """
 
     name: str
+    """The name in ``sandstream actor NAME``."""
     purpose: str
     """The text after its name in the list of ``sandstream actor``."""
     make: str = ""
@@ -47,6 +58,7 @@ class ActorEntry:
     examples: str = ""
     """Lines for the help of ``sandstream actor``."""
     options: tuple[Option, ...] = ()
+    """Its options besides those that all actors have."""
     in_up: Literal["no", "inside", "process"] = "no"
     """How ``sandstream up`` starts it: not at all, inside its own process, or in a separate
     process. Only the actors of this module may be ``inside``.
@@ -65,7 +77,11 @@ class ActorEntry:
     """Its service in compose.yaml; empty: none."""
 
     def reads(self, consumer: str) -> bool:
-        """Does this actor read with the consumer?"""
+        """Does this actor read with the consumer?
+
+        Args:
+            consumer: The name of a durable consumer.
+        """
         names = self.presence or (f"actor-{self.name}",)
         return any(consumer == it or consumer.startswith(f"{it}-") for it in names)
 
@@ -108,6 +124,18 @@ ACTORS = (
         role="sandbox",
         doctor="sandstream.cli.commands.doctor.actors:check_sandbox_actors",
         compose="sandbox",
+    ),
+    ActorEntry(
+        name="sessions",
+        purpose="takes the turns of sessions, saves their workspaces and puts them to sleep",
+        make="sandstream_actors.sessions.actor:make",
+        examples="  sandstream actor sessions                   sessions of people with agents",
+        in_up="inside",
+        up_help="start no actor for sessions",
+        presence=("sessions",),
+        role="sessions",
+        doctor="sandstream.cli.commands.doctor.sessions:check_sessions",
+        compose="sessions",
     ),
     ActorEntry(
         name="tracing",

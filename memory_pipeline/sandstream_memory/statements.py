@@ -43,8 +43,9 @@ def statements(lines: Iterable[str]) -> list[str]:
 
 
 def words(statement: str, is_source: IsSource) -> Words:
-    plain = _TASK.sub("", statement)
-    return tuple(it.casefold() for it in _WORD.findall(plain) if not is_source(it))
+    found = _WORD.findall(_TASK.sub("", statement))
+    sources = {it for it in set(found) if is_source(it)}
+    return tuple(it.casefold() for it in found if it not in sources)
 
 
 class Said:

@@ -23,7 +23,13 @@ from sandstream_bus.wire.messages import (
     InputStaged,
     RetryRequested,
 )
-from sandstream_bus.wire.subjects import SHARED, AskSubject, RunId, Subjects, user_of
+from sandstream_bus.wire.subjects import (
+    SHARED,
+    AskSubject,
+    RunId,
+    Subjects,
+    user_of,
+)
 
 from sandstream_actors.harness.retries import retry_run
 from sandstream_actors.harness.retry_plan import CannotRetry

@@ -9,7 +9,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.logs.runs import Conflict
 from sandstream_bus.wire.messages import RetryRequested, RunReopened
-from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.subjects import RunId, session_of_run
 
 from sandstream_actors.harness.retry_plan import CannotRetry, plan_retry
 from sandstream_actors.harness.tasks import TaskIntake
@@ -23,6 +23,10 @@ async def retry_run(
 
     Raises :class:`CannotRetry` before anything is written.
     """
+    if turn := session_of_run(run):  # its session goes on without it
+        raise CannotRetry(
+            f"run {run} is turn {turn[1]} of the session {turn[0]}: send the message again"
+        )
     while True:
         events = await bus.log.read(run)
         if not events:

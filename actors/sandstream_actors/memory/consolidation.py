@@ -46,6 +46,7 @@ from sandstream_actors.memory.phases import (
     phase_run,
     problem_of,
     was_begun,
+    watch_again,
 )
 from sandstream_actors.memory.scope.files import change, load, now
 from sandstream_actors.memory.scope.pending_work import (
@@ -159,7 +160,7 @@ class Consolidations:
                 await self.finish(part, request.watches, condition.done)
                 return
             if condition.is_ == "alive":
-                await self._watch_again(scope, request, cause=f"watch:{sequence}")
+                await watch_again(self._means, scope, request, cause=f"watch:{sequence}")
                 return
             await cancel_run(
                 self._bus, request.watches, "its process is gone; the phase starts again"
@@ -190,17 +191,7 @@ class Consolidations:
             await self._fail(state.scope, run, merge.attempt, str(error))
             return
         watched = MergeRequested(reason=merge.reason, attempt=merge.attempt, watches=run)
-        await self._watch_again(state.scope, watched, cause=run)
-
-    async def _watch_again(self, scope: str, request: MergeRequested, *, cause: str) -> None:
-        await ask_later(
-            self._bus,
-            scope,
-            f"watch-{request.watches}",
-            request,
-            cause=cause,
-            delay_s=self._means.watch_s,
-        )
+        await watch_again(self._means, state.scope, watched, cause=run)
 
     # --- ending --------------------------------------------------------------------------------
 

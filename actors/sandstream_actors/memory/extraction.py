@@ -45,6 +45,7 @@ from sandstream_actors.memory.phases import (
     phase_run,
     problem_of,
     was_begun,
+    watch_again,
 )
 from sandstream_actors.memory.scope.files import change, load_one, with_files, within_bounds
 from sandstream_actors.memory.scope.pending_work import CANCELLED, is_pending
@@ -105,7 +106,7 @@ class Extractions:
                 await self.finish(part, request.watches, condition.done)
                 return
             if condition.is_ == "alive":
-                await self._watch_again(scope, request, cause=f"watch:{sequence}")
+                await watch_again(self._means, scope, request, cause=f"watch:{sequence}")
                 await self._note_slow(scope, request.rollout, request.watches, sequence)
                 return
             await cancel_run(
@@ -150,17 +151,7 @@ class Extractions:
         watched = ExtractRequested(
             rollout=id, runs=len(rollout.runs), attempt=rollout.attempt, watches=run
         )
-        await self._watch_again(state.scope, watched, cause=run)
-
-    async def _watch_again(self, scope: str, request: ExtractRequested, *, cause: str) -> None:
-        await ask_later(
-            self._bus,
-            scope,
-            f"watch-{request.watches}",
-            request,
-            cause=cause,
-            delay_s=self._means.watch_s,
-        )
+        await watch_again(self._means, state.scope, watched, cause=run)
 
     # --- ending --------------------------------------------------------------------------------
 

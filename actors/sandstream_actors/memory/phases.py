@@ -8,10 +8,12 @@ from typing import Final, Literal, NamedTuple
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import MessageError
 from sandstream_bus.logs.sandboxes import OWN_NODE
+from sandstream_bus.wire.memories import ExtractRequested, MergeRequested
 from sandstream_bus.wire.messages import RunDone
 from sandstream_bus.wire.subjects import RunId
 
-from sandstream_actors.memory.outbox import digest_of
+from sandstream_actors.memory.context import Means
+from sandstream_actors.memory.outbox import ask_later, digest_of
 from sandstream_actors.memory.scope.pending_work import CANCELLED
 from sandstream_actors.run.forced_ends import end_cancelled
 from sandstream_actors.run.observed_log import has_news, read_run
@@ -66,6 +68,14 @@ async def condition_of(bus: Bus, run: str) -> Condition:
         if not await _is_served(bus, consumers):
             return Condition("dead")
     return Condition("alive")
+
+
+async def watch_again(
+    means: Means, scope: str, request: ExtractRequested | MergeRequested, *, cause: str
+) -> None:
+    """Check the run that the request watches once more, a while from now."""
+    name, delay_s = f"watch-{request.watches}", means.watch_s
+    await ask_later(means.bus, scope, name, request, cause=cause, delay_s=delay_s)
 
 
 async def leave(bus: Bus, run: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, assert_never
 
+import msgspec
 from sandstream_bus.logs.sandboxes import SandboxLogEvent
 from sandstream_bus.wire.sandboxes import (
     MemoryMount,
@@ -39,8 +40,16 @@ class SandboxRecord:
         self.node = ""
         self.key = ""
         self.root = ""
+        self.box_id = ""
+        """The vendor's own id of the box."""
+        self.is_saved = False
+        """While it is paused: the last checkpoint has the workspace as it was paused."""
+        self.is_kept = False
+        """It was closed, and its paused box is kept for a later session."""
         self.tree = ""
         """The last checkpoint."""
+        self.excluded: list[str] = []
+        """Paths that the last checkpoint leaves out."""
         self.checkpoints = 0
         self.checkpointed = False
         """A checkpoint was made in this generation."""
@@ -72,6 +81,11 @@ class SandboxRecord:
         """A box exists, or its creation has begun."""
         return self.is_live or self.state == "intended"
 
+    @property
+    def is_closed(self) -> bool:
+        """Its last user has closed it; its box may be kept."""
+        return self.state in ("stopped", "deleted") or self.is_kept
+
     def is_to_be_made(self, spec: SandboxSpec | None) -> bool:
         """Must a box be created: it never existed, or it was deleted and may be renewed?"""
         may_renew = spec is not None and spec.renew
@@ -91,15 +105,14 @@ class SandboxRecord:
         """Was the box opened after the close that was requested at this sequence? Then the request
         does not concern it.
         """
-        is_open = self.state not in ("unknown", "stopped", "deleted")
+        is_open = self.state != "unknown" and not self.is_closed
         return is_open and asked_at is not None and asked_at < self.closed_at
 
     def was_let_go_by(self, run: str, asked_at: int) -> bool:
         """Was it closed after its run requested this operation? Then another replica has done the
         operation: a run waits for all its requests before it closes its sandbox.
         """
-        is_closed = self.state in ("stopped", "deleted")
-        return is_closed and bool(run) and self.spec.run == run and asked_at < self.closed_at
+        return self.is_closed and bool(run) and self.spec.run == run and asked_at < self.closed_at
 
     @property
     def base(self) -> str:
@@ -124,8 +137,9 @@ class SandboxRecord:
                 self.provider = event.provider
                 self.node = event.node
                 self.key = event.key
+                self.box_id = ""
                 self.checkpointed = False
-                self.state = "intended"
+                self._enter("intended")
             case SandboxMounted():
                 for mount in self.replaced_by(event.memory):
                     del self.memories[mount.scope]
@@ -133,29 +147,44 @@ class SandboxRecord:
             case SandboxReady():
                 self.node = event.node
                 self.root = event.root
-                self.state = "ready"
+                self.box_id = event.box_id
+                if event.run is not None:
+                    self.spec = msgspec.structs.replace(self.spec, run=event.run)
+                self._enter("ready")
             case SandboxCheckpointed():
                 self.tree = event.tree
+                self.excluded = event.exclude
                 self.checkpoints += 1
                 self.checkpointed = True
                 if self.state == "paused":
-                    self.state = "ready"
+                    self._enter("ready")
             case SandboxPaused():
-                self.state = "paused"
+                self._enter("paused")
+                self.is_saved, self.is_kept = event.saved, event.kept
+                if event.kept:
+                    self.closed_at = sequence
             case SandboxStopped():
-                self.state = "stopped"
+                self._enter("stopped")
                 self.ended_at = self.closed_at = sequence
                 self.reason = event.reason
             case SandboxLost():
-                self.state = "lost"
+                self._enter("lost")
                 self.ended_at = sequence
                 self.reason = event.reason
             case SandboxDeleted():
-                self.state = "deleted"
+                self._enter("deleted")
                 self.closed_at = sequence
                 self.reason = event.reason
             case _:
                 assert_never(event)
+
+    def woke(self) -> None:
+        """Its paused box was woken; the log may not say so."""
+        self._enter("ready")
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self.is_saved = self.is_kept = False
 
 
 def _share_folder(one: MemoryMount, other: MemoryMount) -> bool:

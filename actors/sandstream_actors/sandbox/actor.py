@@ -76,13 +76,16 @@ class SandboxActor(Actor):
         watch_every_s: float = 5.0,
         policy: Policy | None = None,
         resolve: Resolve = resolve_host,
+        owns_boxes: bool = True,
     ) -> None:
+        """``owns_boxes``: only this node can reach its boxes. False: every node can."""
         super().__init__("sandbox", bus=bus, max_in_flight=max_in_flight)
         self.node = check_token(node, "the node")
         self.provider = provider
         self._reap_every_s = reap_every_s
         self._reap_grace_s = reap_grace_s
         self._watch_every_s = watch_every_s
+        self._owns_boxes = owns_boxes
         self._sources = Sources(policy=policy or Policy(), resolve=resolve)
         self.store = WorkspaceStore(bus)
         self._adopted: set[str] = set()
@@ -94,7 +97,13 @@ class SandboxActor(Actor):
         bus = self._bus
         owner = await installation_of(bus)
         self.lifecycle = Lifecycle(
-            bus, self.provider, self.store, node=self.node, owner=owner, sources=self._sources
+            bus,
+            self.provider,
+            self.store,
+            node=self.node,
+            owner=owner,
+            sources=self._sources,
+            owns_boxes=self._owns_boxes,
         )
         await self.lifecycle.start()
         tools = Tools(self.lifecycle, self.provider, self.store)
@@ -125,6 +134,7 @@ class SandboxActor(Actor):
         await super().stop(grace_s)
         await self.lifecycle.stop()
         for info in await self.provider.list_owned(self.lifecycle.owner) if ends else ():
+            # the log cannot be asked: an event loop that ends has ended the connection first
             if info.labels.get("sandbox") in ends:
                 await self.provider.stop(info.key)
         if self.node.startswith(OWN_NODE) and isinstance(self.provider, Leasing):

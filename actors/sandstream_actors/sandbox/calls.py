@@ -118,7 +118,11 @@ class RunCalls:
                     raise Settled
                 if use.checkpoint == "never" and await self._was_retried(run):
                     spec = msgspec.structs.replace(spec, renew=True)
-                return await lifecycle.open(call.sandbox, spec if use.owned else None, memory)
+                if spec.session:
+                    return await lifecycle.open(call.sandbox, spec, memory, anew=True)
+                if not use.owned:
+                    return await lifecycle.open(call.sandbox, None, memory)
+                return await lifecycle.open(call.sandbox, spec, memory, run=run)
             case "checkpoint":
                 try:
                     live = await lifecycle.live(call.sandbox, run=run, asked_at=sequence)
@@ -163,7 +167,10 @@ class RunCalls:
         memory = mount_of(agent, graph, call.sandbox)
         memories = [*agent.sandbox.spec.memories, *([memory] if memory is not None else [])]
         spec = msgspec.structs.replace(
-            agent.sandbox.spec, run=run, agent=call.agent, memories=memories
+            agent.sandbox.spec,
+            run="" if agent.sandbox.spec.session else run,  # a session outlives its runs
+            agent=call.agent,
+            memories=memories,
         )
         return agent.sandbox, spec, memory
 

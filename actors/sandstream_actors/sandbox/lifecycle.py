@@ -1,66 +1,48 @@
-"""From a record in the log to a live box and back: create, find, recover, checkpoint, close.
+"""What happens to sandboxes: they are opened, used, saved, paused and closed.
 
-The log is written first (intent) and last (ready, stopped), so that every existing box can be found
-from it. A box whose actor died is found again; one that is gone is restored from its last
-checkpoint; a box that cannot be restored is reported as lost.
+Every step is in the log, and ``boxes`` finds the box of a sandbox from there.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from weakref import WeakValueDictionary
 
+import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import BusError
-from sandstream_bus.logs.sandboxes import SandboxMovedOn, machine_of
+from sandstream_bus.logs.sandboxes import SandboxMovedOn
 from sandstream_bus.nats.subscription import CoreMessage, Subscription
 from sandstream_bus.wire.sandboxes import (
     Checkpointed,
     MemoryMount,
     MemorySynced,
     Opened,
-    SandboxCheckpointed,
     SandboxDeleted,
-    SandboxEvent,
-    SandboxIntended,
     SandboxLost,
     SandboxPaused,
-    SandboxReady,
     SandboxSpec,
     SandboxStopped,
 )
-from sandstream_providers.interface import Box, BoxGone, Provider, ProviderError
+from sandstream_providers.interface import Box, Provider, ProviderError
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream_actors.run.sandbox_record import SandboxRecord
-from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, failure_of, unsaved
-from sandstream_actors.sandbox.initial_files import fill
-from sandstream_actors.sandbox.live import Live, awake, restored_notice
+from sandstream_actors.sandbox.boxes import SandboxBoxes
+from sandstream_actors.sandbox.checkpoints import take_checkpoint
+from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, unsaved
+from sandstream_actors.sandbox.live import Live
 from sandstream_actors.sandbox.memory_sync import WorkspaceMemories
 from sandstream_actors.sandbox.news import IDLE, read_news
-from sandstream_actors.sandbox.removals import Removals
 from sandstream_actors.sandbox.sources import Sources
-from sandstream_actors.sandbox.specs import (
-    box_key,
-    box_spec_of,
-    check_spec,
-    environment_of,
-    rule_of,
-)
-from sandstream_actors.sandbox.stored_request import first_use
 
 logger = logging.getLogger(__name__)
 
-_KEPT_LIVE = 1000
 
-
-class Lifecycle:
+class Lifecycle(SandboxBoxes):
     """The sandboxes of one node."""
 
     def __init__(
@@ -72,16 +54,11 @@ class Lifecycle:
         node: str,
         owner: str,
         sources: Sources | None = None,
+        owns_boxes: bool = True,
     ) -> None:
-        self._bus = bus
-        self._provider = provider
-        self._store = store
-        self.node = node
-        self.owner = owner
-        self.sources = sources or Sources()
-        self._live: OrderedDict[str, Live] = OrderedDict()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._removals = Removals(provider)
+        super().__init__(
+            bus, provider, store, node=node, owner=owner, sources=sources, owns_boxes=owns_boxes
+        )
         self._memories = WorkspaceMemories(bus, provider)
         self._in_use: Counter[str] = Counter()
         self._listening: Subscription | None = None
@@ -105,13 +82,22 @@ class Lifecycle:
             self._removals.go_on(self._wake(sandbox))
 
     async def _wake(self, sandbox: str) -> None:
-        try:
-            async with self._lock(sandbox):
-                record = await self.record(sandbox)
-                if record.state == "paused":
-                    await self._find(record)
-        except (Refused, Elsewhere, ProviderError) as error:  # the next operation reports the error
-            logger.info("a sandbox cannot be woken", extra={"sandbox": sandbox, "why": str(error)})
+        """Wake it, or give up its pause: the log shows both to the replica that pauses it."""
+        while True:
+            try:
+                async with self._lock(sandbox):
+                    record = await self.record(sandbox)
+                    if record.state == "paused":
+                        await self._find(record)
+                    elif record.state == "ready" and self._verifies_wake:
+                        await self._append(record, self._ready(record, None))
+                return
+            except SandboxMovedOn:
+                continue
+            except (Refused, Elsewhere, ProviderError) as error:  # the next operation reports it
+                facts = {"sandbox": sandbox, "why": str(error)}
+                logger.info("a sandbox cannot be woken", extra=facts)
+                return
 
     # --- finding -------------------------------------------------------------------------------
 
@@ -155,10 +141,7 @@ class Lifecycle:
 
     async def was_closed(self, sandbox: str) -> bool:
         """Was its box closed on request? Then no work is repeated in a new one."""
-        return (await self.record(sandbox)).state in ("stopped", "deleted")
-
-    async def record(self, sandbox: str) -> SandboxRecord:
-        return SandboxRecord.of(sandbox, await self._bus.sandboxes.read(sandbox))
+        return (await self.record(sandbox)).is_closed
 
     @contextlib.contextmanager
     def using(self, sandbox: str) -> Iterator[None]:
@@ -174,17 +157,19 @@ class Lifecycle:
             if known is not None:
                 known.used_at = time.monotonic()
 
-    def forget(self, sandbox: str) -> None:
-        """Forget it, so that the next operation reads its log again."""
-        self._live.pop(sandbox, None)
-
-    def forget_all(self) -> None:
-        self._live.clear()
-
     async def open(
-        self, sandbox: str, spec: SandboxSpec | None, memory: MemoryMount | None = None
+        self,
+        sandbox: str,
+        spec: SandboxSpec | None,
+        memory: MemoryMount | None = None,
+        *,
+        run: str | None = None,
+        anew: bool = False,
     ) -> Opened:
-        """Create the sandbox unless it exists; ``memory``: add this memory to it."""
+        """Create the sandbox unless it exists; ``memory``: add this memory to it. ``run``: it
+        belongs to this run from now on, or (empty) to a session. ``anew``: if it is lost and has no
+        checkpoint, create it again.
+        """
         async with self._lock(sandbox):
             record = await self.record(sandbox)
             created = record.is_to_be_made(spec)
@@ -193,10 +178,21 @@ class Lifecycle:
                     raise Refused("workspace_start_error", f"there is no sandbox {sandbox}")
                 live = await self._make(record, spec, record.renewed_notice)
             else:
-                live = await self._find(record)
+                live = await self._handed_over(record, run, anew=anew)
             await self._memories.opened(live, self._append, memory)
             live.used_at = time.monotonic()
             return live.opened(self._provider.name, created=created)
+
+    async def _handed_over(self, record: SandboxRecord, run: str | None, *, anew: bool) -> Live:
+        """The sandbox, for its new owner: otherwise it would be closed as that of an ended run."""
+        if run is None or record.spec.run == run:
+            return await self._find(record, anew=anew)
+        generation = record.generation
+        record.spec = msgspec.structs.replace(record.spec, run=run)
+        live = await self._find(record, anew=anew)
+        if live.record.generation == generation:  # else the log has the new specification
+            await self._append(live.record, self._ready(live.record, live.box, run=run))
+        return live
 
     async def sync_memory(self, sandbox: str, scope: str) -> MemorySynced:
         """Update one memory of an awake box; creates and wakes nothing."""
@@ -213,149 +209,6 @@ class Lifecycle:
                 return MemorySynced(synced=False)
             return await self._memories.refresh(record, box, scope)
 
-    async def _find(self, record: SandboxRecord) -> Live:
-        """The box of a sandbox that the log knows."""
-        sandbox = record.sandbox
-        if record.state == "unknown":
-            raise Refused("workspace_start_error", f"there is no sandbox {sandbox}")
-        if record.state == "deleted":
-            raise Refused("workspace_lost", f"sandbox {sandbox} was deleted", reason="deleted")
-        if record.provider != self._provider.name:
-            raise Refused(
-                "workspace_start_error",
-                f"sandbox {sandbox} is of the provider {record.provider!r}, "
-                f"not of {self._provider.name!r}",
-            )
-        if record.state == "stopped":
-            return await self._make(record, record.spec, "")
-        if record.node != self.node and await self.is_served(record.node):
-            raise Elsewhere(record.node)
-        if record.state == "intended":
-            return await self._make(record, record.spec, "")  # its creator died on the way
-        if record.node != self.node and self._is_neighbours(record):
-            await self._inherit(record)
-        if record.node != self.node:
-            return await self._recover(record, f"its node {record.node} is gone")
-        if record.state == "lost":
-            return await self._recover(record, record.reason)
-        box = await awake(self._provider, record)
-        if box is None:
-            return await self._recover(record, "its box is gone")
-        if record.state == "paused":
-            record.state = "ready"
-        return self._keep(record, box)
-
-    def _is_neighbours(self, record: SandboxRecord) -> bool:
-        """Does it have a box of another process of this machine, with running processes?"""
-        return record.may_have_box and machine_of(record.node) == machine_of(self.node)
-
-    async def is_ours(self, record: SandboxRecord) -> bool:
-        """Does it belong to this process, or has its process on this machine ended?"""
-        if record.node == self.node:
-            return True
-        return self._is_neighbours(record) and not await self.is_served(record.node)
-
-    async def _inherit(self, record: SandboxRecord) -> None:
-        if record.state == "paused":
-            with contextlib.suppress(BoxGone):  # its leftovers are found next
-                await self._provider.resume(record.key)
-        ready = SandboxReady(
-            generation=record.generation,
-            node=self.node,
-            key=record.key,
-            root=record.root,
-            restored=record.base,
-        )
-        await self._append(record, ready)
-
-    async def _recover(self, record: SandboxRecord, reason: str) -> Live:
-        """Continue from the last checkpoint, or report that there is none."""
-        restorable = bool(record.tree)
-        if record.state != "lost":
-            lost = SandboxLost(generation=record.generation, reason=reason, restorable=restorable)
-            await self._append(record, lost)
-        self.forget(record.sandbox)
-        facts = {"sandbox": record.sandbox, "reason": reason, "restorable": restorable}
-        logger.warning("a sandbox was lost", extra=facts)
-        if record.state == "lost" and not restorable:
-            raise Refused(
-                "workspace_lost",
-                f"the workspace of sandbox {record.sandbox} is lost: {reason}, and it had no "
-                "checkpoint",
-                reason=reason,
-            )
-        return await self._make(record, record.spec, restored_notice(reason))
-
-    # --- making --------------------------------------------------------------------------------
-
-    async def _make(self, record: SandboxRecord, spec: SandboxSpec, notice: str) -> Live:
-        """Create a box for the sandbox, from its last checkpoint or its plan. Repeated as a whole
-        after a crash: the box is found by its key, and emptied first.
-        """
-        began = time.monotonic()
-        checked = await check_spec(spec, self.sources)
-        env = environment_of(spec)
-        if not (record.state == "intended" and record.node == self.node):
-            generation = record.generation + 1
-            intended = SandboxIntended(
-                spec=spec,
-                generation=generation,
-                provider=self._provider.name,
-                node=self.node,
-                key=box_key(self.owner, record.sandbox, generation),
-            )
-            crashpoint("sandbox.before_intent")
-            await self._append(record, intended)
-        crashpoint("sandbox.after_intent")
-        try:
-            box = await self._provider.create(box_spec_of(record, self.owner))
-            crashpoint("sandbox.after_create")
-            op, reused = await first_use(self._bus, record, box)
-            notice = notice or reused
-            await fill(record, box, checked, self._provider, self._store, op=op)
-        except Exception as error:
-            if not isinstance(error, BusError) or failure_of(error, "open") is not None:
-                await self._give_up(record, error)
-            raise
-        ready = SandboxReady(
-            generation=record.generation,
-            node=self.node,
-            key=record.key,
-            root=box.root,
-            restored=record.base,
-            duration_ms=round((time.monotonic() - began) * 1000),
-        )
-        crashpoint("sandbox.before_ready")
-        await self._append(record, ready)
-        crashpoint("sandbox.after_ready")
-        live = self._keep(record, box, env)
-        live.notice = notice
-        live.is_new = True
-        return live
-
-    async def _give_up(self, record: SandboxRecord, error: Exception) -> None:
-        """Delete a box that could not be filled; the record gives the reason."""
-        await self._provider.delete(record.key)
-        stopped = SandboxStopped(generation=record.generation, reason=str(error))
-        await self._append(record, stopped)
-
-    def _keep(self, record: SandboxRecord, box: Box, env: dict[str, str] | None = None) -> Live:
-        known = self._live.get(record.sandbox)
-        live = Live(
-            record=record,
-            box=box,
-            rule=rule_of(record, box.root),
-            env=environment_of(record.spec) if env is None else env,
-            epoch=self._bus.connection.reconnects,
-        )
-        if known is not None and known.record.key == record.key:
-            live.notice, live.is_new = known.notice, known.is_new
-        record.root = box.root
-        self._live[record.sandbox] = live
-        while len(self._live) > _KEPT_LIVE:
-            self._live.popitem(last=False)
-        return live
-
     # --- ending --------------------------------------------------------------------------------
 
     async def checkpoint(
@@ -366,31 +219,11 @@ class Lifecycle:
             return await self._checkpoint(live, exclude, reason)
 
     async def _checkpoint(self, live: Live, exclude: Sequence[str], reason: str) -> Checkpointed:
-        record = live.record
-        began = time.monotonic()
-        left_out = sorted({*record.spec.plan.exclude, *exclude})
-        crashpoint("sandbox.before_snapshot")
-        snapshot = await self._store.checkpoint(live.box, base=record.base, exclude=left_out)
-        crashpoint("sandbox.after_snapshot")
-        if snapshot.tree != record.tree or not record.checkpointed:
-            event = SandboxCheckpointed(
-                generation=record.generation,
-                tree=snapshot.tree,
-                files=snapshot.files,
-                size_bytes=snapshot.size_bytes,
-                new_bytes=snapshot.new_bytes,
-                exclude=left_out,
-                reason=reason,
-                duration_ms=round((time.monotonic() - began) * 1000),
-            )
-            await self._append(record, event)
+        taken = await take_checkpoint(self._store, live.record, live.box, exclude, reason)
+        if taken.event is not None:
+            await self._append(live.record, taken.event)
             crashpoint("sandbox.after_checkpoint")
-        return Checkpointed(
-            tree=snapshot.tree,
-            files=snapshot.files,
-            size_bytes=snapshot.size_bytes,
-            new_bytes=snapshot.new_bytes,
-        )
+        return taken.result
 
     async def close(
         self,
@@ -402,13 +235,14 @@ class Lifecycle:
         reason: str = "",
         asked_at: int | None = None,
     ) -> Checkpointed:
-        """End the box, after a checkpoint if requested. Has no effect on a closed sandbox, or on
-        one that was reopened since (``asked_at``: the request's sequence in the log).
+        """End the box, after a checkpoint if requested; pause and keep it if its spec says so. Has
+        no effect on a closed sandbox, or on one that was reopened since (``asked_at``: the
+        request's sequence in the log).
         """
         async with self._lock(sandbox):
             record = await self.record(sandbox)
             result = Checkpointed(tree=record.tree)
-            if record.is_newer_than(asked_at):
+            if record.is_newer_than(asked_at) or (record.is_kept and not delete):
                 return result
             if record.state == "unknown":
                 raise Refused("workspace_stop_error", f"there is no sandbox {sandbox}")
@@ -423,9 +257,13 @@ class Lifecycle:
                 live = await self._find(record)
                 await live.box.kill_all()
                 await self._memories.closing(live)
-                result = await self._checkpoint(live, exclude, reason)
                 record = live.record
-            elif record.is_live:
+                if self._is_kept_paused(record) and not delete:
+                    kept = await self._paused(live, reason, exclude, kept=True)
+                    if kept is not None:
+                        return kept
+                result = await self._checkpoint(live, exclude, reason)
+            elif record.is_live and not record.is_kept:
                 await self._memories.leaving(record)
             if delete and record.state != "deleted":
                 end = SandboxDeleted(generation=record.generation, reason=reason)
@@ -438,6 +276,10 @@ class Lifecycle:
             self.forget(sandbox)
             self._removals.remove(record.key)
             return result
+
+    def _is_kept_paused(self, record: SandboxRecord) -> bool:
+        """Does its box stay, paused? That of a session does at vendors, where a pause is free."""
+        return record.spec.keep_paused or (bool(record.spec.session) and self._verifies_wake)
 
     async def _close_lost(self, record: SandboxRecord) -> None:
         """The changes on a dead node cannot be saved; the caller that closes it must know."""
@@ -452,16 +294,56 @@ class Lifecycle:
 
     async def pause(self, sandbox: str, reason: str = "") -> None:
         async with self._lock(sandbox):
-            live = await self._find(await self.record(sandbox))
+            record = await self.record(sandbox)
+            if reason == IDLE and (record.state != "ready" or sandbox in self._in_use):
+                return
+            live = await self._find(record)
             if reason == IDLE and sandbox in self._in_use:
                 return
-            await self._provider.pause(live.record.key)
-            paused = SandboxPaused(generation=live.record.generation, reason=reason)
-            try:
-                await self._append(live.record, paused)
-            except SandboxMovedOn:  # another replica uses it, and would not notice
-                await self._provider.resume(live.record.key)
-                raise
+            await self._paused(live, reason)
+
+    async def _paused(
+        self, live: Live, reason: str, exclude: Sequence[str] = (), *, kept: bool = False
+    ) -> Checkpointed | None:
+        """Freeze the box, after a checkpoint if it may lose files or is kept. None: it is in use,
+        or a box that was to be kept cannot be frozen.
+        """
+        record, key = live.record, live.record.key
+        saved = Checkpointed(tree=record.tree)
+        paused = SandboxPaused(generation=record.generation, reason=reason)
+        if self._verifies_wake:
+            # a replica that uses it from now on writes so to the log, and this pause is given up
+            await self._append(record, paused)
+            self.forget(record.sandbox)
+        if self._verifies_wake or kept:
+            saved = await self._checkpoint(live, exclude, reason)
+        in_use = record.sandbox in self._in_use
+        if in_use and reason == IDLE:
+            await self._stay(live)
+            return None
+        crashpoint("sandbox.before_pause")
+        try:
+            await self._provider.pause(key)
+        except ProviderError as error:
+            if kept and not error.retryable:
+                logger.warning("a box is not kept: %s", error, extra={"sandbox": record.sandbox})
+                return None
+            await self._stay(live)
+            raise
+        crashpoint("sandbox.after_pause")
+        is_saved = self._verifies_wake and not in_use
+        try:
+            await self._append(record, msgspec.structs.replace(paused, saved=is_saved, kept=kept))
+        except SandboxMovedOn:  # another replica uses it, and would not notice
+            await self._provider.resume(key)
+            raise
+        return saved
+
+    async def _stay(self, live: Live) -> None:
+        """The box was not paused after all."""
+        if live.record.state == "paused":
+            await self._append(live.record, self._ready(live.record, live.box))
+        self._keep(live.record, live.box)
 
     def idle(self, now: float) -> list[str]:
         """Sandboxes whose idle time is over."""
@@ -474,27 +356,3 @@ class Lifecycle:
             await self._listening.close()
         await self._removals.finish()
         self._live.clear()
-
-    # --- parts ---------------------------------------------------------------------------------
-
-    def _lock(self, sandbox: str) -> asyncio.Lock:
-        """One task at a time creates, saves or closes a sandbox. Removed when unused."""
-        return self._locks.setdefault(sandbox, asyncio.Lock())
-
-    async def _append(self, record: SandboxRecord, event: SandboxEvent) -> None:
-        try:
-            sequence = await self._bus.sandboxes.append(
-                record.sandbox, event, after=record.last_seq
-            )
-        except SandboxMovedOn:
-            self.forget(record.sandbox)
-            raise
-        record.apply(sequence, event)
-
-    async def is_served(self, node: str) -> bool:
-        consumer = f"sandbox-{self._provider.name}-{node}"
-        if await self._bus.presence.is_served(consumer):
-            return True
-        # after a restart of the server its clients are disconnected for a moment
-        await asyncio.sleep(0.5)
-        return await self._bus.presence.is_served(consumer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import msgspec
 from sandstream_bus.wire.sandboxes import Opened
@@ -22,7 +23,8 @@ class Live(msgspec.Struct):
     """A notice for the next answer: the workspace was restored or reset."""
     is_new: bool = False
     """Its box was just created, and the files of its memories are not written yet."""
-    used_at: float = 0.0
+    used_at: float = msgspec.field(default_factory=time.monotonic)
+    """Finding it is a use, too."""
     epoch: int = 0
     """The connection under which it was found. After a disconnect another node may own the sandbox.
     """
@@ -38,6 +40,7 @@ class Live(msgspec.Struct):
             created=created,
             restored=self.record.base,
             notice=self.notice,
+            box_id=self.record.box_id,
         )
 
     def may_have_run(self, sequence: int, *, fresh: bool) -> bool:
@@ -55,6 +58,18 @@ def restored_notice(reason: str) -> str:
         f"The sandbox was lost ({reason}) and restored from its last checkpoint. Running "
         "commands and later changes to files are gone."
     )
+
+
+def remade_notice(reason: str) -> str:
+    return (
+        f"The sandbox was lost ({reason}) and had no checkpoint: it was made again as it was at "
+        "first. Files that commands had created are gone."
+    )
+
+
+def vendor_id_of(box: Box | None) -> str:
+    """The vendor's own id of the box; empty if the box is not at a vendor."""
+    return str(getattr(box, "vendor_id", ""))
 
 
 async def awake(provider: Provider, record: SandboxRecord) -> Box | None:

@@ -37,6 +37,7 @@ from sandstream_bus.wire.sandboxes import (
     wire_path,
 )
 from sandstream_providers.interface import (
+    Addresses,
     Box,
     Entry,
     ExecSpec,
@@ -272,6 +273,9 @@ async def _port(tools: Tools, live: Live, op: str, action: ResolvePort, _: Any) 
             reason="not_configured",
             port=action.port,
         )
+    if isinstance(tools.provider, Addresses):
+        found = await tools.provider.address(live.box, action.port)
+        return Endpoint(host=found.host, port=found.port, tls=found.tls, query=found.query)
     host, port = await live.box.port(action.port)
     return Endpoint(host=host, port=port)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.logs.sandboxes import OWN_NODE
-from sandstream_bus.wire.subjects import RunId
+from sandstream_bus.wire.subjects import RunId, session_sandbox
 
 from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.run.state import RunState
@@ -34,19 +34,36 @@ class Owner(NamedTuple):
     """The workspace may contain files that a user wants."""
 
 
-async def owner_of(bus: Bus, record: SandboxRecord, *, is_running: bool) -> Owner:
-    """Find the owner. ``is_running``: the box has processes that are not paused. If its program is
-    gone, such a box ends by itself after its grace period, and is closed after that.
+async def owner_of(bus: Bus, record: SandboxRecord, *, ends_soon: bool) -> Owner:
+    """Find the owner. ``ends_soon``: the box has processes that are not paused, and they end by
+    themselves a grace period after its program. It is closed after that.
     """
+    if record.spec.session:
+        return await _session_of(bus, record)
+    if record.is_kept:
+        return Owner(False, "it is kept for a later session")
     if record.spec.run:
         return await _run_of(bus, record)
     if not record.node.startswith(OWN_NODE):
         return Owner(False, "a session's")
     if await _is_served(bus, f"sandbox-{record.provider}-{record.node}"):
         return Owner(False, "its program is live")
-    if is_running and record.is_live:
+    if ends_soon and record.is_live:
         return Owner(False, "its program is gone; it ends by itself soon")
     return Owner(True, "its program is gone", can_save=record.is_live)
+
+
+async def _session_of(bus: Bus, record: SandboxRecord) -> Owner:
+    """A session needs the sandbox of its workspace, and the one that a switch or a rewind makes."""
+    session = record.spec.session
+    state = (await bus.sessions.read(session)).state
+    if state is None or state.life == "destroyed":
+        return Owner(True, f"its session {session} was destroyed", can_save=False)
+    parts = (state.workspace, state.switch, state.rewind)
+    needed = {session_sandbox(session, it.generation) for it in parts if it is not None}
+    if record.sandbox not in needed and state.life != "destroying" and state.active is None:
+        return Owner(True, f"its session {session} has another sandbox", can_save=False)
+    return Owner(False, f"its session {session} needs it")
 
 
 async def _run_of(bus: Bus, record: SandboxRecord) -> Owner:

@@ -21,6 +21,7 @@ from sandstream_bus.logs.runs import Conflict
 from sandstream_bus.logs.sandboxes import SandboxMovedOn
 from sandstream_bus.wire.messages import CancelRequested
 from sandstream_providers.interface import BoxInfo, Leasing, Provider, ProviderError
+from sandstream_workspaces.errors import CheckpointFailed
 
 from sandstream_actors.run.ends import cancelled
 from sandstream_actors.run.sandbox_record import SandboxRecord
@@ -48,13 +49,27 @@ class Reaper:
         *,
         every_s: float,
         grace_s: float = GRACE_S,
+        is_patient: bool = True,
     ) -> None:
+        """Args:
+        bus: Has the log.
+        lifecycle: Closes and pauses sandboxes.
+        provider: Whose boxes are checked.
+        every_s: The time between two checks.
+        grace_s: Boxes that the log does not name are removed when they are older.
+        is_patient: A vendor's box whose program is gone is closed at the second check that finds
+            it so: until then the program may come back for it. False: at the first.
+        """
         self._bus = bus
         self._lifecycle = lifecycle
         self._provider = provider
         self._every_s = every_s
         self._grace_s = grace_s
+        self._is_patient = is_patient
         self._told: set[str] = set()
+        self._left: set[str] = set()
+        """Running boxes of a vendor whose program was gone at the last check."""
+        self._left_before: set[str] = set()
 
     async def run(self) -> None:
         await asyncio.sleep(min(_FIRST_S, self._every_s))
@@ -68,6 +83,7 @@ class Reaper:
     async def sweep(self, only: Container[str] | None = None) -> list[str]:
         """Check once; return the keys of removed boxes. ``only``: check only these sandboxes."""
         removed = []
+        self._left_before, self._left = self._left, set()
         for info in await self._provider.list_owned(self._lifecycle.owner):
             if only is not None and info.labels.get("sandbox", "") not in only:
                 continue
@@ -88,7 +104,7 @@ class Reaper:
         for sandbox in self._lifecycle.idle(time.monotonic()):
             try:
                 await self._lifecycle.pause(sandbox, IDLE)
-            except (Refused, Elsewhere) as error:
+            except (Refused, Elsewhere, SandboxMovedOn, ProviderError, CheckpointFailed) as error:
                 logger.info("not paused", extra={"sandbox": sandbox, "why": str(error)})
         return removed
 
@@ -122,9 +138,19 @@ class Reaper:
         """Close it if its owner is gone. Otherwise hold it: it must not end by itself while an
         actor of its node lives.
         """
-        owner = await owner_of(self._bus, record, is_running=info.state == "running")
+        is_running = info.state == "running"
+        owns_boxes = self._lifecycle.owns_boxes
+        owner = await owner_of(self._bus, record, ends_soon=is_running and owns_boxes)
+        if (
+            owner.is_gone
+            and is_running
+            and not owns_boxes
+            and not self._is_left_again(info, record)
+        ):
+            return
         if not owner.is_gone:
-            if record.node != self._lifecycle.node and info.state == "paused":
+            is_frozen = info.state == "paused" and not record.is_kept
+            if record.node != self._lifecycle.node and is_frozen and owns_boxes:
                 await self._provider.stop(info.key)  # it is frozen, so it cannot end by itself
             elif record.node == self._lifecycle.node and isinstance(self._provider, Leasing):
                 self._provider.hold(info.key)
@@ -134,6 +160,11 @@ class Reaper:
         await self._lifecycle.close(
             record.sandbox, checkpoint=owner.can_save, delete=False, reason=owner.why
         )
+
+    def _is_left_again(self, info: BoxInfo, record: SandboxRecord) -> bool:
+        """May it be closed now? Its program may have crashed and be about to come back."""
+        self._left.add(info.key)
+        return bool(record.spec.run) or not self._is_patient or info.key in self._left_before
 
     async def _end(self, state: RunState) -> bool:
         """End a run that cannot be continued, unless the run has new events."""

@@ -53,7 +53,7 @@ class Requests:
         action = request.action
         lifecycle = self._tools.lifecycle
         if isinstance(action, Open):
-            return await lifecycle.open(sandbox, action.spec)
+            return await lifecycle.open(sandbox, action.spec, run=request.run, anew=action.anew)
         if isinstance(action, Close):
             return await lifecycle.close(
                 sandbox,
@@ -107,7 +107,7 @@ class Requests:
 
     async def _probe(self, sandbox: str) -> Running:
         record = await self._tools.lifecycle.record(sandbox)
-        if not record.is_live:
+        if not record.is_live or record.is_kept:
             return Running(running=False, state=record.state)
         if record.node != self._tools.lifecycle.node:
             if await self._tools.lifecycle.is_served(record.node):

@@ -77,9 +77,9 @@ def environment_of(spec: SandboxSpec, environ: Mapping[str, str] | None = None) 
     return values
 
 
-def box_spec_of(record: SandboxRecord, owner: str) -> BoxSpec:
+def box_spec_of(record: SandboxRecord, owner: str, *, may_exist: bool = False) -> BoxSpec:
     """The provider's settings. The environment is passed to each command and not stored with the
-    box, because it may contain secrets.
+    box, because it may contain secrets. ``may_exist``: an earlier attempt may have made the box.
     """
     spec = record.spec
     given = {
@@ -105,6 +105,7 @@ def box_spec_of(record: SandboxRecord, owner: str) -> BoxSpec:
             if not it.inside
         ],
         options=spec.options,
+        may_exist=may_exist,
     )
 
 

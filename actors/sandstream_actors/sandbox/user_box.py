@@ -1,8 +1,9 @@
 """A box as one of its users sees it: commands run as the user, and files are the user's.
 
-The box itself works as root then. A command begins with a small script that becomes the user. A
-file operation is first tried as the user (may it read, may it write there?), then done as root, so
-that it keeps what the interface promises, and what it made is given to the user.
+The box itself works as root if its manifest has users. A command begins with a small script that
+becomes the user. A file operation is first tried as the user (may it read, may it write there?),
+then done as root, so that it keeps what the interface promises, and what it made is given to the
+user.
 """
 
 from __future__ import annotations
@@ -38,12 +39,21 @@ while IFS=: read -r name _ _ _ _ home _; do
 done </etc/passwd
 export HOME USER="$user" LOGNAME="$user"
 if [ "$(id -un)" = "$user" ]; then exec "$@"; fi
+if [ "$(id -u)" != 0 ]; then
+  if sudo -n -E -u "$user" true </dev/null >/dev/null 2>&1; then
+    exec sudo -n -E -u "$user" env "PATH=$PATH" "HOME=$HOME" "$@"
+  fi
+  echo "this sandbox cannot work as the user $user: name it in Manifest.users" >&2
+  exit 126
+fi
 if setpriv --help 2>&1 | grep -q -e --reuid; then
   exec setpriv --reuid="$user" --regid="$group" --init-groups -- "$@"
 fi
 exec su -m -s /bin/sh -c 'exec "$@"' -- "$user" sh "$@"
 """
-"""util-linux has setpriv; where only busybox is, its su does. Both need root and no password."""
+"""util-linux has setpriv; where only busybox is, its su does. Both need root and no password. A box
+without users of a manifest is not root, but its user may have ``sudo``.
+"""
 
 _MAY = """\
 may() {
@@ -160,7 +170,8 @@ class UserBox:
         """Give the user what was made."""
         if not paths:
             return
-        script = 'user=$1; shift; exec chown -R -h "$user:$(id -g "$user")" "$@"'
+        script = 'user=$1; shift; set -- chown -R -h "$user:$(id -g "$user")" "$@"; '
+        script += '[ "$(id -u)" = 0 ] || set -- sudo -n "$@"; exec "$@"'
         argv = ["sh", "-c", script, "sh", self._user, *dict.fromkeys(paths)]
         done = await self._box.run(f"{op}-give", ExecSpec(argv=argv, cwd="/"))
         if done.exit_code != 0:
