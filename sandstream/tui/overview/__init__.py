@@ -1,0 +1,1 @@
+"""All sessions and runs: the list, the peek panel, the inbox of questions."""

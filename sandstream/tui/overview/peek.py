@@ -1,0 +1,90 @@
+"""The peek panel of the list: what the selected session or run said, asks and waits for, and a
+line to reply without opening it.
+"""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from sandstream._inspect.texts import count
+from sandstream._inspect.visible_text import one_line
+from sandstream.approvals import OpenApproval
+from sandstream.sessions import SessionInfo
+from sandstream.tui.answers import question_content
+from sandstream.tui.overview.entries import Entry, unmarked
+from sandstream.tui.overview.rows import age
+from sandstream.tui.plain_text import line
+from sandstream.tui.theme import MARKS, STYLES
+
+
+class Peek(Vertical):
+    """Shows one entry of the list."""
+
+    class Replied(Message):
+        """A person has typed a reply."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self) -> None:
+        super().__init__(id="peek")
+        self.question: OpenApproval | None = None
+        """The question that is shown."""
+        self.entry: Entry | None = None
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="peek-body", can_focus=False):
+            yield Static("", id="peek-text", markup=False)
+        yield Input(placeholder="Reply (t), Enter sends", id="reply")
+
+    def put(
+        self, entry: Entry | None, info: SessionInfo | None, questions: list[OpenApproval]
+    ) -> None:
+        """Show an entry.
+
+        Args:
+            entry: The selected one; None: none is.
+            info: Its state, if it is a session.
+            questions: What it asks, the oldest first.
+        """
+        self.entry = entry
+        self.question = questions[0] if questions else None
+        if entry is None:
+            self.query_one("#peek-text", Static).update(line("nothing is selected", "dim"))
+            return
+        self.query_one("#peek-text", Static).update(peek_content(entry, info, questions))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.value.strip():
+            self.post_message(self.Replied(event.value.strip()))
+            event.input.clear()
+
+
+def peek_content(entry: Entry, info: SessionInfo | None, questions: list[OpenApproval]) -> Content:
+    """What the panel shows of an entry."""
+    style = STYLES.get(entry.state, "")
+    is_doing = bool(entry.doing) and (info is None or bool(info.doing) or info.active is not None)
+    facts = [entry.agent, entry.provider, f"{count(entry.tokens)} tokens", age(entry.changed)]
+    parts: list[Content | str] = [
+        line(entry.title, "bold $primary"),
+        "\n",
+        Content.styled(f"{MARKS.get(entry.state, '·')} {entry.state}", style),
+        line(f"  {entry.doing}" if is_doing else "", "$foreground 80%"),
+        "\n",
+        line(" · ".join(it for it in facts if it), "dim"),
+    ]
+    if info is not None and info.origin is not None:
+        parts += ["\n", line(f"fork of {info.origin.session}, turn {info.origin.turn}", "dim")]
+    if info is not None and info.said:
+        parts += ["\n\n", line(unmarked(info.said))]
+    for it in info.queue if info is not None else ():
+        parts += ["\n", line(f"⧗ {one_line(it.input)}", "$warning")]
+    for place, question in enumerate(questions[:3]):
+        parts += ["\n\n", question_content(question, place, len(questions))]
+    return Content.assemble(*parts)
