@@ -45,14 +45,25 @@ class MCPConfig(TypedDict, total=False):
     """How an agent uses the tools of its MCP servers."""
 
     convert_schemas_to_strict: bool
+    """Whether the tools' schemas are made strict where possible; missing: no."""
     failure_error_function: Any
+    """Makes a text for the model of a failed call; ``None`` ends the run with the error. Missing:
+    the default text."""
     include_server_in_tool_names: bool
+    """Whether each tool's name starts with its server's name, so that two servers may have tools of
+    the same name; missing: no."""
 
 
 class StopAtTools(TypedDict):
-    """End the run when one of these tools was called."""
+    """End the run when one of these tools was called.
+
+    Example:
+        stop = StopAtTools(stop_at_tool_names=["book"])
+        agent = Agent(name="Clerk", tools=[find, book], tool_use_behavior=stop)
+    """
 
     stop_at_tool_names: list[str]
+    """The names of these tools. The output of the first one called is the final output."""
 
 
 ToolUseBehavior = (
@@ -64,16 +75,29 @@ class Prompt(TypedDict, total=False):
     """A stored prompt of the Responses API."""
 
     id: str
+    """The id of the prompt at the provider."""
     version: str
+    """The version to use; missing: the current one."""
     variables: dict[str, Any]
+    """Values for the variables of the prompt's text, by name."""
 
 
 @dataclass
 class GenerateDynamicPromptData:
-    """The argument of a prompt function."""
+    """The argument of a prompt function.
+
+    Example:
+        def choose(data: GenerateDynamicPromptData) -> Prompt:
+            return {"id": "pmpt_1", "variables": {"city": data.context.context.city}}
+
+
+        agent = Agent(name="Guide", prompt=choose)
+    """
 
     context: RunContextWrapper[Any]
+    """The context of the run."""
     agent: Agent[Any]
+    """The agent whose prompt is needed."""
 
 
 DynamicPromptFunction = Callable[[GenerateDynamicPromptData], Prompt | Awaitable[Prompt]]
@@ -274,7 +298,18 @@ class Agent(Generic[TContext]):
         )
 
     async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
-        """The instructions of a turn."""
+        """The instructions of a turn.
+
+        Args:
+            run_context: The context of the run, which is passed on if ``instructions`` is a
+                function.
+
+        Returns:
+            The text; ``None`` if the agent has no instructions.
+
+        Raises:
+            TypeError: The function does not take exactly two arguments.
+        """
         if self.instructions is None or isinstance(self.instructions, str):
             return self.instructions
         count = len(inspect.signature(self.instructions).parameters)
@@ -287,14 +322,25 @@ class Agent(Generic[TContext]):
         return await text if inspect.isawaitable(text) else text
 
     async def get_prompt(self, run_context: RunContextWrapper[TContext]) -> Prompt | None:
-        """The stored prompt of a turn."""
+        """The stored prompt of a turn.
+
+        Args:
+            run_context: The context of the run, which is passed on if ``prompt`` is a function.
+
+        Returns:
+            The prompt; ``None`` if the agent has none.
+        """
         if self.prompt is None or not callable(self.prompt):
             return self.prompt
         prompt = self.prompt(GenerateDynamicPromptData(run_context, self))
         return await prompt if inspect.isawaitable(prompt) else prompt
 
     async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
-        """The tools of the agent's MCP servers, as these list them now."""
+        """The tools of the agent's MCP servers, as these list them now.
+
+        Args:
+            run_context: The context of the run, which the servers' tool filters receive.
+        """
         if not self.mcp_servers:
             return []
         from sandstream.mcp.agent_tools import list_mcp_tools
@@ -302,7 +348,15 @@ class Agent(Generic[TContext]):
         return await list_mcp_tools(self, run_context)
 
     async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
-        """The tools that are enabled now."""
+        """The tools that are enabled now.
+
+        Args:
+            run_context: The context of the run, which ``is_enabled`` functions and tool filters
+                receive.
+
+        Returns:
+            The tools of the MCP servers, then the agent's own.
+        """
         own = [tool for tool in self.tools if await is_tool_enabled(tool, run_context, self)]
         return [*await self.get_mcp_tools(run_context), *own]
 

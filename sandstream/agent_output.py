@@ -28,7 +28,28 @@ _WRAPPER_NAME = "OutputType"
 
 
 class AgentOutputSchemaBase(abc.ABC):
-    """The output schema of an agent. Subclass it for a format of your own."""
+    """The output schema of an agent. Subclass it for a format of your own.
+
+    Example:
+        class Lines(AgentOutputSchemaBase):
+            def is_plain_text(self) -> bool:
+                return False
+
+            def name(self) -> str:
+                return "Lines"
+
+            def json_schema(self) -> dict[str, Any]:
+                return {"type": "object", "properties": {"lines": {"type": "array"}}}
+
+            def is_strict_json_schema(self) -> bool:
+                return False
+
+            def validate_json(self, json_str: str) -> list[str]:
+                return json.loads(json_str)["lines"]
+
+
+        agent = Agent(name="Poet", output_type=Lines())
+    """
 
     @abc.abstractmethod
     def is_plain_text(self) -> bool:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sandstream.memory.session import Session
     from sandstream.result import RunResult, RunResultStreaming
 
-__all__ = ["AgentTool", "AgentToolStreamEvent", "agent_tool"]
+__all__ = ["AgentTool", "AgentToolStreamEvent"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,18 +54,31 @@ class AgentTool(FunctionTool):
     """The tool that ``Agent.as_tool`` returns."""
 
     agent: Agent[Any] = field(kw_only=True)
+    """The agent that a call runs."""
     run_config: RunConfig | None = field(default=None, kw_only=True)
+    """Settings of the child run; ``None`` uses those of the caller's run."""
     max_turns: int | None = field(default=DEFAULT_MAX_TURNS, kw_only=True)
+    """How many model calls the child run may make; ``None`` removes the limit."""
     run_hooks: RunHooks[Any] | None = field(default=None, kw_only=True)
+    """Callbacks for the events of the child run."""
     session: Session | None = field(default=None, kw_only=True)
+    """The history of the child run; ``None`` starts each call without one."""
     previous_response_id: str | None = field(default=None, kw_only=True)
+    """The stored response that the child run continues after."""
     conversation_id: str | None = field(default=None, kw_only=True)
+    """The stored conversation that the child run continues."""
     custom_output_extractor: OutputExtractor | None = field(default=None, kw_only=True)
+    """Makes the tool's output of the child run's result; ``None`` takes the final output."""
     on_stream: OnStream | None = field(default=None, kw_only=True)
+    """Called with each event of the child run."""
     on_stream_max_pending_events: int | None = field(default=1024, kw_only=True)
+    """How many events may wait for ``on_stream``; ``None`` removes the limit."""
     parameters: type[Any] | None = field(default=None, kw_only=True)
+    """The type of the tool's parameters; ``None`` is one text named ``input``."""
     input_builder: StructuredToolInputBuilder | None = field(default=None, kw_only=True)
+    """Makes the child run's input of the parameters; ``None`` uses the default text."""
     include_input_schema: bool = field(default=False, kw_only=True)
+    """Whether the child run's input shows the schema of the parameters."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,13 +106,20 @@ class AgentTool(FunctionTool):
         return self.custom_output_extractor is not None or self.custom_data_extractor is not None
 
     def config_of(self, parent: RunConfig) -> RunConfig:
-        """The settings of its runs: its own, or else the caller's."""
+        """The settings of its runs: its own, or else the caller's.
+
+        Args:
+            parent: The settings of the caller's run.
+        """
         return self.run_config or parent
 
     # --- arguments -----------------------------------------------------------------------------
 
     def parsed(self, arguments: str) -> Any:
         """The model's arguments as plain data, checked against ``parameters``.
+
+        Args:
+            arguments: The model's arguments as JSON text; an empty text is an empty object.
 
         Raises:
             ModelBehaviorError: if they are not JSON or do not fit.
@@ -118,7 +138,11 @@ class AgentTool(FunctionTool):
             raise ModelBehaviorError(what) from None
 
     async def input_of(self, params: Any) -> StructuredToolInputResult:
-        """The input of the agent's run, from its parsed arguments."""
+        """The input of the agent's run, from its parsed arguments.
+
+        Args:
+            params: The arguments as plain data, from :meth:`parsed`.
+        """
         with_schema = self.include_input_schema and self.parameters is not None
         info = build_structured_input_schema_info(
             self.params_json_schema, include_json_schema=with_schema
@@ -132,7 +156,14 @@ class AgentTool(FunctionTool):
     def context_of(
         self, caller: RunContextWrapper[Any], call_id: str, arguments: str, agent: Agent[Any] | None
     ) -> ToolContext[Any]:
-        """The context of the agent's run: the caller's object, and the tool call it answers."""
+        """The context of the agent's run: the caller's object, and the tool call it answers.
+
+        Args:
+            caller: The context of the run that calls the tool.
+            call_id: The model's id of the call.
+            arguments: The model's arguments as JSON text.
+            agent: The agent that calls the tool; ``None`` if the call comes from outside a run.
+        """
         item = {
             "type": "function_call",
             "name": self.name,
@@ -163,7 +194,11 @@ class AgentTool(FunctionTool):
     # --- output --------------------------------------------------------------------------------
 
     async def output_of(self, result: RunResult | RunResultStreaming) -> Any:
-        """The tool's output, from the result of the agent's run."""
+        """The tool's output, from the result of the agent's run.
+
+        Args:
+            result: The result of the agent's run.
+        """
         if self.custom_output_extractor is not None:
             return await self.custom_output_extractor(result)
         final = result.final_output

@@ -10,7 +10,8 @@ import builtins
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -36,6 +37,9 @@ from sandstream.settings import Settings
 from sandstream.tracing.setup import reporter_here
 from sandstream.tracing.trace_parent import trace_headers
 
+if TYPE_CHECKING:
+    from sandstream.sessions.directory import Sessions
+
 _CANCEL_PATIENCE_S = 3.0
 
 
@@ -53,6 +57,10 @@ class Client:
 
     As a user (``SANDSTREAM_USER``) it publishes only requests, which a harness checks and carries
     out. Its runs belong to that user.
+
+    Args:
+        opened: The connection to the bus, from :meth:`connect`. The client closes it.
+        user: The user in whose name requests are published; ``None`` writes to the log directly.
 
     Example:
         async with await Client.connect() as client:
@@ -85,6 +93,15 @@ class Client:
         client = cls(opened, settings.user)
         reporter_here().attach(client.bus)
         return client
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Durable sessions: create, find and list them. See docs/sessions.md."""
+        # imported here: most programs submit single tasks
+        from sandstream.sessions.directory import Sessions
+        from sandstream.sessions.link import SessionLink
+
+        return Sessions(SessionLink(self.bus, self.asks))
 
     async def close(self) -> None:
         """Close the connection. Runs continue."""

@@ -36,21 +36,38 @@ CustomToolOnApprovalFunction: TypeAlias = Callable[[RunContextWrapper[Any], Any]
 
 @dataclass
 class CustomTool:
-    """A tool whose input is free text."""
+    """A tool whose input is free text.
+
+    Example:
+        async def run_query(context: ToolContext[Any], text: str) -> str:
+            return await database.fetch(text)
+
+
+        sql = CustomTool(name="sql", description="Runs one query.", on_invoke_tool=run_query)
+        agent = Agent(name="Analyst", tools=[sql])
+    """
 
     name: str
+    """The name by which the model calls the tool."""
     description: str
+    """Tells the model what the tool does and what text it expects."""
     on_invoke_tool: CustomToolExecutor
     """Called with the context of the call and the model's text."""
     format: object | None = None
     """The format of the text: ``{"type": "grammar", "syntax": "lark", "definition": ...}``;
     None: any text."""
     needs_approval: bool | CustomToolApprovalFunction = False
+    """Whether a person must approve a call: a bool, or a function that decides for each call."""
     on_approval: CustomToolOnApprovalFunction | None = None
+    """Asked before a person is: ``{"approve": True}`` lets the call pass, ``{"approve": False,
+    "reason": ...}`` refuses it, anything else leaves it to the person."""
     defer_loading: bool = False
+    """Whether the provider hides the tool until the model searches for it."""
     custom_data_extractor: CustomToolCustomDataExtractor | None = field(default=None, kw_only=True)
     """Extracts data for the application from a result; it is never sent to the model."""
     allowed_callers: list[ToolCaller] | None = field(default=None, kw_only=True)
+    """Who may call the tool: the model itself (``direct``), programs that the provider runs for it
+    (``programmatic``), or both; ``None`` leaves it to the provider."""
     tool_config: dict[str, Any] = field(init=False, repr=False)
     """The tool's definition in a request of the Responses API."""
 
@@ -105,10 +122,15 @@ class CustomToolCustomDataContext:
     """The argument of a ``custom_data_extractor``."""
 
     tool_context: ToolContext[Any]
+    """The context of the call."""
     tool: CustomTool
+    """The tool that was called."""
     input: str
+    """The text that the model wrote."""
     output: str
+    """The text that the model gets back."""
     raw_item: Mapping[str, Any]
+    """The output item for the model."""
 
 
 CustomToolCustomDataExtractor: TypeAlias = Callable[

@@ -16,10 +16,23 @@ class DeployedAgent(Agent[Any]):
 
     When a run starts, the agent that is registered under this name replaces it, with its own tools,
     model, harness pool and worker.
+
+    Example:
+        billing = DeployedAgent(name="billing")  # registered by another team's worker
+        triage = Agent(name="triage", handoffs=[billing])
     """
 
     def as_tool(self, *arguments: Any, **options: Any) -> FunctionTool:
-        """The agent as a tool. Its worker hosts the run and cannot use objects of this process."""
+        """The agent as a tool. Its worker hosts the run and cannot use objects of this process.
+
+        Args:
+            arguments: The name and the description of the tool, as for :meth:`Agent.as_tool`.
+            options: The other arguments of :meth:`Agent.as_tool`, except ``hooks`` and a session
+                that is not a :class:`BusSession`.
+
+        Raises:
+            UserError: An option is an object that the agent's worker cannot use.
+        """
         from sandstream.agent_tool import AgentTool
         from sandstream.memory.bus_session import BusSession
 

@@ -17,11 +17,17 @@ class RunErrorData:
     """The run up to its failure."""
 
     input: Any
+    """The input of the run, as the caller gave it."""
     new_items: list[Any]
+    """The items that the run has produced."""
     history: list[Any]
+    """The input and the produced items together, as input items."""
     output: list[Any]
+    """The produced items as input items."""
     raw_responses: list[Any]
+    """The answers of the model, one for each call."""
     last_agent: Any
+    """The agent that was running."""
 
 
 @dataclass
@@ -29,8 +35,11 @@ class RunErrorHandlerInput:
     """The argument of an error handler."""
 
     error: Exception
+    """The failure that the run would end with."""
     context: RunContextWrapper[Any]
+    """The context of the run."""
     run_data: RunErrorData
+    """What the run has done so far."""
 
 
 @dataclass
@@ -38,7 +47,9 @@ class RunErrorHandlerResult:
     """A final output that replaces the failure."""
 
     final_output: Any
+    """The output with which the run ends, of the agent's ``output_type``."""
     include_in_history: bool = True
+    """Whether the output is also added to the items, so that a session remembers it."""
 
 
 RunErrorHandler = Callable[[RunErrorHandlerInput], Any]
@@ -46,11 +57,23 @@ RunErrorHandler = Callable[[RunErrorHandlerInput], Any]
 
 
 class RunErrorHandlers(TypedDict, total=False):
-    """One handler per kind of failure."""
+    """One handler per kind of failure.
+
+    Example:
+        def give_up(failure: RunErrorHandlerInput) -> RunErrorHandlerResult:
+            return RunErrorHandlerResult(final_output="I could not finish this.")
+
+
+        handlers: RunErrorHandlers = {"max_turns": give_up}
+        result = await Runner.run(agent, "Count to a million.", error_handlers=handlers)
+    """
 
     max_turns: RunErrorHandler
+    """For a run that has used all of its turns."""
     model_refusal: RunErrorHandler
+    """For a final answer that is a refusal."""
     invalid_final_output: RunErrorHandler
+    """For a final answer that does not fit the agent's ``output_type``."""
 
 
 def check_error_handlers(handlers: RunErrorHandlers | None) -> RunErrorHandlers:

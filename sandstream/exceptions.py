@@ -67,14 +67,23 @@ class RunErrorDetails:
     """The run up to its failure; attached to the exception as ``run_data``."""
 
     input: str | list[Any]
+    """The input of the run."""
     new_items: list[Any]
+    """The items that the run had produced."""
     raw_responses: list[Any]
+    """The answers of the model, one for each call."""
     last_agent: Any
+    """The agent that was running."""
     context_wrapper: RunContextWrapper[Any]
+    """The context of the run, with its token usage."""
     input_guardrail_results: list[Any]
+    """The verdicts of the checks of the input."""
     output_guardrail_results: list[Any]
+    """The verdicts of the checks of the output."""
     tool_input_guardrail_results: list[Any] = field(default_factory=list)
+    """The verdicts of the checks before tool calls."""
     tool_output_guardrail_results: list[Any] = field(default_factory=list)
+    """The verdicts of the checks after tool calls."""
 
     def __str__(self) -> str:
         agent_name = getattr(self.last_agent, "name", None)
@@ -85,7 +94,17 @@ class RunErrorDetails:
 
 
 class AgentsException(Exception):
-    """Root of all exceptions. The runner sets ``run_data`` when the error leaves a run."""
+    """Root of all exceptions. The runner sets ``run_data`` when the error leaves a run.
+
+    Args:
+        args: The texts of the exception, as for any exception.
+
+    Example:
+        try:
+            result = await Runner.run(agent, "How is the weather?")
+        except AgentsException as error:
+            print(error.code, error.run_data)
+    """
 
     code: str = "error"
     run_data: RunErrorDetails | None
@@ -96,7 +115,11 @@ class AgentsException(Exception):
 
 
 class _MessageError(AgentsException):
-    """An error that consists of its message, available as ``.message``."""
+    """An error that consists of its message, available as ``.message``.
+
+    Args:
+        message: What happened, and what to do about it.
+    """
 
     message: str
 
@@ -118,7 +141,11 @@ class ModelBehaviorError(_MessageError):
 
 
 class ModelRefusalError(AgentsException):
-    """The model's final message was a refusal."""
+    """The model's final message was a refusal.
+
+    Args:
+        refusal: The text in which the model refused.
+    """
 
     code = "model_refusal"
     refusal: str
@@ -132,7 +159,11 @@ class ModelRefusalError(AgentsException):
 
 
 class ModelTimeoutError(AgentsException):
-    """One model call took longer than its ``ModelSettings.timeout``."""
+    """One model call took longer than its ``ModelSettings.timeout``.
+
+    Args:
+        timeout_seconds: The time limit of the call.
+    """
 
     code = "model_timeout"
     timeout_seconds: float
@@ -158,7 +189,12 @@ class RetryRefused(UserError):
 
 
 class ToolTimeoutError(AgentsException):
-    """A function tool took longer than its ``timeout_seconds``."""
+    """A function tool took longer than its ``timeout_seconds``.
+
+    Args:
+        tool_name: The tool that took too long.
+        timeout_seconds: The time limit of the call.
+    """
 
     code = "tool_timeout"
     tool_name: str
@@ -174,7 +210,11 @@ class ToolTimeoutError(AgentsException):
 
 
 class InputGuardrailTripwireTriggered(AgentsException):
-    """An input guardrail tripped."""
+    """An input guardrail tripped.
+
+    Args:
+        guardrail_result: The guardrail and its verdict.
+    """
 
     code = "input_guardrail"
     guardrail_result: InputGuardrailResult
@@ -190,7 +230,11 @@ class InputGuardrailTripwireTriggered(AgentsException):
 
 
 class OutputGuardrailTripwireTriggered(AgentsException):
-    """An output guardrail tripped."""
+    """An output guardrail tripped.
+
+    Args:
+        guardrail_result: The guardrail, its verdict, and the output that it refused.
+    """
 
     code = "output_guardrail"
     guardrail_result: OutputGuardrailResult
@@ -213,7 +257,12 @@ class OutputGuardrailTripwireTriggered(AgentsException):
 
 
 class ToolInputGuardrailTripwireTriggered(AgentsException):
-    """A tool's guardrail ended the run before the call."""
+    """A tool's guardrail ended the run before the call.
+
+    Args:
+        guardrail: The guardrail that ended the run.
+        output: Its verdict.
+    """
 
     code = "tool_input_guardrail"
     guardrail: ToolInputGuardrail[Any]
@@ -232,7 +281,12 @@ class ToolInputGuardrailTripwireTriggered(AgentsException):
 
 
 class ToolOutputGuardrailTripwireTriggered(AgentsException):
-    """A tool's guardrail ended the run after the call."""
+    """A tool's guardrail ended the run after the call.
+
+    Args:
+        guardrail: The guardrail that ended the run.
+        output: Its verdict.
+    """
 
     code = "tool_output_guardrail"
     guardrail: ToolOutputGuardrail[Any]
@@ -251,7 +305,12 @@ class ToolOutputGuardrailTripwireTriggered(AgentsException):
 
 
 class GuardrailTimeout(AgentsException):
-    """A guardrail took too long. The run ends: unchecked content does not pass."""
+    """A guardrail took too long. The run ends: unchecked content does not pass.
+
+    Args:
+        name: The guardrail that took too long.
+        timeout_seconds: The time limit of the check.
+    """
 
     code = "guardrail_timeout"
     name: str
@@ -267,7 +326,13 @@ class GuardrailTimeout(AgentsException):
 
 
 class BudgetExceeded(_MessageError):
-    """The run and its child runs used up the budget; ``budget`` names the exceeded limit."""
+    """The run and its child runs used up the budget; ``budget`` names the exceeded limit.
+
+    Args:
+        message: What happened, and what to do about it.
+        budget: The exceeded limit, by its name in :class:`Budget`, or ``depth`` for too many levels
+            of child runs.
+    """
 
     code = "budget"
     budget: str
@@ -293,7 +358,12 @@ class ConversationBusy(_MessageError):
 
 
 class RunCancelled(AgentsException):
-    """The run was cancelled before it had a final output."""
+    """The run was cancelled before it had a final output.
+
+    Args:
+        run_id: The cancelled run.
+        reason: Why it was cancelled; ``None`` if no reason was given.
+    """
 
     code = "cancelled"
     run_id: str
@@ -310,7 +380,13 @@ class RunCancelled(AgentsException):
 
 
 class RunFailed(_MessageError):
-    """The run ended for a reason that has no class of its own; ``code`` says which."""
+    """The run ended for a reason that has no class of its own; ``code`` says which.
+
+    Args:
+        message: What happened, and what to do about it.
+        code: A stable name of the kind of failure.
+        run_id: The failed run.
+    """
 
     code = "run_failed"
     run_id: str

@@ -10,7 +10,7 @@ import inspect
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from sandstream._surface.docstrings import DocstringStyle, parse_docstring
@@ -31,16 +31,27 @@ class FuncSchema:
     """The description of a function for a model, and how to call it with the model's arguments."""
 
     name: str
+    """The function's name for the model."""
     description: str | None
+    """The function's description for the model; ``None`` if it has none."""
     params_pydantic_model: type[BaseModel]
+    """Checks the model's arguments."""
     params_json_schema: dict[str, Any]
+    """The JSON schema of the arguments, without the context."""
     signature: inspect.Signature
+    """The signature of the function, with the context."""
     takes_context: bool = False
+    """Whether the first parameter is the run's context."""
     strict_json_schema: bool = True
-    return_annotation: Any = inspect.Signature.empty
+    """Whether the model must follow the schema strictly."""
+    return_annotation: Any = field(default_factory=lambda: inspect.Signature.empty)
+    """The type that the function declares to return."""
 
     def to_call_args(self, data: BaseModel) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments for the function, without the context.
+
+        Args:
+            data: The checked arguments: an object of ``params_pydantic_model``.
 
         Raises:
             ModelBehaviorError: if a key of ``**kwargs`` is also a named parameter.
@@ -88,6 +99,15 @@ def function_schema(
 
     A first parameter typed ``RunContextWrapper`` or ``ToolContext`` is filled by the runtime and
     hidden from the model. A description in the docstring wins over one in ``Annotated``.
+
+    Args:
+        func: The function. Its types and defaults become the schema.
+        docstring_style: The format of the docstring; ``None`` detects it.
+        name_override: The name for the model; ``None`` is the function's own.
+        description_override: The description for the model; ``None`` takes it from the docstring.
+        use_docstring_info: Whether the docstring provides descriptions.
+        strict_json_schema: Whether the schema is made strict; a function that cannot be described
+            strictly is then refused.
 
     Raises:
         UserError: if the function cannot be described; the text says which part and why.

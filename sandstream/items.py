@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sandstream_actors.model.vendor_types import plain, typed_item
 
@@ -34,9 +34,13 @@ class ToolOrigin:
     """Where the tool of a call comes from."""
 
     type: ToolOriginType
+    """The kind of tool: a function, a tool of an MCP server, or an agent as a tool."""
     mcp_server_name: str | None = None
+    """The MCP server of the tool; ``None`` for other kinds."""
     agent_name: str | None = None
+    """The agent that runs as a tool; ``None`` for other kinds."""
     agent_tool_name: str | None = None
+    """The tool's name for that agent; ``None`` for other kinds."""
 
 
 class AgentRef:
@@ -54,9 +58,15 @@ class AgentRef:
 
 
 class RunItemBase:
-    """Base of all items. ``raw_item`` is converted to the vendor's type on first access."""
+    """Base of all items. ``raw_item`` is converted to the vendor's type on first access.
 
-    type: ClassVar[str] = ""
+    Args:
+        agent: The agent whose turn produced the item.
+        raw_item: The item as the Responses API has it: JSON or an object of the vendor.
+    """
+
+    type: ClassVar[Any] = ""
+    """A literal in each class, so that type checkers know the item by it."""
 
     def __init__(self, agent: Agent[Any], raw_item: Any) -> None:
         self._agent = AgentRef(agent)
@@ -93,7 +103,7 @@ class RunItemBase:
 class InputItem(RunItemBase):
     """Input that arrived during the run. ``agent`` is the agent that read it first."""
 
-    type = "input_item"
+    type: ClassVar[Literal["input_item"]] = "input_item"
 
     @cached_property
     def raw_item(self) -> Any:
@@ -103,19 +113,27 @@ class InputItem(RunItemBase):
 class MessageOutputItem(RunItemBase):
     """A message of the model."""
 
-    type = "message_output_item"
+    type: ClassVar[Literal["message_output_item"]] = "message_output_item"
 
 
 class ReasoningItem(RunItemBase):
     """A reasoning item of the model."""
 
-    type = "reasoning_item"
+    type: ClassVar[Literal["reasoning_item"]] = "reasoning_item"
 
 
 class ToolCallItem(RunItemBase):
-    """A tool call that the model made: a function tool, a custom one or a hosted one."""
+    """A tool call that the model made: a function tool, a custom one or a hosted one.
 
-    type = "tool_call_item"
+    Args:
+        agent: The agent that called the tool.
+        raw_item: The call as the model made it.
+        description: The tool's description; ``None`` if the tool is not known here.
+        title: The tool's name for people; ``None`` if it has none.
+        tool_origin: Where the tool comes from; ``None`` if that is not known.
+    """
+
+    type: ClassVar[Literal["tool_call_item"]] = "tool_call_item"
 
     def __init__(
         self,
@@ -141,9 +159,18 @@ class ToolCallItem(RunItemBase):
 
 
 class ToolCallOutputItem(RunItemBase):
-    """The result of a tool; ``output`` is its return value if it ran in this process."""
+    """The result of a tool; ``output`` is its return value if it ran in this process.
 
-    type = "tool_call_output_item"
+    Args:
+        agent: The agent that called the tool.
+        raw_item: The output as the model gets it.
+        output: The tool's return value, or the model's text if the tool ran in another process.
+        custom_data: What the tool's ``custom_data_extractor`` returned; it is never sent to the
+            model.
+        tool_origin: Where the tool comes from; ``None`` if that is not known.
+    """
+
+    type: ClassVar[Literal["tool_call_output_item"]] = "tool_call_output_item"
 
     def __init__(
         self,
@@ -166,13 +193,20 @@ class ToolCallOutputItem(RunItemBase):
 class HandoffCallItem(RunItemBase):
     """The model's call of a handoff."""
 
-    type = "handoff_call_item"
+    type: ClassVar[Literal["handoff_call_item"]] = "handoff_call_item"
 
 
 class HandoffOutputItem(RunItemBase):
-    """The answer to a handoff call: ``target_agent`` continues the run."""
+    """The answer to a handoff call: ``target_agent`` continues the run.
 
-    type = "handoff_output_item"
+    Args:
+        agent: The agent that called the handoff.
+        raw_item: The output as the model gets it.
+        source_agent: The agent that hands the conversation over.
+        target_agent: The agent that continues the run.
+    """
+
+    type: ClassVar[Literal["handoff_output_item"]] = "handoff_output_item"
 
     def __init__(
         self,
@@ -200,9 +234,23 @@ class HandoffOutputItem(RunItemBase):
 
 
 class ToolApprovalItem(RunItemBase):
-    """A call that waits for a person. Never part of a model's input."""
+    """A call that waits for a person. Never part of a model's input.
 
-    type = "tool_approval_item"
+    Args:
+        agent: The agent that calls the tool.
+        raw_item: The call as the model made it.
+        tool_name: The name of the tool; ``None`` takes it from the call.
+        tool_namespace: The group that the tool's name belongs to; ``None`` if it has no group.
+        tool_origin: Where the tool comes from; ``None`` if that is not known.
+        run_id: The run that waits; empty for an item that the caller made.
+        call: The call's id in the log of that run; empty for an item that the caller made.
+
+    Example:
+        for item in result.interruptions:
+            print(item.agent.name, item.tool_name, item.arguments)
+    """
+
+    type: ClassVar[Literal["tool_approval_item"]] = "tool_approval_item"
 
     def __init__(
         self,
@@ -264,7 +312,16 @@ RunItem = (
 
 
 class ModelResponse:
-    """One response of a model: output items, usage, ids."""
+    """One response of a model: output items, usage, ids.
+
+    Args:
+        output: The items that the model produced, in their order.
+        usage: The tokens of this response.
+        response_id: The provider's id, by which a later call can continue; ``None`` if it has none.
+        request_id: The provider's id of the request, for its support; ``None`` if it has none.
+        raw_usage: The usage as the provider reported it; ``None`` unless
+            ``ModelSettings.preserve_raw_usage`` is set.
+    """
 
     def __init__(
         self,
@@ -299,11 +356,19 @@ def _content(item: Any) -> list[dict[str, Any]]:
 
 
 class ItemHelpers:
-    """Helpers to read items."""
+    """Helpers to read items.
+
+    Example:
+        print(ItemHelpers.text_message_outputs(result.new_items))
+    """
 
     @classmethod
     def extract_last_content(cls, message: Any) -> str:
-        """The text or refusal of a message's last part."""
+        """The text or refusal of a message's last part.
+
+        Args:
+            message: The raw item of a message. Any other item counts as a message without parts.
+        """
         parts = _content(message)
         if not parts:
             return ""
@@ -312,7 +377,11 @@ class ItemHelpers:
 
     @classmethod
     def extract_last_text(cls, message: Any) -> str | None:
-        """The text of a message's last part; None if that part is not text."""
+        """The text of a message's last part; None if that part is not text.
+
+        Args:
+            message: The raw item of a message. Any other item counts as a message without parts.
+        """
         parts = _content(message)
         if parts and parts[-1].get("type") == "output_text":
             return str(parts[-1]["text"])
@@ -320,13 +389,21 @@ class ItemHelpers:
 
     @classmethod
     def extract_text(cls, message: Any) -> str | None:
-        """All text parts of a message; None if there is none."""
+        """All text parts of a message; None if there is none.
+
+        Args:
+            message: The raw item of a message. Any other item counts as a message without parts.
+        """
         texts = [part["text"] for part in _content(message) if part.get("type") == "output_text"]
         return "".join(texts) or None
 
     @classmethod
     def extract_refusal(cls, message: Any) -> str | None:
-        """All refusal parts of a message; None if there is none."""
+        """All refusal parts of a message; None if there is none.
+
+        Args:
+            message: The raw item of a message. Any other item counts as a message without parts.
+        """
         texts = [part["refusal"] for part in _content(message) if part.get("type") == "refusal"]
         return "".join(texts) or None
 
@@ -334,26 +411,43 @@ class ItemHelpers:
     def input_to_new_input_list(
         cls, input: str | Sequence[TResponseInputItem]
     ) -> list[TResponseInputItem]:
-        """A user's input as a list of items."""
+        """A user's input as a list of items.
+
+        Args:
+            input: A text, which becomes one message of the user, or items, which are copied.
+        """
         if isinstance(input, str):
             return [{"content": input, "role": "user"}]
         return [dict(plain(item)) for item in input]
 
     @classmethod
     def text_message_outputs(cls, items: Sequence[RunItem]) -> str:
-        """The text of all messages among the items."""
+        """The text of all messages among the items.
+
+        Args:
+            items: The items, for example ``result.new_items``.
+        """
         return "".join(
             cls.text_message_output(item) for item in items if isinstance(item, MessageOutputItem)
         )
 
     @classmethod
     def text_message_output(cls, message: MessageOutputItem) -> str:
-        """The text of one message; empty if it has none."""
+        """The text of one message; empty if it has none.
+
+        Args:
+            message: The item of the message.
+        """
         return cls.extract_text(message._raw) or ""
 
     @classmethod
     def tool_call_output_item(cls, tool_call: Any, output: Any) -> dict[str, Any]:
-        """The input item that answers a tool call."""
+        """The input item that answers a tool call.
+
+        Args:
+            tool_call: The call, as JSON or as an object of the vendor.
+            output: What the tool returned: a text, a ``ToolOutput...`` object or a list of those.
+        """
         from sandstream.tool import tool_output_to_wire
 
         call = plain(tool_call)

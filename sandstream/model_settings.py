@@ -21,7 +21,9 @@ class MCPToolChoice:
     """Force one tool of one hosted MCP server."""
 
     server_label: str
+    """The label of the server in the request."""
     name: str
+    """The tool's name on that server."""
 
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | str | MCPToolChoice | None
@@ -31,6 +33,9 @@ class Reasoning(dict[str, Any]):
     """Reasoning settings as JSON, with the attributes of ``openai``'s class of that name.
 
     ``settings.reasoning.effort`` works for settings from a dict or from the bus.
+
+    Example:
+        settings = ModelSettings(reasoning=Reasoning(effort="low"))
     """
 
     _KNOWN = frozenset({"effort", "summary", "generate_summary", "context", "mode"})

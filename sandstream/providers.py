@@ -12,9 +12,17 @@ from sandstream_providers.box.start import (
     new_token,
     relay_command,
 )
-from sandstream_providers.box_host import BoxHost, CloneRooms, HostedBox, LeasedBoxes, StartWatch
+from sandstream_providers.box_host import (
+    BoxHost,
+    CloneRooms,
+    HostedBox,
+    LeasedBoxes,
+    ShellBoxes,
+    StartWatch,
+)
 from sandstream_providers.interface import (
     Box,
+    BoxGone,
     BoxInfo,
     BoxSpec,
     ExecSpec,
@@ -25,10 +33,13 @@ from sandstream_providers.interface import (
     ProviderUnavailable,
 )
 from sandstream_providers.registry import Finding, ProviderEntry, ProviderSettings, Question, names
+from sandstream_providers.shell.channel import Answer, Shell, ShellSettings
 
 __all__ = [
     "AgentProvider",
+    "Answer",
     "Box",
+    "BoxGone",
     "BoxHost",
     "BoxInfo",
     "BoxSpec",
@@ -45,6 +56,9 @@ __all__ = [
     "ProviderSettings",
     "ProviderUnavailable",
     "Question",
+    "Shell",
+    "ShellBoxes",
+    "ShellSettings",
     "StartWatch",
     "Streams",
     "TOKEN",

@@ -74,7 +74,16 @@ class RunSoFar(Protocol):
 
 
 class RunResultBase:
-    """The common base of results."""
+    """The common base of results.
+
+    Args:
+        input: The input of the run.
+        context_wrapper: The context of the run. The result sets its usage.
+        starting_agent: The agent that the run began with.
+        max_turns: How many model calls the run may make; ``None`` means no limit.
+        run_id: The id of the run in the log.
+        omit_reasoning_ids: Whether reasoning items lose their ids when the result becomes an input.
+    """
 
     def __init__(
         self,
@@ -285,6 +294,10 @@ CancelRun = Callable[[CancelMode], Awaitable[None] | None]
 
 class RunResultStreaming(RunResultBase):
     """A run in progress. Iterate :meth:`stream_events` to the end; only then is the run over.
+
+    Args:
+        cancel_run: Requests the end of the run, for :meth:`cancel`.
+        arguments: The other arguments of a result, which the runner passes on.
 
     Example:
         result = Runner.run_streamed(agent, "How is the weather?")

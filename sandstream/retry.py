@@ -50,7 +50,11 @@ class ModelRetryBackoffSettings:
                 raise ValueError(f"Backoff {name} must be a number of at least 0, not {value!r}.")
 
     def delay_s(self, attempt: int) -> float:
-        """Seconds to wait before retry number ``attempt`` (the first is 1)."""
+        """Seconds to wait before retry number ``attempt`` (the first is 1).
+
+        Args:
+            attempt: The number of the retry; the first is 1.
+        """
         initial = 0.25 if self.initial_delay is None else self.initial_delay
         ceiling = 2.0 if self.max_delay is None else self.max_delay
         multiplier = 2.0 if self.multiplier is None else self.multiplier
@@ -73,13 +77,21 @@ class ModelRetryNormalizedError:
     """The common data of all providers' errors."""
 
     status_code: int | None = None
+    """The HTTP status; ``None`` if there was no answer."""
     error_code: str | None = None
+    """The provider's own code of the error."""
     message: str | None = None
+    """The text of the error."""
     request_id: str | None = None
+    """The provider's id of the request, for its support."""
     retry_after: float | None = None
+    """Seconds to wait, if the provider said so."""
     is_abort: bool = False
+    """Whether the caller ended the request."""
     is_network_error: bool = False
+    """Whether the connection failed before there was an answer."""
     is_timeout: bool = False
+    """Whether the request took too long."""
 
 
 @dataclass
@@ -87,11 +99,18 @@ class ModelRetryAdvice:
     """The model's own advice on whether to send a failed request again."""
 
     suggested: bool | None = None
+    """Whether to repeat the request; ``None`` is no opinion."""
     retry_after: float | None = None
+    """Seconds to wait; ``None`` leaves it to the backoff."""
     replay_safety: ReplaySafety | None = None
+    """Whether repeating is harmless: the provider has not carried out the request (``safe``), it
+    may have (``unknown``), or it has (``unsafe``)."""
     reason: str | None = None
+    """Why, for people."""
     normalized: ModelRetryNormalizedError | None = None
+    """The error in its common form, if the model has read it."""
     response_started: bool = False
+    """Whether a part of the answer had arrived."""
 
 
 @dataclass
@@ -99,10 +118,15 @@ class ModelRetryAdviceRequest:
     """The data about a failed call when its model is asked for advice."""
 
     error: Exception
+    """The exception of the failed call."""
     attempt: int
+    """The number of the failed attempt; the first is 1."""
     stream: bool
+    """Whether the answer was to be streamed."""
     previous_response_id: str | None = None
+    """The stored response that the call continues after."""
     conversation_id: str | None = None
+    """The stored conversation that the call continues."""
 
 
 @dataclass
@@ -123,16 +147,32 @@ class RetryDecision:
 
 @dataclass
 class RetryPolicyContext:
-    """The data for a policy's decision. ``attempt`` is the number of the failed attempt."""
+    """The data for a policy's decision. ``attempt`` is the number of the failed attempt.
+
+    Example:
+        def only_busy(context: RetryPolicyContext) -> bool:
+            return context.normalized.status_code == 503 and context.attempt < 3
+
+
+        settings = ModelSettings(retry=ModelRetrySettings(max_retries=5, policy=only_busy))
+    """
 
     error: Exception
+    """The exception of the failed call."""
     attempt: int
+    """The number of the failed attempt; the first is 1."""
     max_retries: int
+    """How often the settings allow to repeat the call."""
     stream: bool
+    """Whether the answer was to be streamed."""
     normalized: ModelRetryNormalizedError
+    """The error in a form that is the same for all providers."""
     provider_advice: ModelRetryAdvice | None = None
+    """What the model itself advises; ``None`` if it gives no advice."""
     previous_response_id: str | None = None
+    """The stored response that the call continues after."""
     conversation_id: str | None = None
+    """The stored conversation that the call continues."""
 
     @property
     def response_started(self) -> bool:
@@ -204,9 +244,17 @@ class ModelRetrySettings:
 
 
 class _RetryPolicies:
-    """Ready-made policies; combine them with ``any`` and ``all``."""
+    """Ready-made policies; combine them with ``any`` and ``all``.
+
+    Example:
+        policy = retry_policies.any(
+            retry_policies.network_error(), retry_policies.http_status([429, 503])
+        )
+        settings = ModelSettings(retry=ModelRetrySettings(max_retries=3, policy=policy))
+    """
 
     def never(self) -> RetryPolicy:
+        """Never retry."""
         return lambda context: False
 
     def provider_suggested(self) -> RetryPolicy:
@@ -240,12 +288,20 @@ class _RetryPolicies:
         return policy
 
     def http_status(self, statuses: Iterable[int]) -> RetryPolicy:
-        """Retry on these HTTP status codes."""
+        """Retry on these HTTP status codes.
+
+        Args:
+            statuses: The codes, for example ``[429, 503]``.
+        """
         wanted = frozenset(statuses)
         return lambda context: context.normalized.status_code in wanted
 
     def any(self, *policies: RetryPolicy) -> RetryPolicy:
-        """Retry if one policy approves and none carries the provider's veto."""
+        """Retry if one policy approves and none carries the provider's veto.
+
+        Args:
+            policies: The policies. All are asked; without any there are no retries.
+        """
         if not policies:
             return self.never()
 
@@ -260,7 +316,12 @@ class _RetryPolicies:
         return policy
 
     def all(self, *policies: RetryPolicy) -> RetryPolicy:
-        """Retry only if every policy approves."""
+        """Retry only if every policy approves.
+
+        Args:
+            policies: The policies, asked in order until one refuses; without any there are no
+                retries.
+        """
         if not policies:
             return self.never()
 

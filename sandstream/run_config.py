@@ -67,7 +67,16 @@ class ModelInputData:
 
 @dataclass
 class CallModelData(Generic[T]):
-    """The argument of a ``call_model_input_filter``."""
+    """The argument of a ``call_model_input_filter``.
+
+    Example:
+        def newest_only(data: CallModelData[Any]) -> ModelInputData:
+            model_data = data.model_data
+            return ModelInputData(model_data.input[-20:], model_data.instructions)
+
+
+        config = RunConfig(call_model_input_filter=newest_only)
+    """
 
     model_data: ModelInputData
     """The input that would be sent; return it, changed or not."""
@@ -90,7 +99,15 @@ ToolNameCollisionPolicy = Literal["warn", "error"]
 
 @dataclass
 class ToolErrorFormatterArgs:
-    """The argument of a ``tool_error_formatter``."""
+    """The argument of a ``tool_error_formatter``.
+
+    Example:
+        def politely(args: ToolErrorFormatterArgs) -> str | None:
+            return f"{args.tool_name} is not available." if args.kind == "tool_exception" else None
+
+
+        config = RunConfig(tool_error_formatter=politely)
+    """
 
     kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
     """What happened to the call."""

@@ -120,7 +120,24 @@ class RunContextWrapper(Generic[TContext]):
         tool_lookup_key: Any | None = None,
         current_invocation: ToolApprovalItem | None = None,
     ) -> bool | None:
-        """Like :meth:`is_tool_approved`, for the call of an item if one is given."""
+        """Like :meth:`is_tool_approved`, for the call of an item if one is given.
+
+        Args:
+            tool_name: The name of the tool.
+            call_id: The model's id of the call.
+            tool_namespace: Accepted for compatibility; the call's id is enough to find the
+                decision.
+            existing_pending: The waiting call, if the caller has its item.
+            tool_lookup_key: Accepted for compatibility, and ignored.
+            current_invocation: The item of the call that is about to be made; it wins over
+                ``existing_pending``.
+
+        Returns:
+            The decision; ``None`` if there is none yet.
+
+        Raises:
+            ModelBehaviorError: The call has no id.
+        """
         if not isinstance(call_id, str) or not call_id:
             raise ModelBehaviorError("a call that waits for a person needs an id")
         found = self._decision(tool_name, call_id, current_invocation or existing_pending)
@@ -135,7 +152,19 @@ class RunContextWrapper(Generic[TContext]):
         existing_pending: ToolApprovalItem | None = None,
         tool_lookup_key: Any | None = None,
     ) -> str | None:
-        """The message for the model from the person who refused a call."""
+        """The message for the model from the person who refused a call.
+
+        Args:
+            tool_name: The name of the tool.
+            call_id: The model's id of the call.
+            tool_namespace: Accepted for compatibility; the call's id is enough to find the
+                decision.
+            existing_pending: The waiting call, if the caller has its item.
+            tool_lookup_key: Accepted for compatibility, and ignored.
+
+        Returns:
+            The text; ``None`` if the call was not refused, or without a message.
+        """
         found = self._decision(tool_name, call_id, existing_pending)
         return None if found is None or found.approve else found.message
 

@@ -40,6 +40,15 @@ class RunState(Generic[TContext, TAgent]):
     Made by ``result.to_state()``, or by :meth:`from_json` and :meth:`from_string`.
     ``Runner.run(agent, state)`` continues the run.
 
+    Args:
+        agent: The agent that continues the run.
+        record: The run's log up to this point.
+        context: The context of the run, with the decisions on its waiting calls.
+        pending_input: Input items for the next model call.
+        interruptions: The waiting calls; ``None`` finds them in the record.
+        hosted: The objects of the run, if it was in this process.
+        trace: The trace in which the run continues; ``None`` starts a new one.
+
     Example:
         state = result.to_state()
         for item in state.get_interruptions():

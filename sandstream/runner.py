@@ -19,7 +19,13 @@ from sandstream.run_state import RunState
 
 
 class Runner:
-    """Runs agents. The three methods take the same arguments; they differ in how you wait."""
+    """Runs agents. The three methods take the same arguments; they differ in how you wait.
+
+    Example:
+        agent = Agent(name="Poet", instructions="Answer in haikus.")
+        result = await Runner.run(agent, "How is the weather?")
+        print(result.final_output)
+    """
 
     @classmethod
     async def run(

@@ -37,7 +37,11 @@ RunItemEventName = Literal[
 
 
 class RawResponsesStreamEvent:
-    """One stream event of the model. ``data`` is converted to the vendor's type on first access."""
+    """One stream event of the model. ``data`` is converted to the vendor's type on first access.
+
+    Args:
+        raw: The event as JSON, as the model's endpoint sent it.
+    """
 
     type: ClassVar[Literal["raw_response_event"]] = "raw_response_event"
 
@@ -53,7 +57,12 @@ class RawResponsesStreamEvent:
 
 
 class RunItemStreamEvent:
-    """A finished item of the run."""
+    """A finished item of the run.
+
+    Args:
+        name: What happened, for example ``tool_called``.
+        item: The item that is now part of the run.
+    """
 
     type: ClassVar[Literal["run_item_stream_event"]] = "run_item_stream_event"
 
@@ -66,7 +75,11 @@ class RunItemStreamEvent:
 
 
 class AgentUpdatedStreamEvent:
-    """Another agent took over; also the first event of a run."""
+    """Another agent took over; also the first event of a run.
+
+    Args:
+        new_agent: The agent that takes the next turn.
+    """
 
     type: ClassVar[Literal["agent_updated_stream_event"]] = "agent_updated_stream_event"
 

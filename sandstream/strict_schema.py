@@ -24,6 +24,9 @@ _Path = tuple[str, ...]
 def ensure_strict_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a strict copy of ``schema``; the argument is not changed.
 
+    Args:
+        schema: The JSON schema of an object; empty means an object without properties.
+
     Raises:
         UserError: if the schema has an open object, a root that is not one plain object, or is
             larger than the limits.

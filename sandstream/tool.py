@@ -83,6 +83,14 @@ class FunctionTool:
 
     Raises:
         UserError: The name, the function or the schema is not usable.
+
+    Example:
+        async def call(context: ToolContext[Any], arguments: str) -> str:
+            return str(len(json.loads(arguments)["text"]))
+
+
+        schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+        count = FunctionTool("count", "Counts characters.", schema, call, strict_json_schema=False)
     """
 
     name: str
@@ -200,7 +208,16 @@ class FunctionToolResult:
 
 @dataclass
 class ToolsToFinalOutputResult:
-    """The decision of a ``tool_use_behavior`` function on whether the run ends here."""
+    """The decision of a ``tool_use_behavior`` function on whether the run ends here.
+
+    Example:
+        def stop_when_found(context, results: list[FunctionToolResult]) -> ToolsToFinalOutputResult:
+            found = [it.output for it in results if it.output]
+            return ToolsToFinalOutputResult(bool(found), final_output=found[0] if found else None)
+
+
+        agent = Agent(name="Searcher", tools=[search], tool_use_behavior=stop_when_found)
+    """
 
     is_final_output: bool
     """Whether the run ends with ``final_output``."""
@@ -442,8 +459,14 @@ async def invoke_function_tool(
 ) -> Any:
     """Call the tool once with its timeout and failure rules; return the model's value.
 
-    ``error_formatter`` is the run's; it is used only if the user chose no failure handler for the
-    tool. Cancellation of the caller is passed through.
+    Cancellation of the caller is passed through.
+
+    Args:
+        tool: The tool.
+        ctx: The context of the call.
+        arguments: The model's arguments as JSON text.
+        error_formatter: The run's formatter. It is used only if the user chose no failure handler
+            for the tool.
 
     Raises:
         ToolTimeoutError: if the tool's ``timeout_behavior`` is ``raise_exception``.

@@ -20,6 +20,28 @@ class ToolContext(RunContextWrapper[TContext]):
 
     A tool that is delivered at least once may see the same ``tool_call_id`` again after a crash;
     it is the right key for a payment, an insert or any other effect that must happen once.
+
+    Args:
+        context: The caller's own object, which the run carries along.
+        usage: The run's tokens so far; ``None`` starts at zero.
+        tool_name: The name by which the model called the tool.
+        tool_call_id: The model's id of the call, the idempotency key of its effects.
+        tool_arguments: The model's arguments as JSON text.
+        tool_call: The model's call, as JSON or as an object of the vendor.
+        tool_namespace: The group that the tool's name belongs to; ``None`` if it has no group.
+        agent: The agent that calls the tool; ``None`` outside a run.
+        run_config: The settings of the run; ``None`` outside a run.
+        turn_input: The input items of the current turn.
+        tool_input: The structured input of an agent that runs as a tool, else ``None``.
+
+    Raises:
+        ValueError: The name, the id or the arguments are missing.
+
+    Example:
+        @function_tool
+        async def pay(context: ToolContext[Shop], amount_cents: int) -> str:
+            receipt = await context.context.bank.pay(amount_cents, key=context.tool_call_id)
+            return receipt.number
     """
 
     tool_name: str
@@ -86,7 +108,16 @@ class ToolContext(RunContextWrapper[TContext]):
     ) -> ToolContext[TContext]:
         """Derive the context of one call from a run's context; both share the usage total.
 
-        Name, arguments and namespace default to those of ``tool_call``.
+        Args:
+            context: The context of the run.
+            tool_call_id: The model's id of the call.
+            tool_call: The model's call, as JSON or as an object of the vendor.
+            agent: The agent that calls the tool; ``None`` takes it from ``context``.
+            tool_name: The name of the tool; ``None`` takes it from the call.
+            tool_arguments: The arguments as JSON text; ``None`` takes them from the call.
+            tool_namespace: The group that the tool's name belongs to; ``None`` takes it from the
+                call.
+            run_config: The settings of the run; ``None`` takes them from ``context``.
         """
         return cls(
             context=context.context,

@@ -38,19 +38,23 @@ class RejectContentBehavior(TypedDict):
     """The model gets ``message`` instead of the tool's output; the run continues."""
 
     type: Literal["reject_content"]
+    """Always ``"reject_content"``."""
     message: str
+    """The text for the model."""
 
 
 class RaiseExceptionBehavior(TypedDict):
     """The run ends with a tripwire exception."""
 
     type: Literal["raise_exception"]
+    """Always ``"raise_exception"``."""
 
 
 class AllowBehavior(TypedDict):
     """Nothing is changed."""
 
     type: Literal["allow"]
+    """Always ``"allow"``."""
 
 
 @dataclass
@@ -143,7 +147,14 @@ class ToolInputGuardrail(Generic[TContext_co]):
         return self.name or function_name(self.guardrail_function)
 
     async def run(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
-        """Call the check once."""
+        """Call the check once.
+
+        Args:
+            data: The call to check.
+
+        Returns:
+            The verdict.
+        """
         verdict: ToolGuardrailFunctionOutput = await called(self.guardrail_function, data)
         return verdict
 
@@ -163,7 +174,14 @@ class ToolOutputGuardrail(Generic[TContext_co]):
         return self.name or function_name(self.guardrail_function)
 
     async def run(self, data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
-        """Call the check once."""
+        """Call the check once.
+
+        Args:
+            data: The call to check.
+
+        Returns:
+            The verdict.
+        """
         verdict: ToolGuardrailFunctionOutput = await called(self.guardrail_function, data)
         return verdict
 

@@ -12,6 +12,7 @@ class ToolOutputText:
 
     type: Literal["text"] = "text"
     text: str
+    """The text for the model."""
 
     def __post_init__(self) -> None:
         _require(isinstance(self.text, str), self, "text must be a str")
@@ -19,12 +20,21 @@ class ToolOutputText:
 
 @dataclass(kw_only=True)
 class ToolOutputImage:
-    """An image as the result of a tool: a URL (also ``data:``) or an uploaded file."""
+    """An image as the result of a tool: a URL (also ``data:``) or an uploaded file.
+
+    Example:
+        @function_tool
+        def chart(city: str) -> ToolOutputImage:
+            return ToolOutputImage(image_url=f"https://example.com/{city}.png", detail="low")
+    """
 
     type: Literal["image"] = "image"
     image_url: str | None = None
+    """Where the image is; a ``data:`` URL contains it."""
     file_id: str | None = None
+    """The id of an uploaded file, instead of a URL."""
     detail: Literal["low", "high", "auto"] | None = None
+    """How closely the model looks at the image; ``None`` leaves it to the provider."""
 
     def __post_init__(self) -> None:
         has_source = self.image_url is not None or self.file_id is not None
@@ -39,9 +49,13 @@ class ToolOutputFileContent:
 
     type: Literal["file"] = "file"
     file_data: str | None = None
+    """The content of the file, in base64."""
     file_url: str | None = None
+    """Where the file is, instead of its content."""
     file_id: str | None = None
+    """The id of an uploaded file, instead of its content."""
     filename: str | None = None
+    """The name that the model sees."""
 
     def __post_init__(self) -> None:
         has_source = any(v is not None for v in (self.file_data, self.file_url, self.file_id))
@@ -52,26 +66,37 @@ class ToolOutputTextDict(TypedDict):
     """:class:`ToolOutputText` as a dict."""
 
     type: Literal["text"]
+    """Always ``"text"``."""
     text: str
+    """The text for the model."""
 
 
 class ToolOutputImageDict(TypedDict):
     """:class:`ToolOutputImage` as a dict."""
 
     type: Literal["image"]
+    """Always ``"image"``."""
     image_url: NotRequired[str]
+    """Where the image is; a ``data:`` URL contains it."""
     file_id: NotRequired[str]
+    """The id of an uploaded file, instead of a URL."""
     detail: NotRequired[Literal["low", "high", "auto"]]
+    """How closely the model looks at the image; missing: the provider decides."""
 
 
 class ToolOutputFileContentDict(TypedDict):
     """:class:`ToolOutputFileContent` as a dict."""
 
     type: Literal["file"]
+    """Always ``"file"``."""
     file_data: NotRequired[str]
+    """The content of the file, in base64."""
     file_url: NotRequired[str]
+    """Where the file is, instead of its content."""
     file_id: NotRequired[str]
+    """The id of an uploaded file, instead of its content."""
     filename: NotRequired[str]
+    """The name that the model sees."""
 
 
 _OUTPUT_FIELDS: dict[type[Any], tuple[str, ...]] = {
@@ -96,6 +121,9 @@ def tool_output_to_wire(value: Any) -> str | list[dict[str, Any]]:
 
     Texts are unchanged. The ``ToolOutput...`` classes (one, a list, or equal dicts) become input
     parts. Any other value becomes its ``str``.
+
+    Args:
+        value: What the tool returned.
     """
     if isinstance(value, str):
         return value

@@ -21,7 +21,9 @@ class InputTokensDetails:
     """The part of the input that went through the provider's prompt cache."""
 
     cached_tokens: int = 0
+    """Tokens that were read from the cache, usually at a lower price."""
     cache_write_tokens: int = 0
+    """Tokens that were stored in the cache."""
 
 
 @dataclass
@@ -29,6 +31,7 @@ class OutputTokensDetails:
     """The part of the output that the model spent on reasoning."""
 
     reasoning_tokens: int = 0
+    """Tokens of the reasoning. They are part of the output tokens."""
 
 
 @dataclass
@@ -36,10 +39,15 @@ class RequestUsage:
     """Tokens of one model request, for pricing and context-window accounting."""
 
     input_tokens: int
+    """The tokens of the input."""
     output_tokens: int
+    """The tokens of the output."""
     total_tokens: int
+    """Input and output together."""
     input_tokens_details: InputTokensDetails = field(default_factory=InputTokensDetails)
+    """The part of the input that went through the prompt cache."""
     output_tokens_details: OutputTokensDetails = field(default_factory=OutputTokensDetails)
+    """The part of the output that was reasoning."""
 
     def __post_init__(self) -> None:
         self.input_tokens_details = _input_details(self.input_tokens_details)

@@ -59,7 +59,7 @@ def phase_models(bound: Mapping[str, BoundAgent]) -> dict[str, PhaseModels]:
         if use is None or memory is None or memory.generate is None:
             continue
         if use.phase_one.hosted or use.phase_two.hosted:
-            scope = scope_of(use, agent.session.sandbox_id)
+            scope = scope_of(use, agent.session.bus_name)
             found[scope] = PhaseModels(memory.generate, agent.model_provider)
     return found
 

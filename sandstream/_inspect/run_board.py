@@ -33,11 +33,16 @@ class _Known(msgspec.Struct):
 
 
 class RunBoard:
-    """The runs that are worth a line now. ``on_change`` gets every new summary."""
+    """The runs that are worth a line now. ``on_change`` gets every new summary. Runs that have
+    ended stay for ``linger_s``.
+    """
 
-    def __init__(self, bus: Bus, on_change: Callable[[RunSummary], None]) -> None:
+    def __init__(
+        self, bus: Bus, on_change: Callable[[RunSummary], None], *, linger_s: float = _LINGER_S
+    ) -> None:
         self._bus = bus
         self._on_change = on_change
+        self._linger_s = linger_s
         self._known: dict[RunId, _Known] = {}
 
     def runs(self) -> tuple[list[RunSummary], list[RunSummary]]:
@@ -50,6 +55,14 @@ class RunBoard:
         ended = [it for it in summaries if it.is_over and not it.parent]
         ended.sort(key=lambda it: it.ended_at, reverse=True)
         return running, ended
+
+    def open_calls(self, run: str) -> list[tuple[str, str]]:
+        """The name and the arguments of each call that a run waits for now."""
+        known = self._known.get(RunId(run))
+        if known is None or known.reader is None:
+            return []
+        state = known.reader.state
+        return [(it.name, it.arguments) for it in state.open_tool_calls() if it.id in state.asked]
 
     async def follow(self) -> None:
         """Keep the board up to date, until it is cancelled."""
@@ -86,8 +99,8 @@ class RunBoard:
                     await self._read(run)
             elif known is None or known.reader is not None:
                 ended_s = _seconds_since(summary.ended_at)
-                if ended_s < _LINGER_S:
-                    await self._read(run, time.monotonic() + _LINGER_S - ended_s)
+                if ended_s < self._linger_s:
+                    await self._read(run, time.monotonic() + self._linger_s - ended_s)
 
     async def _take(self, event: LogEvent) -> None:
         """Read one event of any run."""
@@ -115,7 +128,7 @@ class RunBoard:
         if not summary.is_over:
             self._known[run] = _Known(summary, reader)
         else:
-            gone_at = time.monotonic() + _LINGER_S if gone_at is None else gone_at
+            gone_at = time.monotonic() + self._linger_s if gone_at is None else gone_at
             self._known[run] = _Known(summary, None, gone_at)
         if before is None or before.summary != summary:
             self._on_change(summary)

@@ -7,8 +7,10 @@ reading run after run.
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple, Protocol
 
 import msgspec
+from sandstream_actors.run.state import RunState
 from sandstream_bus.bus import Bus
 from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.wire.messages import ApprovalRequested
@@ -63,3 +65,31 @@ def open_approvals(tree: RunTree) -> list[ApprovalRequested]:
         elif isinstance(step, ChildCall) and step.run is not None:
             found.extend(open_approvals(step.run))
     return found
+
+
+class Address(NamedTuple):
+    """Where a person's answer goes."""
+
+    run: str
+    call: str
+
+
+class Asked(Protocol):
+    """A call that waits for a person."""
+
+    @property
+    def call(self) -> str: ...
+    @property
+    def call_id(self) -> str: ...
+
+
+async def address_of(bus: Bus, root: str, run: str, asked: Asked) -> Address:
+    """The run at the top of the tree, if it lists the question of ``run``: it passes the answer on
+    and stops being shown as waiting. Otherwise the run itself.
+    """
+    if root and root != run:
+        state = RunState.of(RunId(root), await read_known(bus, bus.subjects.run_all(root)))
+        named = [it for it in state.open_approvals() if it.call_id == asked.call_id]
+        if [it.run for it in named] == [run] and state.done is None:
+            return Address(root, asked.call_id)
+    return Address(run, asked.call)

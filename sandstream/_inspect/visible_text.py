@@ -20,10 +20,25 @@ _NO_CHARACTERS: Final = r"\ud800-\udfff"
 _JOINERS: Final = r"(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
 _DECEIVING: Final = f"[{_DIRECTION}{_HIDDEN}{_NO_CHARACTERS}]|{_JOINERS}"
 _CONTROLS: Final = r"[\x00-\x1f\x7f-\x9f]"
+_SPACES: Final = re.compile(r"\s+")
 
 DECEIVING: Final = re.compile(_DECEIVING)
 """All of them but the control characters of ASCII and Latin-1."""
 _ODD: Final = re.compile(f"{_CONTROLS}|{_DECEIVING}")
+STEERING: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What steers a terminal: escape sequences and control characters, but not line ends and tabs."""
+
+
+def clean(text: str) -> str:
+    """Foreign text without anything that steers a terminal, and with what deceives the eye as its
+    code; line ends and tabs stay.
+    """
+    return visible(STEERING.sub("", text))
+
+
+def one_line(text: str) -> str:
+    """Foreign text as one line."""
+    return _SPACES.sub(" ", clean(text)).strip()
 
 
 def visible(text: str) -> str:

@@ -380,7 +380,7 @@ class RunCall:
             return
         if not await self._ask_to_stop("immediate", "its caller was cancelled"):
             # the event loop is ending and has also cancelled the connection's tasks
-            process.leave(it.session.sandbox_id for it in self._bound.values() if it.is_owned)
+            process.leave(it.session.bus_name for it in self._bound.values() if it.is_owned)
             return
         await self._see_the_end(process)
         for bound in self._bound.values():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -24,6 +25,7 @@ from sandstream_bus.wire.messages import CallRequested
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_bus.wire.subjects import RunId
 from sandstream_providers import registry
+from sandstream_providers.registry import ProviderEntry
 
 from sandstream._hosting.hosted_run import Host, HostedRun
 from sandstream._hosting.memory_phases import KeptModels, hosted_phase, phase_models, phase_of
@@ -40,14 +42,17 @@ if TYPE_CHECKING:
     from sandstream_actors.sandbox.actor import SandboxActor
 
     from sandstream._run.memory_host import EmbeddedMemory
+    from sandstream._run.sessions_host import EmbeddedSessions
     from sandstream.sandbox.session.link import BusLink
 
 logger = logging.getLogger(__name__)
 
-SandboxesKey = tuple[str, str, str]
-"""A provider, an isolation and an endpoint."""
+SandboxesKey = tuple[str, str, str, str]
+"""A provider, an isolation, an endpoint and the key for it."""
 POOL_IDLE_S = 600.0
 """Consumers of a dead process are deleted after this time; its runs can move to another one."""
+_LATE_GENERATOR = "asynchronous generator .* was scheduled after loop.shutdown_asyncgens"
+"""What asyncio warns of if a generator starts while a loop ends."""
 
 
 class Process:
@@ -67,10 +72,11 @@ class Process:
         """Called with the id of each run before a caller here starts or continues it."""
         self._actors: tuple[Harness, ToolHost] | None = None
         self._sandboxes: dict[SandboxesKey, asyncio.Future[SandboxActor]] = {}
-        """The actor for each provider, isolation and endpoint."""
+        """The actor for each provider, isolation, endpoint and key."""
         self._left: set[str] = set()
         """Sandboxes of runs that cannot be continued and could not be cancelled."""
         self._memory: EmbeddedMemory | None = None
+        self._sessions: EmbeddedSessions | None = None
         self._kept_models = KeptModels()
         """Models of runs whose memories are made after their callers have left."""
         self._hosted_models = HostedModels(self.bus)
@@ -132,7 +138,10 @@ class Process:
             yield
         finally:
             try:
-                await self.close()
+                with warnings.catch_warnings():
+                    # Boxes are removed now, and the packages of vendors use such generators.
+                    warnings.filterwarnings("ignore", _LATE_GENERATOR, ResourceWarning)
+                    await self.close()
             finally:  # the entry keeps its own loop alive, so it must be removed here
                 _processes.pop(asyncio.get_running_loop(), None)
 
@@ -145,6 +154,8 @@ class Process:
             task.cancel()
         if self._memory is not None:
             await self._memory.stop()
+        if self._sessions is not None:
+            await self._sessions.stop()
         if self._actors is not None:
             await asyncio.gather(*(actor.stop(0.0) for actor in self._actors))
         for starting in self._sandboxes.values():
@@ -155,18 +166,21 @@ class Process:
         await self._reporter.detach(self.bus)
         await self._opened.close()
 
-    async def sandboxes(self, provider: str, isolation: str, endpoint: str = "") -> BusLink:
+    async def sandboxes(
+        self, provider: str, isolation: str, endpoint: str = "", api_key: str = ""
+    ) -> BusLink:
         """A provider's sandboxes, served by an actor in this process from the first use on.
 
         Args:
             provider: A name of the registry.
             isolation: ``required`` or ``none``.
             endpoint: Where the provider's service is; empty: where the environment says.
+            api_key: The key for that service; empty: the one that the environment has.
         """
         from sandstream._run.sandbox_host import start_sandbox_actor
         from sandstream.sandbox.session.link import BusLink
 
-        key = (provider, isolation, endpoint)
+        key = (provider, isolation, endpoint, api_key)
         starting = self._sandboxes.get(key)
         if starting is None or (starting.done() and starting.exception() is not None):
             work = start_sandbox_actor(
@@ -176,6 +190,7 @@ class Process:
                 provider=provider,
                 own=True,
                 endpoint=endpoint,
+                api_key=api_key,
             )
             starting = self._sandboxes[key] = asyncio.ensure_future(work)
         actor = await asyncio.shield(starting)
@@ -197,14 +212,22 @@ class Process:
             self._memory = EmbeddedMemory(self.bus, self._models, self._memory_place)
         return self._memory
 
+    @property
+    def sessions(self) -> EmbeddedSessions:
+        """The sessions actor of this process; it starts when it is wanted."""
+        if self._sessions is None:
+            from sandstream._run.sessions_host import EmbeddedSessions
+
+            self._sessions = EmbeddedSessions(self.bus)
+        return self._sessions
+
     async def _memory_place(self) -> tuple[str, str]:
         """Consolidations work in sandboxes of this process, isolated as its others are. They name
-        no image, so a provider that needs one is left out.
+        no image, so a provider that needs one is left out, and so is a vendor's, which costs money.
         """
-        usable = [it for it in self._sandboxes if not registry.find(it[0]).needs_options]
-        default = (DEFAULT_PROVIDER, local_isolation(), "")
-        provider, isolation, endpoint = next(iter(usable), default)
-        return provider, await (await self.sandboxes(provider, isolation, endpoint)).node()
+        usable = [it for it in self._sandboxes if _is_free(registry.find(it[0]))]
+        place = next(iter(usable), (DEFAULT_PROVIDER, local_isolation(), "", ""))
+        return place[0], await (await self.sandboxes(*place)).node()
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Start work whose result is not awaited; it ends with the process."""
@@ -283,6 +306,11 @@ class Process:
         hosted.options, hosted.tracing = state.options, above.tracing
         self._child_runs[run] = (self._runs[RunId(parent.root)][-1], hosted)
         return hosted
+
+
+def _is_free(entry: ProviderEntry) -> bool:
+    """Does it make boxes on this machine, and without options?"""
+    return entry.owns_boxes and not entry.needs_options
 
 
 def _is_over(opening: asyncio.Future[Process]) -> bool:

@@ -9,13 +9,14 @@ import os
 import uuid
 from pathlib import Path
 
+import msgspec
 from sandstream_actors.sandbox.actor import OWN_NODE, SandboxActor
 from sandstream_actors.sandbox.policy import SETTING, Policy
 from sandstream_bus.bus import Bus
 from sandstream_bus.environment import variable
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_providers import registry
-from sandstream_providers.interface import Provider, ProviderUnavailable
+from sandstream_providers.interface import Provider, ProviderError, ProviderUnavailable
 from sandstream_providers.registry import ProviderSettings
 
 from sandstream.exceptions import UserError
@@ -23,7 +24,7 @@ from sandstream.sandbox.errors import ProviderUnavailableError
 
 GRACE = "SANDSTREAM_SANDBOX_GRACE_S"
 """The variable that says how long a box lives on when no process holds it."""
-_SHARED_NODE = "shared"
+SHARED_NODE = "shared"
 """The one node of a provider whose boxes every replica can reach."""
 
 
@@ -48,6 +49,7 @@ def make_provider(
     *,
     own: bool = False,
     endpoint: str = "",
+    api_key: str = "",
 ) -> Provider:
     """A provider by name. Its libraries are imported here, not before.
 
@@ -57,9 +59,15 @@ def make_provider(
         isolation: ``required`` or ``none``.
         own: Whether the sandboxes belong to this process and end with it.
         endpoint: Where its service is; empty: where the environment says.
+        api_key: The key for its service; empty: the one that the environment has.
     """
     settings = ProviderSettings(
-        home=home, isolation=isolation, own=own, grace_s=_grace(), endpoint=endpoint
+        home=home,
+        isolation=isolation,
+        own=own,
+        grace_s=_grace(),
+        endpoint=endpoint,
+        api_key=api_key,
     )
     try:
         return registry.make(name, settings)
@@ -88,6 +96,7 @@ async def start_sandbox_actor(
     provider: str = DEFAULT_PROVIDER,
     own: bool = False,
     endpoint: str = "",
+    api_key: str = "",
     concurrency: int = 256,
 ) -> SandboxActor:
     """Start an actor for the sandboxes of one provider.
@@ -100,6 +109,7 @@ async def start_sandbox_actor(
         own: For callers of this process only, who may use every source. Others may use the
             sources that ``SANDSTREAM_SANDBOX_ALLOW`` names.
         endpoint: Where the provider's service is; empty: where the environment says.
+        api_key: The key for that service; empty: the one that the environment has.
         concurrency: How many operations it works on at once.
     """
     try:
@@ -108,20 +118,37 @@ async def start_sandbox_actor(
     except ValueError as error:
         raise UserError(f"{SETTING}: {error}") from None
     try:
-        made = make_provider(provider, home, isolation, own=own, endpoint=endpoint)
+        made = make_provider(provider, home, isolation, own=own, endpoint=endpoint, api_key=api_key)
+        owns_boxes = registry.find(provider).owns_boxes
+        if not owns_boxes:  # the network of its boxes is the vendor's, not this machine's
+            policy = msgspec.structs.replace(policy, network=True)
         node = await _node(provider, home, isolation, own=own)
-        actor = SandboxActor(bus, made, node=node, max_in_flight=concurrency, policy=policy)
-        await actor.start()
-    except ProviderUnavailable as error:
+        actor = SandboxActor(
+            bus,
+            made,
+            node=node,
+            max_in_flight=concurrency,
+            policy=policy,
+            owns_boxes=owns_boxes,
+        )
+        try:
+            await actor.start()
+        except BaseException:
+            await made.close()  # an actor that did not start does not stop either
+            raise
+    except ProviderError as error:  # also a vendor that does not answer
         raise ProviderUnavailableError(
-            provider=provider, reason=str(error), cause=error, retryable=False
+            provider=provider,
+            reason=str(error),
+            cause=error,
+            retryable=not isinstance(error, ProviderUnavailable),
         ) from error
     return actor
 
 
 async def _node(provider: str, home: Path, isolation: str, *, own: bool) -> str:
     owns_boxes = registry.find(provider).owns_boxes
-    node = await asyncio.to_thread(node_name, home) if owns_boxes else _SHARED_NODE
+    node = await asyncio.to_thread(node_name, home) if owns_boxes else SHARED_NODE
     if own:
         node = f"{OWN_NODE}{node}"
     if isolation == "none":

@@ -24,8 +24,11 @@ class AgentToolStreamEvent(TypedDict):
     """The argument of ``on_stream``: an event, its agent, and the tool call of the run."""
 
     event: StreamEvent
+    """The event of the child run."""
     agent: Agent[Any]
+    """The agent that the child run has reached."""
     tool_call: Any | None
+    """The call of the tool that started the child run; ``None`` outside a run."""
 
 
 OnStream = Callable[[AgentToolStreamEvent], Awaitable[None] | None]

@@ -41,7 +41,9 @@ class OwnProcess(Protocol):
     @property
     def memory(self) -> OwnMemory: ...
 
-    async def sandboxes(self, provider: str, isolation: str, endpoint: str = "") -> BusLink:
+    async def sandboxes(
+        self, provider: str, isolation: str, endpoint: str = "", api_key: str = ""
+    ) -> BusLink:
         """A provider's sandboxes, served by an actor in this process."""
         ...
 

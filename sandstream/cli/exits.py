@@ -24,7 +24,8 @@ MEANINGS = {
     Exit.FAILED: "the run failed or did not complete; already decided otherwise; doctor: a problem;"
     " setup --check: something would change; the streams are not set up",
     Exit.USAGE: "bad usage or bad input",
-    Exit.NOT_FOUND: "no such run, call, agent, conversation, sandbox, memory, file, parked message",
+    Exit.NOT_FOUND: "no such run, call, agent, session, conversation, sandbox, memory, file, parked"
+    " message",
     Exit.UNREACHABLE: "the bus cannot be reached",
     Exit.TIMEOUT: "timeout",
     Exit.WAITING: "the run waits for a person, and no terminal is available to ask",

@@ -102,11 +102,11 @@ def _verdict(error: Exception) -> tuple[Exit, str]:
 
     text = error_text(error)
     code = getattr(error, "code", "")
-    if code in ("run_not_found", "approval_not_found"):
+    if code in ("run_not_found", "approval_not_found", "session_not_found"):
         return Exit.NOT_FOUND, text
     if code in ("already_decided", "ask_refused", "not_your_name", "retry_refused"):
         return Exit.FAILED, text
-    if code == "ask_unanswered":
+    if code in ("ask_unanswered", "session_unanswered"):
         return Exit.TIMEOUT, text
     if isinstance(error, UserError | InvalidSubject | InvalidRetention | InvalidRole | SyncInvalid):
         return Exit.USAGE, text

@@ -24,10 +24,12 @@ from sandstream.cli.commands import (
     runs,
     sandboxes,
     send,
+    session,
     setup,
     show,
     stats,
     submit,
+    tui,
     up,
     watch,
     worker,
@@ -47,6 +49,7 @@ examples:
   sandstream submit assistant "hi" --wait  give a served agent a task
   sandstream watch                         a live table of all runs
   sandstream show RUN                      what took how long, what it cost
+  sandstream session new AGENT "hi"        begin a session that lasts for days
   sandstream approvals                     what waits for a person's answer
   sandstream artifacts get RUN report.pdf  a file that a run made in its sandbox
   sandstream setup                         create streams on your NATS server
@@ -92,7 +95,9 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
     approvals.add_parser(commands)
     send.add_parser(commands)
     conversations.add_parser(commands)
+    session.add_parser(commands)
     watch.add_parser(commands)
+    tui.add_parser(commands)
     runs.add_parser(commands)
     show.add_parser(commands)
     replay.add_parser(commands)

@@ -72,7 +72,9 @@ async def sandbox_named(client: Client, name: str) -> FoundSandbox:
     started = next((it.event for it in run if isinstance(it.event, RunStarted)), None)
     found = await sandboxes_of(client.bus, name, started) if started is not None else []
     if not found:
-        raise CliError(Exit.NOT_FOUND, f"run {name} has no sandbox")
+        raise CliError(
+            Exit.NOT_FOUND, f"run {name} has no sandbox; `sandstream sandboxes` lists all there are"
+        )
     if len(found) > 1:
         ids = ", ".join(one.id for one in found)
         raise CliError(Exit.USAGE, f"run {name} has several sandboxes; name one of: {ids}")

@@ -33,7 +33,7 @@ async def reached(bus: Bus, record: SandboxRecord) -> AsyncIterator[str]:
         yield record.node
         return
     any_node = await bus.presence.is_served(shared)
-    if any_node and not has_node:
+    if any_node and (not has_node or _is_hosted(record)):
         yield ""
     elif await _was_ours(record):
         isolation = "none" if record.node.endswith(_PLAIN) else "required"
@@ -56,16 +56,21 @@ async def reached(bus: Bus, record: SandboxRecord) -> AsyncIterator[str]:
 
 async def _was_ours(record: SandboxRecord) -> bool:
     """Whether the sandbox belonged to one process whose boxes this process can reach."""
-    if not record.node.startswith(OWN_NODE):
+    if not record.node.startswith(OWN_NODE) or record.provider not in registry.names():
         return False
-    try:
-        if not registry.find(record.provider).owns_boxes:
-            return True
-    except ProviderError:  # its package is not installed here, or does not work
-        return False
+    if _is_hosted(record):
+        return True
     home = Settings.from_env().home
     if not (home / "node").exists():
         return False
     name = await asyncio.to_thread(node_name, home)
     machine = machine_of(record.node)
     return machine.removeprefix(OWN_NODE).removesuffix(_PLAIN) == name
+
+
+def _is_hosted(record: SandboxRecord) -> bool:
+    """Can every process with the vendor's key reach its box?"""
+    try:
+        return not registry.find(record.provider).owns_boxes
+    except ProviderError:  # its package is not installed here, or does not work
+        return False

@@ -59,7 +59,17 @@ _TOOL_TYPES = (
 
 
 def remove_all_tools(handoff_input_data: HandoffInputData) -> HandoffInputData:
-    """Leave out every call and output of a tool, and reasoning: only messages remain."""
+    """Leave out every call and output of a tool, and reasoning: only messages remain.
+
+    Args:
+        handoff_input_data: The conversation at the handoff. It is not changed.
+
+    Returns:
+        A copy without these items.
+
+    Example:
+        support = handoff(support_agent, input_filter=remove_all_tools)
+    """
     history = handoff_input_data.input_history
     input_items = handoff_input_data.input_items
     if isinstance(history, tuple):

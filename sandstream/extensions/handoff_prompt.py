@@ -15,5 +15,13 @@ RECOMMENDED_PROMPT_PREFIX = (
 
 
 def prompt_with_handoff_instructions(prompt: str) -> str:
-    """The prompt, with an explanation of handoffs before it."""
+    """The prompt, with an explanation of handoffs before it.
+
+    Args:
+        prompt: The agent's own instructions.
+
+    Example:
+        text = prompt_with_handoff_instructions("You answer questions about bills.")
+        agent = Agent(name="Billing", instructions=text, handoffs=[support])
+    """
     return f"{RECOMMENDED_PROMPT_PREFIX}\n\n{prompt}"

@@ -51,7 +51,15 @@ IsEnabled: TypeAlias = "bool | Decision"
 
 @dataclass(frozen=True)
 class HandoffInputData:
-    """The conversation at a handoff, in three parts; a filter returns a changed copy."""
+    """The conversation at a handoff, in three parts; a filter returns a changed copy.
+
+    Example:
+        def only_this_turn(data: HandoffInputData) -> HandoffInputData:
+            return data.clone(input_history=(), pre_handoff_items=())
+
+
+        support = handoff(support_agent, input_filter=only_this_turn)
+    """
 
     input_history: str | tuple[TResponseInputItem, ...]
     """The input of the run: the caller's, or the result of an earlier handoff."""
@@ -125,12 +133,20 @@ class Handoff(Generic[TContext, TAgent]):
         return not isinstance(invoke, _Invoker) or invoke.has_callback
 
     def get_transfer_message(self, agent: Agent[Any]) -> str:
-        """The output of the handoff's call."""
+        """The output of the handoff's call.
+
+        Args:
+            agent: The agent that continues the run.
+        """
         return json.dumps({"assistant": agent.name})
 
     @classmethod
     def default_tool_name(cls, agent: Agent[Any]) -> str:
-        """``transfer_to_`` and the agent's name as a valid function name."""
+        """``transfer_to_`` and the agent's name as a valid function name.
+
+        Args:
+            agent: The agent that would continue the run.
+        """
         wanted = f"transfer_to_{agent.name}"
         without_blanks = re.sub(r"\s", "_", wanted)
         name = re.sub(r"[^a-zA-Z0-9_]", "_", without_blanks)
@@ -144,7 +160,12 @@ class Handoff(Generic[TContext, TAgent]):
 
     @classmethod
     def default_tool_description(cls, agent: Agent[Any]) -> str:
-        """The description of a handoff to this agent, for the model."""
+        """The description of a handoff to this agent, for the model.
+
+        Args:
+            agent: The agent that would continue the run. Its ``handoff_description`` is part of the
+                text.
+        """
         what_for = agent.handoff_description or ""
         return f"Handoff to the {agent.name} agent to handle the request. {what_for}"
 

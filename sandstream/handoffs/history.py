@@ -37,7 +37,12 @@ _FOLDED_TYPES = ("function_call", "function_call_output", "reasoning")
 
 
 def set_conversation_history_wrappers(*, start: str | None = None, end: str | None = None) -> None:
-    """Change the lines around a summary, in this process; ``None`` leaves a line unchanged."""
+    """Change the lines around a summary, in this process; ``None`` leaves a line unchanged.
+
+    Args:
+        start: The line before a summary.
+        end: The line after a summary.
+    """
     global _markers
     _markers = (_markers[0] if start is None else start, _markers[1] if end is None else end)
 
@@ -56,7 +61,11 @@ def get_conversation_history_wrappers() -> tuple[str, str]:
 def default_handoff_history_mapper(
     transcript: list[TResponseInputItem],
 ) -> list[TResponseInputItem]:
-    """The whole transcript as one assistant message."""
+    """The whole transcript as one assistant message.
+
+    Args:
+        transcript: The conversation as input items, oldest first.
+    """
     return [summary_message(transcript, _markers)]
 
 
@@ -67,6 +76,14 @@ def nest_handoff_history(
 
     ``new_items`` are unchanged, for the result and a session. ``input_items`` are ignored, so
     filter the other parts if something must not reach the next agent.
+
+    Args:
+        handoff_input_data: The conversation at the handoff. It is not changed.
+        history_mapper: Makes the next agent's whole input of the conversation; ``None`` puts what
+            happened before into summaries and keeps the messages of this turn.
+
+    Returns:
+        A copy with the nested conversation.
     """
     history = handoff_input_data.input_history
     before = flattened(ItemHelpers.input_to_new_input_list(history), _markers)

@@ -15,7 +15,15 @@ ToolOutput: TypeAlias = str | ToolOutputItem | list[ToolOutputItem]
 
 @dataclass
 class MCPToolMetaContext:
-    """The argument of a ``tool_meta_resolver``."""
+    """The argument of a ``tool_meta_resolver``.
+
+    Example:
+        def who(context: MCPToolMetaContext) -> dict[str, Any]:
+            return {"tenant": context.run_context.context.tenant}
+
+
+        server = MCPServerStdio(params={"command": "server"}, tool_meta_resolver=who)
+    """
 
     run_context: RunContextWrapper[Any]
     """The context of the run."""
@@ -32,15 +40,21 @@ class MCPToolCustomDataContext:
     """The argument of a server's ``custom_data_extractor``."""
 
     run_context: RunContextWrapper[Any]
+    """The context of the run."""
     server_name: str
+    """The name of the server."""
     tool_name: str
     """The tool's name on the server."""
     tool_display_name: str
     """The name that the model used."""
     arguments: Mapping[str, Any]
+    """The arguments of the call."""
     result_meta: Mapping[str, Any] | None
+    """The ``_meta`` of the result; ``None`` if it has none."""
     structured_content: Mapping[str, Any] | None
+    """The structured part of the result; ``None`` if it has none."""
     is_error: bool | None
+    """Whether the tool reported a failure; ``None`` if the server does not say."""
     tool_output: ToolOutput
     """The output for the model."""
 

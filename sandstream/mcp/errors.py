@@ -6,7 +6,11 @@ from sandstream.exceptions import AgentsException
 
 
 class MCPToolCancellationError(AgentsException):
-    """The server or the transport cancelled a call that the caller did not cancel."""
+    """The server or the transport cancelled a call that the caller did not cancel.
+
+    Args:
+        message: Which call was cancelled, and on which server.
+    """
 
     code = "mcp_tool_cancelled"
     message: str

@@ -17,7 +17,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class ToolFilterContext:
-    """The run, the agent and the server for which tools are filtered."""
+    """The run, the agent and the server for which tools are filtered.
+
+    Example:
+        def safe_ones(context: ToolFilterContext, tool: Any) -> bool:
+            return context.agent.name == "Admin" or not tool.name.startswith("delete")
+
+
+        server = MCPServerStdio(params={"command": "server"}, tool_filter=safe_ones)
+    """
 
     run_context: RunContextWrapper[Any]
     """The context of the run."""
@@ -31,7 +39,9 @@ class ToolFilterStatic(TypedDict):
     """Tools by name: the allowed ones (all if absent), minus the blocked ones."""
 
     allowed_tool_names: NotRequired[list[str]]
+    """The tools that agents see; missing: all."""
     blocked_tool_names: NotRequired[list[str]]
+    """The tools that agents do not see, even if they are allowed."""
 
 
 ToolFilterCallable: TypeAlias = Callable[[ToolFilterContext, Any], bool | Awaitable[bool]]

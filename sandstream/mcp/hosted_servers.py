@@ -22,6 +22,15 @@ class ConnectedServers:
 
     A broken server does not prevent the worker from starting: few runs may need it, and it may
     recover. ``ensure`` tries to connect it again on each use.
+
+    Args:
+        servers: The servers. This object connects and closes them.
+        connect_timeout_seconds: How long a server may take to connect; ``None`` removes the limit.
+        cleanup_timeout_seconds: How long a server may take to close; ``None`` removes the limit.
+
+    Example:
+        async with ConnectedServers([git, files]) as connected:
+            print(connected.errors)
     """
 
     def __init__(
@@ -63,6 +72,9 @@ class ConnectedServers:
 
     async def ensure(self, servers: Iterable[MCPServer]) -> None:
         """Connect those of the servers that are not connected or were lost.
+
+        Args:
+            servers: The servers that are about to be used.
 
         Raises:
             UserError: if one of them cannot be connected, or does not belong to this worker.

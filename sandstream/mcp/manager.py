@@ -114,7 +114,12 @@ class MCPServerManager(AbstractAsyncContextManager["MCPServerManager"]):
             return self.active_servers
 
     async def reconnect(self, *, failed_only: bool = True) -> list[MCPServer]:
-        """Connect the failed servers again, or all of them; return the active ones."""
+        """Connect the failed servers again, or all of them; return the active ones.
+
+        Args:
+            failed_only: Whether to leave the connected servers alone; otherwise all are connected
+                anew.
+        """
         async with self._lifecycle:
             again = list(self._failed) if failed_only else list(self._owners)
             cleaned = await self._clean_up(again)

@@ -125,26 +125,61 @@ class MCPServer(abc.ABC):
 
     @abc.abstractmethod
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
-        """A prompt with its arguments filled in (``mcp.types.GetPromptResult``)."""
+        """A prompt with its arguments filled in (``mcp.types.GetPromptResult``).
+
+        Args:
+            name: The name of the prompt on the server.
+            arguments: Values for the prompt's arguments, by name.
+        """
 
     async def list_resources(self, cursor: str | None = None) -> Any:
-        """A page of resources (``mcp.types.ListResourcesResult``)."""
+        """A page of resources (``mcp.types.ListResourcesResult``).
+
+        Args:
+            cursor: The ``nextCursor`` of the page before; ``None`` asks for the first page.
+
+        Raises:
+            NotImplementedError: This kind of server has no resources.
+        """
         raise self._not_supported("list_resources")
 
     async def list_resource_templates(self, cursor: str | None = None) -> Any:
-        """A page of resource templates (``mcp.types.ListResourceTemplatesResult``)."""
+        """A page of resource templates (``mcp.types.ListResourceTemplatesResult``).
+
+        Args:
+            cursor: The ``nextCursor`` of the page before; ``None`` asks for the first page.
+
+        Raises:
+            NotImplementedError: This kind of server has no resources.
+        """
         raise self._not_supported("list_resource_templates")
 
     async def read_resource(self, uri: str) -> Any:
-        """The content of a resource (``mcp.types.ReadResourceResult``)."""
+        """The content of a resource (``mcp.types.ReadResourceResult``).
+
+        Args:
+            uri: The address of the resource, from :meth:`list_resources`.
+
+        Raises:
+            NotImplementedError: This kind of server has no resources.
+        """
         raise self._not_supported("read_resource")
 
     def needs_approval_for(self, tool: Any, agent: Any | None) -> NeedsApproval:
-        """``needs_approval`` of a tool of this server."""
+        """``needs_approval`` of a tool of this server.
+
+        Args:
+            tool: The tool, as ``mcp.types.Tool``.
+            agent: The agent that would call it; ``None`` if that is not known.
+        """
         return needs_approval(self._approval_policy, tool, agent)
 
     def failure_function(self, of_agent: ToolErrorFunction | None) -> ToolErrorFunction | None:
-        """The server's own failure function if it has one, else the agent's."""
+        """The server's own failure function if it has one, else the agent's.
+
+        Args:
+            of_agent: The function of the agent's ``mcp_config``.
+        """
         own = self._failure_error_function
         return of_agent if isinstance(own, Unset) else own
 

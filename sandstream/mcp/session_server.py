@@ -311,6 +311,10 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
     ) -> list[Any]:
         """The tools that pass the filter. The caller may change the returned list and tools.
 
+        Args:
+            run_context: The context of the run; a filter function needs it.
+            agent: The agent; a filter function needs it.
+
         Raises:
             UserError: if the server is not connected, is lost or gives an invalid answer.
         """
@@ -341,6 +345,11 @@ class MCPServerWithClientSession(MCPServer, Generic[P]):
         meta: dict[str, Any] | None = None,
     ) -> Any:
         """Call a tool; if the tool itself fails, the result has its error flag set.
+
+        Args:
+            tool_name: The name of the tool on the server.
+            arguments: The arguments; ``None`` is none.
+            meta: The ``_meta`` of the request.
 
         Raises:
             UserError: if the server is not connected or lost, or an argument is missing.

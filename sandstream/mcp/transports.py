@@ -24,11 +24,17 @@ class MCPServerStdioParams(TypedDict):
     """A program to start, and the text encoding of its pipes (UTF-8, strict)."""
 
     command: str
+    """The program, by its path or by its name in ``PATH``."""
     args: NotRequired[list[str]]
+    """The arguments of the program."""
     env: NotRequired[dict[str, str]]
+    """Variables of its environment, besides the few that every program gets, such as ``PATH``."""
     cwd: NotRequired[str | Path]
+    """The folder in which it starts; missing: that of this process."""
     encoding: NotRequired[str]
+    """The text encoding of its pipes; missing: UTF-8."""
     encoding_error_handler: NotRequired[Literal["strict", "ignore", "replace"]]
+    """What happens to bytes that are not valid; missing: ``strict``."""
 
 
 class MCPServerStdio(MCPServerWithClientSession[MCPServerStdioParams]):
@@ -59,11 +65,17 @@ class MCPServerSseParams(TypedDict):
     """The connection parameters of a server over HTTP with server-sent events."""
 
     url: str
+    """The address of the server."""
     headers: NotRequired[dict[str, str]]
+    """HTTP headers of each request, for example ``Authorization``."""
     timeout: NotRequired[float]
+    """Seconds for an HTTP request; missing: 5."""
     sse_read_timeout: NotRequired[float]
+    """Seconds without an event after which the connection counts as lost; missing: 300."""
     auth: NotRequired[Any]
+    """Authenticates requests, as ``auth`` of the HTTP client."""
     httpx_client_factory: NotRequired[HttpClientFactory]
+    """Creates the HTTP client; missing: our own."""
 
 
 class MCPServerSse(MCPServerWithClientSession[MCPServerSseParams]):
@@ -96,12 +108,19 @@ class MCPServerStreamableHttpParams(TypedDict):
     """The connection parameters of a server over streamable HTTP."""
 
     url: str
+    """The address of the server."""
     headers: NotRequired[dict[str, str]]
+    """HTTP headers of each request, for example ``Authorization``."""
     timeout: NotRequired[timedelta | float]
+    """How long an HTTP request may take, in seconds if it is a number; missing: 5 seconds."""
     sse_read_timeout: NotRequired[timedelta | float]
+    """The time without an event after which a stream counts as lost; missing: 300 seconds."""
     terminate_on_close: NotRequired[bool]
+    """Whether the server is told that the session is over; missing: yes."""
     httpx_client_factory: NotRequired[HttpClientFactory]
+    """Creates the HTTP client; missing: our own."""
     auth: NotRequired[Any]
+    """Authenticates requests, as ``auth`` of the HTTP client."""
     ignore_initialized_notification_failure: NotRequired[bool]
     """Use the server even if it refuses the notification that ends the handshake."""
 

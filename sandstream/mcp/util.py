@@ -33,7 +33,12 @@ logger = logging.getLogger(__name__)
 
 
 class MCPUtil:
-    """Makes function tools from the tools of servers."""
+    """Makes function tools from the tools of servers.
+
+    Example:
+        async with MCPServerStdio(params={"command": "server"}) as server:
+            tools = await MCPUtil.get_function_tools(server, False, RunContextWrapper(None), agent)
+    """
 
     @classmethod
     async def get_all_function_tools(
@@ -47,6 +52,17 @@ class MCPUtil:
         reserved_tool_names: set[str] | None = None,
     ) -> list[FunctionTool]:
         """The tools of all servers, in their order.
+
+        Args:
+            servers: The connected servers.
+            convert_schemas_to_strict: Whether the tools' schemas are made strict where possible.
+            run_context: The context of the run, which tool filters receive.
+            agent: The agent that gets the tools.
+            failure_error_function: Makes a text for the model of a failed call; ``None`` ends the
+                run with the error. A server's own function wins.
+            include_server_in_tool_names: Whether each name starts with its server's name.
+            reserved_tool_names: Names that prefixed tools must not get, such as those of the
+                agent's own tools.
 
         Raises:
             UserError: if two servers have tools with the same name, and names are not prefixed.
@@ -83,7 +99,21 @@ class MCPUtil:
         reserved_tool_names: set[str] | None = None,
         server_index: int = 0,
     ) -> list[FunctionTool]:
-        """The tools of one server. ``server_index`` exists for compatibility and is ignored."""
+        """The tools of one server.
+
+        Args:
+            server: The connected server.
+            convert_schemas_to_strict: Whether the tools' schemas are made strict where possible.
+            run_context: The context of the run, which tool filters receive.
+            agent: The agent that gets the tools.
+            failure_error_function: Makes a text for the model of a failed call; ``None`` ends the
+                run with the error. The server's own function wins.
+            include_server_in_tool_names: Whether each name starts with the server's name.
+            tool_name_override: Makes the name for the model of a tool; it wins over the prefix.
+            reserved_tool_names: Names that prefixed tools must not get, such as those of the
+                agent's own tools.
+            server_index: Accepted for compatibility, and ignored.
+        """
         tools = await _listed(server, run_context, agent)
         names: list[str] | None = None
         if tool_name_override is not None:
@@ -112,7 +142,18 @@ class MCPUtil:
         failure_error_function: ToolErrorFunction | None = default_tool_error_function,
         tool_name_override: str | None = None,
     ) -> FunctionTool:
-        """One tool of a server. Without an agent, a policy function counts as "needs approval"."""
+        """One tool of a server.
+
+        Args:
+            tool: The tool, as ``mcp.types.Tool``.
+            server: The server that calls go to.
+            convert_schemas_to_strict: Whether the tool's schema is made strict if possible.
+            agent: The agent that gets the tool; without one, a policy function counts as "needs
+                approval".
+            failure_error_function: Makes a text for the model of a failed call; ``None`` ends the
+                run with the error. The server's own function wins.
+            tool_name_override: The name for the model; ``None`` is the tool's own.
+        """
         name = tool_name_override or tool.name
         on_failure = server.failure_function(failure_error_function)
         schema, strict = tool_schema(package.input_schema(tool), strict=convert_schemas_to_strict)
@@ -143,7 +184,17 @@ class MCPUtil:
         meta: dict[str, Any] | None = None,
         tool_display_name: str | None = None,
     ) -> ToolOutput:
-        """Call a tool with arguments as JSON text; return the output for the model."""
+        """Call a tool with arguments as JSON text; return the output for the model.
+
+        Args:
+            server: The connected server.
+            tool: The tool, as ``mcp.types.Tool``.
+            context: The context of the run.
+            input_json: The model's arguments as JSON text.
+            meta: The ``_meta`` of the request, which the server's ``tool_meta_resolver`` can add
+                to.
+            tool_display_name: The tool's name in errors; ``None`` is its own name.
+        """
         shown_name = tool_display_name or tool.name
         output, _ = await invoke(
             server, tool, context, input_json, meta=meta, shown_name=shown_name

@@ -75,7 +75,11 @@ class OpenAIConversationsSession(SessionABC):
         self._session_id = value
 
     def continue_with(self, conversation_id: str) -> None:
-        """Take the conversation that a run has begun, unless this session has, or had, another."""
+        """Take the conversation that a run has begun, unless this session has, or had, another.
+
+        Args:
+            conversation_id: The conversation at the provider.
+        """
         if self._session_id is None and not self._was_cleared:
             self._session_id = conversation_id
 

@@ -65,7 +65,29 @@ class Session(Protocol):
 
 
 class SessionABC(ABC):
-    """Base of the sessions here. Others need only fit the :class:`Session` protocol."""
+    """Base of the sessions here. Others need only fit the :class:`Session` protocol.
+
+    Example:
+        class InMemory(SessionABC):
+            def __init__(self, session_id: str) -> None:
+                self.session_id = session_id
+                self._items: list[TResponseInputItem] = []
+
+            async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+                return self._items if limit is None else self._items[-limit:]
+
+            async def add_items(self, items: list[TResponseInputItem]) -> None:
+                self._items += items
+
+            async def pop_item(self) -> TResponseInputItem | None:
+                return self._items.pop() if self._items else None
+
+            async def clear_session(self) -> None:
+                self._items = []
+
+
+        result = await Runner.run(agent, "Hello again!", session=InMemory("ann"))
+    """
 
     session_id: str
     session_settings: SessionSettings | None = None

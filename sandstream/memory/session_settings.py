@@ -12,7 +12,11 @@ from sandstream.exceptions import UserError
 
 @dataclass
 class SessionSettings:
-    """How a session is read."""
+    """How a session is read.
+
+    Example:
+        session = SQLiteSession("ann", session_settings=SessionSettings(limit=50))
+    """
 
     limit: int | None = None
     """The number of latest items to read; None: all."""

@@ -42,7 +42,11 @@ _CHAT_TUNED = re.compile(r"gpt-5(\.[123])?-chat-latest")
 
 
 def gpt_5_reasoning_settings_required(model_name: str) -> bool:
-    """Whether ``model_name`` is a GPT-5 reasoning model."""
+    """Whether ``model_name`` is a GPT-5 reasoning model.
+
+    Args:
+        model_name: The name as it is sent to the provider.
+    """
     return model_name.startswith("gpt-5") and not _CHAT_TUNED.fullmatch(model_name)
 
 
@@ -57,7 +61,11 @@ def is_gpt_5_default() -> bool:
 
 
 def get_default_model_settings(model: str | None = None) -> ModelSettings:
-    """New implicit settings for ``model`` (or the default model)."""
+    """New implicit settings for ``model`` (or the default model).
+
+    Args:
+        model: The name of the model; ``None`` is the default model.
+    """
     name = get_default_model() if model is None else model
     if not gpt_5_reasoning_settings_required(name):
         return ModelSettings()

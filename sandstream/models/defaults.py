@@ -50,6 +50,9 @@ def set_default_openai_client(client: Any, use_for_tracing: bool = True) -> None
     Args:
         client: An ``AsyncOpenAI``. The caller closes it.
         use_for_tracing: Has no effect: nothing is sent to OpenAI's trace endpoint by default.
+
+    Example:
+        set_default_openai_client(AsyncOpenAI(base_url="https://gateway.example.com/v1"))
     """
     global _defaults
     _defaults = dataclasses.replace(_defaults, client=client)

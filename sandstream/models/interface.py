@@ -33,7 +33,26 @@ class ModelTracing(enum.Enum):
 
 
 class Model(abc.ABC):
-    """A model. Subclass it and give it to an agent; the tool host calls it for each turn."""
+    """A model. Subclass it and give it to an agent; the tool host calls it for each turn.
+
+    Example:
+        class Echo(Model):
+            async def get_response(self, system_instructions, input, *arguments, **options):
+                text = ItemHelpers.input_to_new_input_list(input)[-1]["content"]
+                message = {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "output_text", "text": text}],
+                }
+                return ModelResponse(output=[message], usage=Usage())
+
+            async def stream_response(self, *arguments, **options):
+                raise NotImplementedError
+                yield
+
+
+        agent = Agent(name="Echo", model=Echo())
+    """
 
     @abc.abstractmethod
     async def get_response(
@@ -118,7 +137,16 @@ class Model(abc.ABC):
 
 
 class ModelProvider(abc.ABC):
-    """Finds models by name."""
+    """Finds models by name.
+
+    Example:
+        class Echoes(ModelProvider):
+            def get_model(self, model_name: str | None) -> Model:
+                return Echo()
+
+
+        result = await Runner.run(agent, "Hello?", run_config=RunConfig(model_provider=Echoes()))
+    """
 
     @abc.abstractmethod
     def get_model(self, model_name: str | None) -> Model:

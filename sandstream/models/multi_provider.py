@@ -54,6 +54,12 @@ class MultiProvider(ModelProvider):
 
     Raises:
         UserError: A mode is unknown, or a client is combined with its own settings.
+
+    Example:
+        providers = MultiProviderMap()
+        providers.add_provider("echo", Echoes())
+        config = RunConfig(model_provider=MultiProvider(provider_map=providers))
+        result = await Runner.run(Agent(name="A", model="echo/any"), "Hello?", run_config=config)
     """
 
     def __init__(

@@ -105,7 +105,12 @@ class SeamModel(Model):
 
     @classmethod
     def at(cls, endpoint: _Caller, model: str | None) -> SeamModel:
-        """A provider's model; None: the default model."""
+        """A provider's model; None: the default model.
+
+        Args:
+            endpoint: Makes the calls. It belongs to the provider, which closes it.
+            model: The name of the model; ``None`` is the default model.
+        """
         self = cls.__new__(cls)
         self.model = model or get_default_model()
         self._is_explicit = bool(model)
@@ -113,7 +118,12 @@ class SeamModel(Model):
         return self
 
     def with_cache_key(self, key: str | None) -> SeamModel:
-        """The same model with the cache key of one run."""
+        """The same model with the cache key of one run.
+
+        Args:
+            key: Sent with each request, so that requests of one run meet the same prompt cache;
+                ``None`` sends no key.
+        """
         copied = copy.copy(self)
         copied._cache_key = key
         return copied

@@ -26,9 +26,29 @@ class TreeWriter(Protocol):
 
     async def add_directory(
         self, path: Path, *, symlinks: Literal["reject", "keep", "skip"] = "reject"
-    ) -> str: ...
+    ) -> str:
+        """Store a directory of this machine.
 
-    async def add_files(self, files: Sequence[tuple[str, bytes, int]]) -> str: ...
+        Args:
+            path: The directory.
+            symlinks: What to do with symbolic links: refuse the directory, store them, or leave
+                them out.
+
+        Returns:
+            The digest of the tree.
+        """
+        ...
+
+    async def add_files(self, files: Sequence[tuple[str, bytes, int]]) -> str:
+        """Store single files.
+
+        Args:
+            files: The path, the content and the mode of each.
+
+        Returns:
+            The digest of the tree.
+        """
+        ...
 
 
 @dataclass(frozen=True)

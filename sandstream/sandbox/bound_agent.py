@@ -120,7 +120,7 @@ class BoundAgent:
                     f"{client.backend_id!r}"
                 )
             return state
-        given = sandbox.manifest or self.public.default_manifest or Manifest()
+        given = sandbox.manifest or self.public.default_manifest or client.default_manifest()
         return client.new_state(
             snapshot=sandbox.snapshot,
             manifest=self._processed(given),
@@ -143,7 +143,7 @@ class BoundAgent:
             session.waits_for_memory = session.waits_for_memory or self.waits_for_memory
             return SandboxUse(
                 spec=await session.spec(with_plan=False),
-                id=session.sandbox_id,
+                id=session.bus_name,
                 owned=False,
                 checkpoint=self._config.checkpoint,
                 cwd=cwd,
@@ -166,7 +166,7 @@ class BoundAgent:
             await self._check_cwd(cwd)
         return SandboxUse(
             spec=await session.spec(),
-            id=session.sandbox_id,
+            id=session.bus_name,
             checkpoint=self._config.checkpoint,
             cwd=cwd,
             user=user,
@@ -241,8 +241,7 @@ class BoundAgent:
         deadline = time.monotonic() + within_s
         while True:
             record = await self.session.remote.record()
-            is_there = record.is_live or record.state == "intended"
-            if not is_there or time.monotonic() > deadline:
+            if record.is_closed or not record.may_have_box or time.monotonic() > deadline:
                 return record
             await asyncio.sleep(_LOOK_S)
 
@@ -258,6 +257,7 @@ class BoundAgent:
     async def finish(self) -> None:
         """After the run: write the caller's own snapshot from the last checkpoint."""
         record = await self.closed(within_s=CLOSE_PATIENCE_S)
+        self.session.state.note_box(record.box_id)
         if record.tree:
             self.session.state.snapshot_fingerprint = record.tree
             self.session.state.workspace_root_ready = True

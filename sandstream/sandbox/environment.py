@@ -40,7 +40,12 @@ class EnvValue(BaseModel, abc.ABC):
 
     @classmethod
     def parse(cls, payload: object) -> EnvValue:
-        """A value from an ``EnvValue`` or from its serialized form."""
+        """A value from an ``EnvValue`` or from its serialized form.
+
+        Args:
+            payload: A value, which is returned unchanged, or a mapping with its ``type``; a mapping
+                of ``value`` alone is plain text.
+        """
         if isinstance(payload, EnvValue):
             return payload
         if not isinstance(payload, Mapping):
@@ -63,6 +68,7 @@ class StrEnvValue(EnvValue):
 
     type: Literal["str"] = "str"
     value: str
+    """The text of the variable."""
 
     async def resolve(self) -> str:
         return self.value
@@ -94,11 +100,14 @@ class SecretRef(EnvValue):
 
 
 class EnvEntry(BaseModel):
-    """A value with a description; ``ephemeral``: not stored with the session."""
+    """A value with a description."""
 
     description: str | None = None
+    """What the variable is for."""
     ephemeral: bool = False
+    """Whether the variable is left out of the stored session."""
     value: SerializeAsAny[EnvValue]
+    """The value, or its serialized form."""
 
     @field_validator("value", mode="before")
     @classmethod
@@ -111,9 +120,14 @@ class EnvEntry(BaseModel):
 
 
 class Environment(BaseModel):
-    """Variables by name; each is a text, an :class:`EnvValue` or an :class:`EnvEntry`."""
+    """Variables by name; each is a text, an :class:`EnvValue` or an :class:`EnvEntry`.
+
+    Example:
+        Environment(value={"LANG": "C.UTF-8", "GITHUB_TOKEN": SecretRef("GITHUB_TOKEN")})
+    """
 
     value: dict[str, str | SerializeAsAny[EnvValue] | EnvEntry] = Field(default_factory=dict)
+    """The variables."""
 
     @field_validator("value", mode="before")
     @classmethod

@@ -132,7 +132,12 @@ UNEXPECTED = "unexpected"
 class InvalidManifestPathError(
     ConfigurationError, code=ErrorCode.INVALID_MANIFEST_PATH, op="materialize"
 ):
-    """A path is absolute where it must not be, or leaves the workspace."""
+    """A path is absolute where it must not be, or leaves the workspace.
+
+    Args:
+        rel: The path that was given.
+        reason: Whether it is absolute, or leaves the root.
+    """
 
     def __init__(
         self,
@@ -153,7 +158,12 @@ class InvalidManifestPathError(
 class InvalidCompressionSchemeError(
     ConfigurationError, code=ErrorCode.INVALID_COMPRESSION_SCHEME, op="write"
 ):
-    """The archive format is unknown."""
+    """The archive format is unknown.
+
+    Args:
+        path: The path of the archive.
+        scheme: The format that was given; ``None`` if the path was to tell it.
+    """
 
     def __init__(
         self,
@@ -178,7 +188,12 @@ class ApplyPatchError(ConfigurationError):
 class ApplyPatchPathError(
     ApplyPatchError, code=ErrorCode.APPLY_PATCH_INVALID_PATH, op="apply_patch"
 ):
-    """A path in a patch is absolute, empty, or leaves the workspace."""
+    """A path in a patch is absolute, empty, or leaves the workspace.
+
+    Args:
+        path: The path in the patch.
+        reason: Whether it is absolute, leaves the root, or is empty.
+    """
 
     def __init__(
         self,
@@ -198,7 +213,11 @@ class ApplyPatchPathError(
 class ApplyPatchDiffError(
     ApplyPatchError, code=ErrorCode.APPLY_PATCH_INVALID_DIFF, op="apply_patch"
 ):
-    """A patch is malformed or does not match the file."""
+    """A patch is malformed or does not match the file.
+
+    Args:
+        path: The file that the patch changes; ``None`` if the patch does not get that far.
+    """
 
     def __init__(
         self,
@@ -253,7 +272,11 @@ _OPS: dict[str, OpName] = {
 
 
 def error_from_failure(failure: SandboxFailure) -> SandboxError:
-    """The exception for a failure that came over the bus."""
+    """The exception for a failure that came over the bus.
+
+    Args:
+        failure: The failure, from a sandbox actor's reply.
+    """
     error_class = SandboxError.by_code.get(failure.code, SandboxError)
     op = _OPS.get(failure.op, failure.op)
     context = dict(failure.context)
@@ -261,7 +284,12 @@ def error_from_failure(failure: SandboxFailure) -> SandboxError:
 
 
 def failure_of(error: Exception, op: str = "") -> SandboxFailure:
-    """The failure for the bus. ``op`` is used for errors that are not sandbox errors."""
+    """The failure for the bus.
+
+    Args:
+        error: The exception. It need not be a sandbox error.
+        op: The operation, for an exception that does not know it.
+    """
     if isinstance(error, SandboxError):
         return SandboxFailure(
             code=error.code,

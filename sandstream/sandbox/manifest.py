@@ -135,7 +135,11 @@ class Manifest(BaseModel):
         return dict(self.entries)
 
     def ephemeral_entry_paths(self, depth: int | None = 1) -> set[Path]:
-        """The paths of entries that no snapshot holds."""
+        """The paths of entries that no snapshot holds.
+
+        Args:
+            depth: Accepted for compatibility; entries of all levels are found.
+        """
         return {path for path, entry in self.iter_entries() if entry.ephemeral}
 
     def mount_targets(self) -> list[tuple[Mount, Path]]:
@@ -162,7 +166,11 @@ class Manifest(BaseModel):
         return [(mount, path) for mount, path in self.mount_targets() if mount.ephemeral]
 
     def ephemeral_persistence_paths(self, depth: int | None = 1) -> set[Path]:
-        """Relative paths that are not in snapshots: ephemeral entries and mounts."""
+        """Relative paths that are not in snapshots: ephemeral entries and mounts.
+
+        Args:
+            depth: Accepted for compatibility; entries of all levels are found.
+        """
         root = posix_path_as_path(coerce_posix_path(self.root))
         mounted = {
             path.relative_to(root)
@@ -172,7 +180,11 @@ class Manifest(BaseModel):
         return self.ephemeral_entry_paths(depth) | mounted
 
     def describe(self, depth: int | None = 1) -> str:
-        """The declared entries as a tree of ``depth`` levels; None for all."""
+        """The declared entries as a tree, for a model.
+
+        Args:
+            depth: How many levels to show; ``None`` shows all.
+        """
         return render_manifest_description(
             root=self.root,
             entries=self.validated_entries(),
@@ -185,19 +197,34 @@ class Manifest(BaseModel):
     ) -> Manifest:
         """A copy in which these mounts, named by their exact paths, may put mount-scoped
         credentials into the sandbox. The consent is never serialized.
+
+        Args:
+            mount_paths: The exact paths of the mounts, relative to the root or absolute.
+
+        Raises:
+            ValueError: A path is the root, or has wildcards or ``..``.
         """
         return self._acknowledging("mount_scoped", mount_paths)
 
     def with_in_container_mount_broad_credential_exposure_acknowledged(
         self, *mount_paths: str | PurePath
     ) -> Manifest:
-        """The same for credentials with broader access, such as a workload identity."""
+        """The same for credentials with broader access, such as a workload identity.
+
+        Args:
+            mount_paths: The exact paths of the mounts, relative to the root or absolute.
+        """
         return self._acknowledging("broad", mount_paths)
 
     def acknowledges_credential_exposure(
         self, mount_path: str | PurePath, authority: Authority
     ) -> bool:
-        """Whether the user has accepted that the sandbox can read this mount's credentials."""
+        """Whether the user has accepted that the sandbox can read this mount's credentials.
+
+        Args:
+            mount_path: The path of the mount, relative to the root or absolute.
+            authority: How much the credentials allow: only the mount, or more.
+        """
         key = self._mount_key(mount_path)
         return key in self._acknowledged.get(authority, frozenset())
 
@@ -232,6 +259,14 @@ class Manifest(BaseModel):
 def coerce_manifest(value: Manifest | dict[str, Any], *, parameter_name: str) -> Manifest:
     """A manifest from a manifest or a dict. A dict may be untrusted data, so it cannot give access
     to files of this machine.
+
+    Args:
+        value: The manifest, or its data.
+        parameter_name: The name of the argument, for errors.
+
+    Raises:
+        TypeError: It is neither, has unknown settings, or is a dict that reads files of this
+            machine.
     """
     if isinstance(value, Manifest):
         return value

@@ -42,7 +42,18 @@ def check_manifest(
     supports_mounts: bool = False,
     provider: str = DEFAULT_PROVIDER,
 ) -> None:
-    """Raise at once for entries that cannot work on this provider."""
+    """Raise at once for entries that cannot work on this provider.
+
+    Args:
+        manifest: The manifest to check.
+        supports_users: Whether the provider has users and groups.
+        supports_mounts: Whether the provider can mount storage.
+        provider: The name of the provider, for errors.
+
+    Raises:
+        ValueError: A variable, a user or a group cannot be set up.
+        MountConfigError: A mount cannot be made.
+    """
     WorkspacePathPolicy(root=manifest.root, extra_path_grants=manifest.extra_path_grants)
     for name in manifest.environment.value:
         if not name or "=" in name or "\0" in name:
@@ -79,14 +90,23 @@ def _check_mount(
 
 
 async def environment_of(manifest: Manifest) -> dict[str, EnvironmentValue]:
-    """The variables in their wire form: values resolved, secrets by name only."""
+    """The variables in their wire form: values resolved, secrets by name only.
+
+    Args:
+        manifest: The manifest with the variables.
+    """
     return await manifest.environment.to_wire()
 
 
 def custom_entries(
     manifest: Manifest, *, only_ephemeral: bool = False
 ) -> list[tuple[PurePosixPath, BaseEntry]]:
-    """Entries with their own ``apply``, which the session must call: they are not in the plan."""
+    """Entries with their own ``apply``, which the session must call: they are not in the plan.
+
+    Args:
+        manifest: The manifest with the entries.
+        only_ephemeral: Whether to leave out entries that snapshots contain.
+    """
     return [
         (each.path, each.entry)
         for each in _planned(manifest, only_ephemeral)
@@ -103,8 +123,16 @@ async def plan_of(
     supports_mounts: bool = False,
     concurrency: int | None = 4,
 ) -> WorkspacePlan:
-    """Make the plan. Files of this machine must be below ``base_dir`` (default: the working
-    directory) or a path grant. ``only_ephemeral``: only the entries that are not in snapshots.
+    """Make the plan for the sandbox actor.
+
+    Args:
+        manifest: The manifest of the workspace.
+        trees: Stores what is too big for the message.
+        base_dir: Files of this machine must be below it or below a path grant; ``None`` is the
+            working directory.
+        only_ephemeral: Whether to leave out entries that snapshots contain.
+        supports_mounts: Whether the provider can mount storage.
+        concurrency: How many trees are stored at once; ``None`` removes the limit.
     """
     for path, entry in manifest.iter_entries():
         if isinstance(entry, Mount):

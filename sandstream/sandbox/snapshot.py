@@ -301,7 +301,12 @@ class BusSnapshotSpec(SnapshotSpec):
 
 
 class RemoteSnapshotSpec(SnapshotSpec):
-    """Snapshots that your own object stores, see :class:`RemoteSnapshot`."""
+    """Snapshots that your own object stores, see :class:`RemoteSnapshot`.
+
+    Example:
+        client = UnixLocalSandboxClient(dependencies=Dependencies.with_values({"store": store}))
+        session = await client.create(snapshot=RemoteSnapshotSpec(client_dependency_key="store"))
+    """
 
     type: Literal["remote"] = "remote"
     client_dependency_key: str

@@ -51,7 +51,12 @@ class Group(BaseModel):
 
 
 class Permissions(BaseModel):
-    """What owner, group and others may do; its text form is that of ``ls -l``."""
+    """What owner, group and others may do; its text form is that of ``ls -l``.
+
+    Example:
+        private = Permissions(owner=FileMode.READ | FileMode.WRITE)
+        notes = File(content=b"hello", permissions=private)
+    """
 
     owner: int = 0o7
     """The bits of the owner, see :class:`FileMode`."""
@@ -69,7 +74,11 @@ class Permissions(BaseModel):
 
     @classmethod
     def from_mode(cls, mode: int) -> Permissions:
-        """Read the number that ``stat`` gives."""
+        """Read the number that ``stat`` gives.
+
+        Args:
+            mode: The number, with or without the bits of the file type.
+        """
         return cls(
             owner=mode >> 6 & 7,
             group=mode >> 3 & 7,
@@ -79,7 +88,14 @@ class Permissions(BaseModel):
 
     @classmethod
     def from_str(cls, perms: str) -> Permissions:
-        """Parse ``drwxr-x---``; a trailing ``+``, ``@`` or ``.`` (ACLs etc.) is ignored."""
+        """Parse ``drwxr-x---``; a trailing ``+``, ``@`` or ``.`` (ACLs etc.) is ignored.
+
+        Args:
+            perms: The text, as ``ls -l`` prints it.
+
+        Raises:
+            ValueError: The text is something else.
+        """
         text = perms[:-1] if len(perms) == 11 and perms[-1] in "+@." else perms
         if len(text) != 10:
             raise ValueError(f"permissions must have 10 characters, like '-rw-r--r--': {perms!r}")
@@ -93,17 +109,29 @@ class Permissions(BaseModel):
         )
 
     def owner_can(self, mode: int) -> Self:
-        """Set what the owner may do."""
+        """Set what the owner may do.
+
+        Args:
+            mode: The bits, see :class:`FileMode`.
+        """
         self.owner = mode
         return self
 
     def group_can(self, mode: int) -> Self:
-        """Set what the group may do."""
+        """Set what the group may do.
+
+        Args:
+            mode: The bits, see :class:`FileMode`.
+        """
         self.group = mode
         return self
 
     def others_can(self, mode: int) -> Self:
-        """Set what all others may do."""
+        """Set what all others may do.
+
+        Args:
+            mode: The bits, see :class:`FileMode`.
+        """
         self.other = mode
         return self
 
@@ -138,7 +166,12 @@ def _bits(triplet: str, special: str) -> int:
 
 
 class ExecResult:
-    """The result of a command. A non-zero exit code is a result, not an error."""
+    """The result of a command. A non-zero exit code is a result, not an error.
+
+    Example:
+        result = await session.exec("pytest -q")
+        print(result.stdout.decode() if result.ok() else f"failed with {result.exit_code}")
+    """
 
     stdout: bytes
     """The standard output."""

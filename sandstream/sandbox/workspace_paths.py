@@ -76,6 +76,7 @@ class SandboxWorkspaceScope:
     """The base of one run's relative paths. It defines how paths are read, not what is allowed."""
 
     cwd: PurePosixPath | None = None
+    """The working directory, relative to the root of the workspace; ``None`` is the root."""
 
     def __post_init__(self) -> None:
         if self.cwd is not None:
@@ -83,17 +84,29 @@ class SandboxWorkspaceScope:
 
     @classmethod
     def from_cwd(cls, cwd: str | PurePath | None) -> SandboxWorkspaceScope:
-        """The scope of a working directory; ``None`` is the whole workspace."""
+        """The scope of a working directory; ``None`` is the whole workspace.
+
+        Args:
+            cwd: The working directory, relative to the root of the workspace.
+        """
         return cls(None if cwd is None else normalize_sandbox_cwd(cwd))
 
     def anchor(self, path: str | PurePath) -> str | PurePath:
-        """A relative path below the working directory; any other path unchanged."""
+        """A relative path below the working directory; any other path unchanged.
+
+        Args:
+            path: The path as the model gave it.
+        """
         if self.cwd is None or _is_absolute(path):
             return path
         return self.cwd / PurePosixPath(path.as_posix() if isinstance(path, PurePath) else path)
 
     def model_path(self, workspace_relative_path: str | PurePath) -> PurePosixPath:
-        """A path relative to the root, converted for the model: relative to its directory."""
+        """A path relative to the root, converted for the model: relative to its directory.
+
+        Args:
+            workspace_relative_path: The path, relative to the root of the workspace.
+        """
         path = coerce_posix_path(workspace_relative_path)
         if path.is_absolute():
             raise ValueError(f"path must be relative to the workspace root: {path}")
@@ -109,6 +122,10 @@ class SandboxWorkspaceScope:
     ) -> PurePosixPath:
         """The path of a session's file for instructions: absolute if the run has its own working
         directory, because a command may change directory before it uses the path.
+
+        Args:
+            workspace_root: The absolute path of the workspace in the sandbox.
+            workspace_relative_path: The path of the file, relative to that root.
         """
         path = self._resource(workspace_relative_path)
         if self.cwd is None:
@@ -138,7 +155,12 @@ class SandboxWorkspaceScope:
         original_path: str | PurePath,
         workspace_relative_path: str | PurePath,
     ) -> PurePosixPath:
-        """The path for a tool result: in the form in which it was given."""
+        """The path for a tool result: in the form in which it was given.
+
+        Args:
+            original_path: The path as the model gave it.
+            workspace_relative_path: The path that it means, relative to the root of the workspace.
+        """
         path = coerce_posix_path(workspace_relative_path)
         if self.cwd is None or _is_absolute(original_path):
             return _normalized(path)

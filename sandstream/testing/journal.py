@@ -27,10 +27,13 @@ class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
     number: int
     """Position in the journal, from 0."""
     api: Api
+    """The API that was called; ``other`` for an unknown path."""
     path: str
+    """The path of the URL."""
     at: float
     """`time.monotonic()` of the arrival; comparable between processes of one Linux machine."""
     headers: dict[str, str] = {}
+    """The HTTP headers, with names in lower case. The journal file has no credentials."""
     body: dict[str, Any] = {}
     """The decoded JSON body; empty if it is not a JSON object or the journal keeps no bodies."""
     conversation: str | None = None
@@ -40,6 +43,7 @@ class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
     step: str | None = None
     """The name of the step that answered, or its index; ``None`` if there was none."""
     status: int = 200
+    """The HTTP status of the answer."""
     problem: str | None = None
     """Why the request was refused: an invalid request (400) or an unexpected one (404, 500)."""
     unexpected: bool = False
@@ -122,7 +126,11 @@ class Journal:
 
 
 def read_journal(path: str | os.PathLike[str]) -> list[Request]:
-    """The requests in a journal file; a half-written last line (of a killed server) is skipped."""
+    """The requests in a journal file; a half-written last line (of a killed server) is skipped.
+
+    Args:
+        path: The file that ``ScriptedModel(journal_path=...)`` writes. It need not exist yet.
+    """
     file = Path(path)
     if not file.exists():
         return []

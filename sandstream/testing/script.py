@@ -22,7 +22,11 @@ class ScriptError(AssertionError):
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answers for every conversation whose text contains `match`."""
+    """The answers for every conversation whose text contains `match`.
+
+    Example:
+        greeting = Conversation(match="Hello", steps=(text("Hi!"), text("Bye!")))
+    """
 
     match: str
     """The text that selects the conversation."""
@@ -37,7 +41,12 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All answers of a server: by conversation first, then the list, then the default."""
+    """All answers of a server: by conversation first, then the list, then the default.
+
+    Example:
+        script = Script(steps=(text("Hi!"),), default=script_for("", [text("What?")]))
+        Path("script.json").write_bytes(script.to_json())
+    """
 
     steps: tuple[Step, ...] = ()
     """Answers in order, for requests that no conversation matches."""

@@ -75,7 +75,11 @@ class BackendSpanExporter(TracingExporter):
         self._stopping = threading.Event()
 
     def set_api_key(self, api_key: str) -> None:
-        """Set the key to use instead of ``OPENAI_API_KEY``."""
+        """Set the key to use instead of ``OPENAI_API_KEY``.
+
+        Args:
+            api_key: The key. A trace with a key of its own still uses that one.
+        """
         self._api_key = api_key
 
     @property
@@ -91,7 +95,11 @@ class BackendSpanExporter(TracingExporter):
         return self._project or variable("OPENAI_PROJECT_ID") or None
 
     def stop_within(self, seconds: float) -> None:
-        """The program is ending: do not retry for longer than this."""
+        """The program is ending: do not retry for longer than this.
+
+        Args:
+            seconds: The time that is left from now on.
+        """
         self._deadline = time.monotonic() + seconds
         self._stopping.set()
 

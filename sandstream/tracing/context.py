@@ -11,7 +11,16 @@ from sandstream.tracing.traces import Trace
 
 
 class TraceCtxManager:
-    """Creates a trace if there is none, and ends it afterwards; a disabled one hides any other."""
+    """Creates a trace if there is none, and ends it afterwards; a disabled one hides any other.
+
+    Args:
+        workflow_name: The name of the new trace.
+        trace_id: The id of the new trace; ``None`` makes one.
+        group_id: Connects several traces, for example those of one conversation.
+        metadata: Additional data of the new trace.
+        tracing: Options of the exporter for the new trace, such as its API key.
+        disabled: Do not record anything, also if there is a trace already.
+    """
 
     def __init__(
         self,

@@ -69,7 +69,17 @@ class TracingProcessor(abc.ABC):
 
 
 class TracingExporter(abc.ABC):
-    """Sends traces and spans to a backend; used by ``BatchTraceProcessor``."""
+    r"""Sends traces and spans to a backend; used by ``BatchTraceProcessor``.
+
+    Example:
+        class ToFile(TracingExporter):
+            def export(self, items: list[Trace | Span[Any]]) -> None:
+                with Path("traces.jsonl").open("a") as file:
+                    file.writelines(json.dumps(item.export()) + "\n" for item in items)
+
+
+        add_trace_processor(BatchTraceProcessor(ToFile()))
+    """
 
     @abc.abstractmethod
     def export(self, items: list[Trace | Span[Any]]) -> None:

@@ -109,11 +109,19 @@ class TraceProvider(abc.ABC):
 
     @abc.abstractmethod
     def register_processor(self, processor: TracingProcessor) -> None:
-        """Add a processor."""
+        """Add a processor.
+
+        Args:
+            processor: Gets all later traces and spans, after the processors that are there already.
+        """
 
     @abc.abstractmethod
     def set_processors(self, processors: list[TracingProcessor]) -> None:
-        """Replace all processors by these."""
+        """Replace all processors by these.
+
+        Args:
+            processors: The new processors, in the order in which they are called.
+        """
 
     @abc.abstractmethod
     def get_current_trace(self) -> Trace | None:
@@ -125,7 +133,11 @@ class TraceProvider(abc.ABC):
 
     @abc.abstractmethod
     def set_disabled(self, disabled: bool) -> None:
-        """Disable or enable tracing."""
+        """Disable or enable tracing.
+
+        Args:
+            disabled: Whether new traces and spans are not recorded.
+        """
 
     @abc.abstractmethod
     def time_iso(self) -> str:
@@ -153,7 +165,16 @@ class TraceProvider(abc.ABC):
         disabled: bool = False,
         tracing: TracingConfig | None = None,
     ) -> Trace:
-        """A new trace, not yet started."""
+        """A new trace, not yet started.
+
+        Args:
+            name: The name of the workflow.
+            trace_id: The id of the trace; ``None`` makes a new one.
+            group_id: Connects several traces, for example those of one conversation.
+            metadata: Additional data of the trace.
+            disabled: Do not record the trace and everything in it.
+            tracing: Options of the exporter for this trace, such as its API key.
+        """
 
     @abc.abstractmethod
     def create_span(
@@ -163,7 +184,14 @@ class TraceProvider(abc.ABC):
         parent: Trace | Span[Any] | None = None,
         disabled: bool = False,
     ) -> Span[TSpanData]:
-        """A new span, not yet started."""
+        """A new span, not yet started.
+
+        Args:
+            span_data: What the span is about. It may be changed until the span ends.
+            span_id: The id of the span; ``None`` makes a new one.
+            parent: The trace or span above it; ``None`` is the current span.
+            disabled: Do not record the span.
+        """
 
     def force_flush(self) -> None:
         """Send everything that processors still hold."""

@@ -24,7 +24,15 @@ class SpanData(abc.ABC):
 
 
 class AgentSpanData(SpanData):
-    """An agent's work."""
+    """An agent's work.
+
+    Args:
+        name: The agent.
+        handoffs: The agents that it can hand over to.
+        tools: The names of its tools.
+        output_type: The type of its output.
+        metadata: Additional data for processors in this process; it is not exported.
+    """
 
     __slots__ = ("handoffs", "metadata", "name", "output_type", "tools")
 
@@ -57,7 +65,13 @@ class AgentSpanData(SpanData):
 
 
 class TaskSpanData(SpanData):
-    """One call of the runner."""
+    """One call of the runner.
+
+    Args:
+        name: The name of the workflow.
+        usage: The tokens of the whole run.
+        metadata: Additional data for processors in this process; it is not exported.
+    """
 
     __slots__ = ("metadata", "name", "usage")
 
@@ -80,7 +94,14 @@ class TaskSpanData(SpanData):
 
 
 class TurnSpanData(SpanData):
-    """One turn of an agent: a model's answer and what follows from it."""
+    """One turn of an agent: a model's answer and what follows from it.
+
+    Args:
+        turn: The number of the turn; the first is 1.
+        agent_name: The agent that took the turn.
+        usage: The tokens of the turn.
+        metadata: Additional data for processors in this process; it is not exported.
+    """
 
     __slots__ = ("agent_name", "metadata", "turn", "usage")
 
@@ -111,7 +132,14 @@ def _as_custom(kind: str, data: dict[str, Any], usage: dict[str, Any] | None) ->
 
 
 class FunctionSpanData(SpanData):
-    """A tool call."""
+    """A tool call.
+
+    Args:
+        name: The name of the tool.
+        input: The arguments as JSON text; ``None`` if they may not be shown.
+        output: What the tool returned; ``None`` if it may not be shown. Its ``str`` is exported.
+        mcp_data: About the MCP server that the tool belongs to.
+    """
 
     __slots__ = ("input", "mcp_data", "name", "output")
 
@@ -142,7 +170,15 @@ class FunctionSpanData(SpanData):
 
 
 class GenerationSpanData(SpanData):
-    """A model call, with its whole input."""
+    """A model call, with its whole input.
+
+    Args:
+        input: The messages for the model.
+        output: The messages of the model.
+        model: The name of the model.
+        model_config: The settings of the call.
+        usage: The tokens of the call.
+    """
 
     __slots__ = ("input", "model", "model_config", "output", "usage")
 
@@ -176,7 +212,13 @@ class GenerationSpanData(SpanData):
 
 
 class ResponseSpanData(SpanData):
-    """A response of the Responses API. Only its id is exported: the endpoint has the rest."""
+    """A response of the Responses API. Only its id is exported: the endpoint has the rest.
+
+    Args:
+        response: The response in the vendor's type; ``None`` if it may not be shown.
+        input: The input of the call. It is not exported.
+        usage: The tokens of the call.
+    """
 
     __slots__ = ("input", "response", "response_id", "usage")
 
@@ -205,7 +247,12 @@ class ResponseSpanData(SpanData):
 
 
 class HandoffSpanData(SpanData):
-    """A handoff from one agent to another."""
+    """A handoff from one agent to another.
+
+    Args:
+        from_agent: The agent that hands over.
+        to_agent: The agent that continues.
+    """
 
     __slots__ = ("from_agent", "to_agent")
 
@@ -222,7 +269,12 @@ class HandoffSpanData(SpanData):
 
 
 class CustomSpanData(SpanData):
-    """Anything that a program measures."""
+    """Anything that a program measures.
+
+    Args:
+        name: What is measured.
+        data: Any facts that can be JSON.
+    """
 
     __slots__ = ("data", "name")
 
@@ -239,7 +291,12 @@ class CustomSpanData(SpanData):
 
 
 class GuardrailSpanData(SpanData):
-    """The check of a guardrail."""
+    """The check of a guardrail.
+
+    Args:
+        name: The guardrail.
+        triggered: Whether it refused.
+    """
 
     __slots__ = ("name", "triggered")
 
@@ -256,7 +313,15 @@ class GuardrailSpanData(SpanData):
 
 
 class TranscriptionSpanData(SpanData):
-    """Speech to text."""
+    """Speech to text.
+
+    Args:
+        input: The audio as base64.
+        input_format: The format of the audio.
+        output: The text.
+        model: The name of the model.
+        model_config: The settings of the call.
+    """
 
     __slots__ = ("input", "input_format", "model", "model_config", "output")
 
@@ -289,7 +354,16 @@ class TranscriptionSpanData(SpanData):
 
 
 class SpeechSpanData(SpanData):
-    """Text to speech."""
+    """Text to speech.
+
+    Args:
+        input: The text.
+        output: The audio as base64.
+        output_format: The format of the audio.
+        model: The name of the model.
+        model_config: The settings of the call.
+        first_content_at: When the first audio arrived, in ISO 8601.
+    """
 
     __slots__ = ("first_content_at", "input", "model", "model_config", "output", "output_format")
 
@@ -325,7 +399,11 @@ class SpeechSpanData(SpanData):
 
 
 class SpeechGroupSpanData(SpanData):
-    """Several pieces of speech that belong together."""
+    """Several pieces of speech that belong together.
+
+    Args:
+        input: The text of all pieces together.
+    """
 
     __slots__ = ("input",)
 
@@ -341,7 +419,12 @@ class SpeechGroupSpanData(SpanData):
 
 
 class MCPListToolsSpanData(SpanData):
-    """The listed tools of an MCP server."""
+    """The listed tools of an MCP server.
+
+    Args:
+        server: The name of the server.
+        result: The names of its tools.
+    """
 
     __slots__ = ("result", "server")
 

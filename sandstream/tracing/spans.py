@@ -30,11 +30,19 @@ class SpanError(TypedDict):
     """An error of a span."""
 
     message: str
+    """What failed."""
     data: dict[str, Any] | None
+    """Facts about the failure; ``None`` if there are none."""
 
 
 class Span(abc.ABC, Generic[TSpanData]):
-    """Timed work in a trace. Use it with ``with``, or start and finish it."""
+    """Timed work in a trace. Use it with ``with``, or start and finish it.
+
+    Example:
+        with custom_span("load customers") as span:
+            customers = load_customers()
+            span.span_data.data["count"] = len(customers)
+    """
 
     @property
     @abc.abstractmethod

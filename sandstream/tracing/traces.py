@@ -38,6 +38,11 @@ def _note_started(trace_id: str) -> None:
 class Trace(abc.ABC):
     """Everything that belongs to one piece of work. Use it with ``with``, or start and finish
     it.
+
+    Example:
+        with trace("Billing", group_id="customer-17"):
+            first = await Runner.run(agent, "What do I owe?")
+            second = await Runner.run(agent, "And last year?")
     """
 
     @abc.abstractmethod
@@ -61,7 +66,11 @@ class Trace(abc.ABC):
 
     @abc.abstractmethod
     def finish(self, reset_current: bool = False) -> None:
-        """End it; with ``reset_current`` the previous trace becomes current again."""
+        """End the trace.
+
+        Args:
+            reset_current: Whether the trace before it becomes current again.
+        """
 
     @property
     @abc.abstractmethod
@@ -83,7 +92,15 @@ class Trace(abc.ABC):
         """The key with which exporters send it, if it has its own."""
 
     def to_json(self, *, include_tracing_api_key: bool = False) -> dict[str, Any] | None:
-        """Like :meth:`export`; includes the key, which is a secret, only on request."""
+        """The trace as plain data.
+
+        Args:
+            include_tracing_api_key: Whether the key of the exporter, which is a secret, is
+                included.
+
+        Returns:
+            The data; ``None`` if the trace is not recorded.
+        """
         exported = self.export()
         if exported is None:
             return None

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sandstream_actors.base import Actor
     from sandstream_actors.harness.actor import Harness
     from sandstream_actors.sandbox.actor import SandboxActor
+    from sandstream_actors.sessions.actor import SessionsActor
     from sandstream_actors.tracing.tracing_settings import TracingSettings
 
     from sandstream.cli.commands.worker.apps import App
@@ -127,6 +128,19 @@ async def sandbox_actor(
     replica = await start_sandbox_actor(
         bus.bus, home, isolation, provider=provider, concurrency=concurrency
     )
+    try:
+        yield replica
+    finally:
+        await replica.stop(GRACE_S)
+
+
+@contextlib.asynccontextmanager
+async def sessions_actor(bus: OpenBus, concurrency: int) -> AsyncIterator[SessionsActor]:
+    """A working replica of the sessions actor."""
+    from sandstream_actors.sessions.actor import SessionsActor
+
+    replica = SessionsActor(bus.bus, max_in_flight=concurrency)
+    await replica.start()
     try:
         yield replica
     finally:

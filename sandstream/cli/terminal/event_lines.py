@@ -109,7 +109,10 @@ class EventLines:
         """The lines of one event, cut to the screen. ``is_output_shown``: of the command that
         finished, as it came.
         """
-        row = self._reader.feed(event)
+        return self.render_row(self._reader.feed(event), is_output_shown=is_output_shown)
+
+    def render_row(self, row: EventRow, *, is_output_shown: bool = False) -> list[str]:
+        """The same for an event that was read already."""
         time = clock(row.time)
         lines: list[str] = []
         for line in [*_taken_over(row), *self._lines(row, is_output_shown)]:

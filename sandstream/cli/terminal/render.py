@@ -12,7 +12,9 @@ from typing import NamedTuple, TextIO
 
 from sandstream_bus.environment import variable
 
-from sandstream._inspect.visible_text import visible
+from sandstream._inspect.visible_text import STEERING, visible
+from sandstream._inspect.visible_text import clean as clean
+from sandstream._inspect.visible_text import one_line as one_line
 
 _CODES = {
     "bold": "1",
@@ -24,9 +26,7 @@ _CODES = {
     "magenta": "35",
     "cyan": "36",
 }
-_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_ALL_BUT_COLOURS = re.compile(rf"(?!\x1b\[[0-9;]*m)(?:{_CONTROLS.pattern})")
-_SPACES = re.compile(r"\s+")
+_ALL_BUT_COLOURS = re.compile(rf"(?!\x1b\[[0-9;]*m)(?:{STEERING.pattern})")
 
 
 class Screen:
@@ -60,7 +60,7 @@ class Screen:
         """A line for people. Foreign text in it should be clean, also for its width; here nothing
         but colours passes.
         """
-        self.put(visible((_ALL_BUT_COLOURS if self.has_colour else _CONTROLS).sub("", text)))
+        self.put(visible((_ALL_BUT_COLOURS if self.has_colour else STEERING).sub("", text)))
 
     def put(self, text: str) -> None:
         """Data as it is, for the program that reads it."""
@@ -77,18 +77,6 @@ def err() -> Screen:
 
 
 # --- text -----------------------------------------------------------------------------------------
-
-
-def clean(text: str) -> str:
-    """Foreign text without anything that steers a terminal, and with what deceives the eye as its
-    code; line ends and tabs stay.
-    """
-    return visible(_CONTROLS.sub("", text))
-
-
-def one_line(text: str) -> str:
-    """Foreign text as one line."""
-    return _SPACES.sub(" ", clean(text)).strip()
 
 
 def columns_of(text: str) -> int:

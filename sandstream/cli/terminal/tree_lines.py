@@ -9,8 +9,9 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.wire.messages import CallFinished, CallRequested
 
+from sandstream._inspect.live_output import heard
 from sandstream._inspect.tree_follower import Member, TreeEvent
-from sandstream.cli.terminal.command_output import LiveCommands, heard
+from sandstream.cli.terminal.command_output import LiveCommands
 from sandstream.cli.terminal.event_lines import EventLines
 from sandstream.cli.terminal.render import Screen
 

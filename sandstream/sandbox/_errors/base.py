@@ -71,8 +71,20 @@ OpName = Literal[
 class SandboxError(Exception):
     """Root of the sandbox errors.
 
-    ``context`` holds the facts, ``cause`` the underlying exception. ``retryable`` says whether the
-    same operation may succeed later; None: unknown. It is inherited from the cause.
+    Args:
+        message: What failed, on what, and what to do next.
+        error_code: The stable name of the failure; see :class:`ErrorCode`.
+        op: The operation that failed, such as ``exec``.
+        context: Facts about the failure, by name. A subclass adds its own to those that are given.
+        cause: The exception behind it, also set as ``__cause__``.
+        retryable: Whether the same operation may succeed later; ``None``: unknown, or as the cause
+            says.
+
+    Example:
+        try:
+            await session.exec("pytest", timeout=60)
+        except SandboxError as error:
+            print(error.code, error.op, error.retryable, error.context)
     """
 
     message: str

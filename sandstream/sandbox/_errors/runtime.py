@@ -13,7 +13,13 @@ from sandstream.sandbox.types import ExecResult
 class ExposedPortUnavailableError(
     SandboxRuntimeError, code=ErrorCode.EXPOSED_PORT_UNAVAILABLE, op="resolve_exposed_port"
 ):
-    """The port is not declared, or cannot be reached."""
+    """The port is not declared, or cannot be reached.
+
+    Args:
+        port: The port in the sandbox.
+        exposed_ports: The ports that the sandbox declares.
+        reason: Why there is no endpoint; ``not_configured`` if the port is not declared.
+    """
 
     def __init__(
         self,
@@ -36,7 +42,11 @@ class ExposedPortUnavailableError(
 
 
 class ExecFailureError(SandboxRuntimeError, op="exec"):
-    """Base of command errors."""
+    """Base of command errors.
+
+    Args:
+        command: The command, word by word.
+    """
 
     command: tuple[str, ...]
 
@@ -60,7 +70,11 @@ class ExecFailureError(SandboxRuntimeError, op="exec"):
 
 
 class ExecNonZeroError(ExecFailureError, code=ErrorCode.EXEC_NONZERO):
-    """A command that had to succeed returned a non-zero exit code."""
+    """A command that had to succeed returned a non-zero exit code.
+
+    Args:
+        exec_result: The result of the command, with its output and exit code.
+    """
 
     exit_code: int
     stdout: bytes
@@ -101,7 +115,11 @@ class ExecNonZeroError(ExecFailureError, code=ErrorCode.EXEC_NONZERO):
 
 
 class ExecTimeoutError(ExecFailureError, code=ErrorCode.EXEC_TIMEOUT):
-    """A command exceeded its time limit and was terminated."""
+    """A command exceeded its time limit and was terminated.
+
+    Args:
+        timeout_s: The time limit in seconds; ``None`` if it is not known.
+    """
 
     timeout_s: float | None
 
@@ -151,7 +169,11 @@ class ExecTransportError(ExecFailureError, code=ErrorCode.EXEC_TRANSPORT_ERROR):
 
 
 class PtySessionNotFoundError(SandboxRuntimeError, code=ErrorCode.PTY_SESSION_NOT_FOUND, op="exec"):
-    """No running command has this session id."""
+    """No running command has this session id.
+
+    Args:
+        session_id: The id that was given.
+    """
 
     session_id: int
 
@@ -176,7 +198,11 @@ class WorkspaceIOError(SandboxRuntimeError):
 class ApplyPatchFileNotFoundError(
     WorkspaceIOError, code=ErrorCode.APPLY_PATCH_FILE_NOT_FOUND, op="apply_patch"
 ):
-    """The patch changes a file that does not exist."""
+    """The patch changes a file that does not exist.
+
+    Args:
+        path: The missing file.
+    """
 
     def __init__(
         self, *, path: Path, context: Context = None, cause: BaseException | None = None
@@ -188,7 +214,11 @@ class ApplyPatchFileNotFoundError(
 class ApplyPatchDecodeError(
     WorkspaceIOError, code=ErrorCode.APPLY_PATCH_DECODE_ERROR, op="apply_patch"
 ):
-    """The patch changes a file that is not UTF-8 text."""
+    """The patch changes a file that is not UTF-8 text.
+
+    Args:
+        path: The file.
+    """
 
     def __init__(
         self, *, path: Path, context: Context = None, cause: BaseException | None = None
@@ -200,7 +230,11 @@ class ApplyPatchDecodeError(
 class WorkspaceReadNotFoundError(
     WorkspaceIOError, code=ErrorCode.WORKSPACE_READ_NOT_FOUND, op="read"
 ):
-    """The path does not exist."""
+    """The path does not exist.
+
+    Args:
+        path: The missing path, in the sandbox.
+    """
 
     def __init__(
         self, *, path: Path, context: Context = None, cause: BaseException | None = None
@@ -211,7 +245,11 @@ class WorkspaceReadNotFoundError(
 class WorkspaceArchiveReadError(
     WorkspaceIOError, code=ErrorCode.WORKSPACE_ARCHIVE_READ_ERROR, op="read"
 ):
-    """Reading from the workspace failed."""
+    """Reading from the workspace failed.
+
+    Args:
+        path: The path in the sandbox.
+    """
 
     def __init__(
         self,
@@ -228,7 +266,11 @@ class WorkspaceArchiveReadError(
 class WorkspaceArchiveWriteError(
     WorkspaceIOError, code=ErrorCode.WORKSPACE_ARCHIVE_WRITE_ERROR, op="write"
 ):
-    """Writing to the workspace failed or is not allowed."""
+    """Writing to the workspace failed or is not allowed.
+
+    Args:
+        path: The path in the sandbox.
+    """
 
     def __init__(
         self,
@@ -246,7 +288,12 @@ class WorkspaceArchiveWriteError(
 class WorkspaceWriteTypeError(
     WorkspaceIOError, code=ErrorCode.WORKSPACE_WRITE_TYPE_ERROR, op="write"
 ):
-    """The data to write is not a binary stream."""
+    """The data to write is not a binary stream.
+
+    Args:
+        path: The path in the sandbox.
+        actual_type: The type of the given data.
+    """
 
     def __init__(
         self,
@@ -261,7 +308,11 @@ class WorkspaceWriteTypeError(
 
 
 class WorkspaceStopError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_STOP_ERROR, op="stop"):
-    """The session could not be stopped, usually because its workspace could not be saved."""
+    """The session could not be stopped, usually because its workspace could not be saved.
+
+    Args:
+        path: The root of the workspace.
+    """
 
     def __init__(
         self,
@@ -276,7 +327,11 @@ class WorkspaceStopError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_STOP_ERRO
 
 
 class WorkspaceStartError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_START_ERROR, op="start"):
-    """The session could not be started."""
+    """The session could not be started.
+
+    Args:
+        path: The root of the workspace.
+    """
 
     def __init__(
         self,
@@ -294,7 +349,11 @@ class WorkspaceStartError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_START_ER
 class WorkspaceRootNotFoundError(
     SandboxRuntimeError, code=ErrorCode.WORKSPACE_ROOT_NOT_FOUND, op="exec"
 ):
-    """The root of the workspace is gone."""
+    """The root of the workspace is gone.
+
+    Args:
+        path: The missing root.
+    """
 
     def __init__(
         self, *, path: Path, context: Context = None, cause: BaseException | None = None
@@ -304,7 +363,12 @@ class WorkspaceRootNotFoundError(
 
 
 class WorkspaceLostError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_LOST, op="exec"):
-    """The box or its node died, and there is no checkpoint to continue from."""
+    """The box or its node died, and there is no checkpoint to continue from.
+
+    Args:
+        sandbox: The id of the sandbox.
+        reason: Why it is lost; empty if that is not known.
+    """
 
     def __init__(
         self,
@@ -322,7 +386,12 @@ class WorkspaceLostError(SandboxRuntimeError, code=ErrorCode.WORKSPACE_LOST, op=
 class ProviderUnavailableError(
     SandboxRuntimeError, code=ErrorCode.PROVIDER_UNAVAILABLE, op="start"
 ):
-    """No sandbox actor serves this provider, or the provider does not work there."""
+    """No sandbox actor serves this provider, or the provider does not work there.
+
+    Args:
+        provider: The name of the provider.
+        reason: Why it does not work; empty if no actor answers.
+    """
 
     def __init__(
         self,
@@ -339,7 +408,12 @@ class ProviderUnavailableError(
 
 
 class SandboxLimitError(SandboxRuntimeError, code=ErrorCode.SANDBOX_LIMIT, op="exec"):
-    """The sandbox reached one of its limits."""
+    """The sandbox reached one of its limits.
+
+    Args:
+        limit: The limit that was reached, such as ``memory``.
+        reason: What happened because of it.
+    """
 
     def __init__(
         self,

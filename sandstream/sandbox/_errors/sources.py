@@ -17,7 +17,11 @@ class LocalArtifactError(ArtifactError):
 class LocalFileReadError(
     LocalArtifactError, code=ErrorCode.LOCAL_FILE_READ_ERROR, op="materialize"
 ):
-    """A host file cannot or may not be read; ``context["reason"]`` says why."""
+    """A host file cannot or may not be read; ``context["reason"]`` says why.
+
+    Args:
+        src: The path on the caller's machine.
+    """
 
     def __init__(
         self, *, src: Path, context: Context = None, cause: BaseException | None = None
@@ -27,7 +31,11 @@ class LocalFileReadError(
 
 
 class LocalDirReadError(LocalArtifactError, code=ErrorCode.LOCAL_DIR_READ_ERROR, op="materialize"):
-    """A host directory cannot or may not be read; ``context["reason"]`` says why."""
+    """A host directory cannot or may not be read; ``context["reason"]`` says why.
+
+    Args:
+        src: The path on the caller's machine.
+    """
 
     def __init__(
         self, *, src: Path, context: Context = None, cause: BaseException | None = None
@@ -37,7 +45,11 @@ class LocalDirReadError(LocalArtifactError, code=ErrorCode.LOCAL_DIR_READ_ERROR,
 
 
 class LocalChecksumError(LocalArtifactError, code=ErrorCode.LOCAL_CHECKSUM_ERROR, op="materialize"):
-    """The digest of a host file could not be computed."""
+    """The digest of a host file could not be computed.
+
+    Args:
+        src: The path on the caller's machine.
+    """
 
     def __init__(
         self, *, src: Path, context: Context = None, cause: BaseException | None = None
@@ -60,7 +72,13 @@ class GitMissingInImageError(
 
 
 class GitCloneError(GitArtifactError, code=ErrorCode.GIT_CLONE_ERROR, op="materialize"):
-    """The repository or the ref could not be fetched."""
+    """The repository or the ref could not be fetched.
+
+    Args:
+        url: The address of the repository.
+        ref: The branch, tag or commit.
+        stderr: What git printed; ``None`` if it did not run.
+    """
 
     def __init__(
         self,
@@ -77,7 +95,13 @@ class GitCloneError(GitArtifactError, code=ErrorCode.GIT_CLONE_ERROR, op="materi
 
 
 class GitSubpathError(GitArtifactError, code=ErrorCode.GIT_SUBPATH_ERROR, op="materialize"):
-    """The subpath is not inside the repository."""
+    """The subpath is not inside the repository.
+
+    Args:
+        repo: The repository.
+        subpath: The path that was given.
+        reason: What is wrong with it.
+    """
 
     def __init__(
         self,
@@ -93,7 +117,13 @@ class GitSubpathError(GitArtifactError, code=ErrorCode.GIT_SUBPATH_ERROR, op="ma
 
 
 class GitCopyError(GitArtifactError, code=ErrorCode.GIT_COPY_ERROR, op="materialize"):
-    """The fetched files could not be put into the workspace."""
+    """The fetched files could not be put into the workspace.
+
+    Args:
+        src_root: Where the files were fetched to.
+        dest: The path in the workspace.
+        stderr: What the copy command printed; ``None`` if it did not run.
+    """
 
     def __init__(
         self,
@@ -116,7 +146,11 @@ class MountArtifactError(ArtifactError):
 class MountToolMissingError(
     MountArtifactError, code=ErrorCode.MOUNT_MISSING_TOOL, op="materialize"
 ):
-    """The sandbox lacks the program for the mount."""
+    """The sandbox lacks the program for the mount.
+
+    Args:
+        tool: The missing program.
+    """
 
     def __init__(
         self, *, tool: str, context: Context = None, cause: BaseException | None = None
@@ -133,7 +167,12 @@ class MountConfigError(MountArtifactError, code=ErrorCode.MOUNT_CONFIG_INVALID, 
 
 
 class MountCommandError(MountArtifactError, code=ErrorCode.MOUNT_FAILED, op="materialize"):
-    """The mount command failed."""
+    """The mount command failed.
+
+    Args:
+        command: The command.
+        stderr: What it printed; ``None`` if it did not run.
+    """
 
     def __init__(
         self,
@@ -151,7 +190,12 @@ class MountCommandError(MountArtifactError, code=ErrorCode.MOUNT_FAILED, op="mat
 class SnapshotPersistError(
     SnapshotError, code=ErrorCode.SNAPSHOT_PERSIST_ERROR, op="snapshot_persist"
 ):
-    """The snapshot could not be stored."""
+    """The snapshot could not be stored.
+
+    Args:
+        snapshot_id: The id of the snapshot.
+        path: Where it is, or would be, stored.
+    """
 
     def __init__(
         self,
@@ -168,7 +212,12 @@ class SnapshotPersistError(
 class SnapshotRestoreError(
     SnapshotError, code=ErrorCode.SNAPSHOT_RESTORE_ERROR, op="snapshot_restore"
 ):
-    """The snapshot could not be read back."""
+    """The snapshot could not be read back.
+
+    Args:
+        snapshot_id: The id of the snapshot.
+        path: Where it is, or would be, stored.
+    """
 
     def __init__(
         self,
@@ -185,7 +234,12 @@ class SnapshotRestoreError(
 class SnapshotNotRestorableError(
     SnapshotError, code=ErrorCode.SNAPSHOT_NOT_RESTORABLE, op="snapshot_restore"
 ):
-    """There is no stored snapshot to restore."""
+    """There is no stored snapshot to restore.
+
+    Args:
+        snapshot_id: The id of the snapshot.
+        path: Where it is, or would be, stored.
+    """
 
     def __init__(self, *, snapshot_id: str, path: Path, context: Context = None) -> None:
         message = f"snapshot {snapshot_id} holds nothing to restore ({path})"

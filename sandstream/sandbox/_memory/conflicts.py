@@ -19,7 +19,7 @@ def check_memories(bound: Iterable[BoundAgent]) -> None:
     """Raise :class:`UserError` if two agents would write each other's memory."""
     remembering = [it for it in bound if it.memory_use is not None]
     for first, second in combinations(remembering, 2):
-        if first.session.sandbox_id != second.session.sandbox_id:
+        if first.session.bus_name != second.session.bus_name:
             continue
         problem = _problem(first, second)
         if problem:

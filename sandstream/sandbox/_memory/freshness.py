@@ -176,9 +176,9 @@ async def _scopes_of(bus: Bus, what: Any) -> tuple[list[str], str]:
     if isinstance(what, RunResultBase):
         return [await _scope_of_run(bus, RunId(what.run_id))], what.run_id
     if isinstance(what, SandboxSession):
-        return await _scopes_in(bus, what.sandbox_id), ""
+        return await _scopes_in(bus, what.bus_name), ""
     if isinstance(what, SandboxSessionState | dict):
-        return await _scopes_in(bus, SandboxSessionState.parse(what).sandbox_id), ""
+        return await _scopes_in(bus, SandboxSessionState.parse(what).bus_name), ""
     raise TypeError(
         "wait_for_memory needs a result, a sandbox session, its state, or the name of a scope; "
         f"not {type(what).__name__}"

@@ -65,11 +65,19 @@ class Capability(BaseModel):
         self.session = session
 
     def bind_run_as(self, user: User | None) -> None:
-        """Set the user as which this capability's tools act in the sandbox."""
+        """Set the user as which this capability's tools act in the sandbox.
+
+        Args:
+            user: The account; ``None`` is the sandbox's own.
+        """
         self.run_as = user
 
     def bind_workspace_scope(self, scope: SandboxWorkspaceScope) -> None:
-        """Set the base of the model's relative paths."""
+        """Set the base of the model's relative paths.
+
+        Args:
+            scope: The working directory of the run.
+        """
         self.workspace_scope = scope
 
     def required_capability_types(self) -> set[str]:
@@ -118,11 +126,25 @@ class Capability(BaseModel):
         return self.static_instructions(manifest)
 
     def sampling_params(self, sampling_params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters to add to the given parameters of model requests."""
+        """Parameters to add to the given parameters of model requests.
+
+        Args:
+            sampling_params: The parameters so far, among them the name of the ``model``.
+
+        Returns:
+            Only the parameters to add.
+        """
         return {}
 
     def process_context(self, context: list[Any]) -> list[Any]:
-        """The input items for the model."""
+        """Change the input of a model request.
+
+        Args:
+            context: The items of the conversation.
+
+        Returns:
+            The items for the model.
+        """
         return context
 
 

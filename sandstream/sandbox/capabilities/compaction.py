@@ -67,7 +67,12 @@ class CompactionPolicy(BaseModel, abc.ABC):
 
     @abc.abstractmethod
     def compaction_threshold(self, sampling_params: dict[str, Any]) -> int:
-        """The number of tokens at which the conversation is compacted."""
+        """The number of tokens at which the conversation is compacted.
+
+        Args:
+            sampling_params: The parameters of the model request, among them the name of the
+                ``model``.
+        """
 
 
 class StaticCompactionPolicy(CompactionPolicy):
@@ -131,7 +136,11 @@ class Compaction(Capability):
         return {"context_management": [{"type": "compaction", "compact_threshold": threshold}]}
 
     def process_context(self, context: list[Any]) -> list[Any]:
-        """The items from the last compaction on."""
+        """The items from the last compaction on.
+
+        Args:
+            context: The items of the conversation.
+        """
         for index in range(len(context) - 1, -1, -1):
             item = context[index]
             kind = item.get("type") if isinstance(item, Mapping) else getattr(item, "type", None)

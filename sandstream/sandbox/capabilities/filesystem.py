@@ -19,8 +19,11 @@ class FilesystemToolSet:
     """The tools of the capability, as passed to ``configure_tools``."""
 
     view_image: ViewImageTool
+    """The tool that shows an image to the model."""
     apply_patch: SandboxApplyPatchTool
+    """The tool that changes files."""
     workspace_scope: SandboxWorkspaceScope = field(default_factory=SandboxWorkspaceScope)
+    """The base of the model's relative paths."""
 
 
 FilesystemToolConfigurator = Callable[[FilesystemToolSet], None]

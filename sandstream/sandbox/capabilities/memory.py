@@ -37,6 +37,10 @@ class Memory(Capability):
     """Lets an agent learn from its runs.
 
     Reading needs ``Shell``, and also ``Filesystem`` if the agent may correct its memory.
+
+    Example:
+        capabilities = [Shell(), Filesystem(), Memory(scope="customer-17")]
+        agent = SandboxAgent(name="Assistant", capabilities=capabilities)
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -106,7 +110,14 @@ class Memory(Capability):
         return self.read is None
 
     async def instructions(self, manifest: Manifest) -> str | None:
-        """The memory's section, from the current files of the workspace."""
+        """The memory's section, from the current files of the workspace.
+
+        Args:
+            manifest: The manifest of the workspace.
+
+        Returns:
+            The section; ``None`` if the agent does not read, or there is no memory yet.
+        """
         from sandstream_memory.digest import memory_section
         from sandstream_memory.layout import SUMMARY_FILE
 
@@ -145,8 +156,10 @@ class Memory(Capability):
     def use(self, *, owned: bool, has_provider: bool) -> MemoryUse:
         """How runs of the agent are remembered, as data.
 
-        ``owned``: the sandbox belongs to the run; ``has_provider``: the run has its own model
-        provider, which resolves all model names.
+        Args:
+            owned: Whether the sandbox belongs to the run.
+            has_provider: Whether the run has its own model provider, which resolves all model
+                names.
         """
         generate = self.generate or MemoryGenerateConfig()
         return MemoryUse(

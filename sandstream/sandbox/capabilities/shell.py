@@ -31,8 +31,11 @@ class ShellToolSet:
     """The tools of the capability, as passed to ``configure_tools``."""
 
     exec_command: ExecCommandTool
+    """The tool that runs commands."""
     write_stdin: WriteStdinTool | None
+    """The tool that writes to running commands; ``None`` if the sandbox has no terminals."""
     workspace_scope: SandboxWorkspaceScope = field(default_factory=SandboxWorkspaceScope)
+    """The base of the model's relative paths."""
 
 
 ShellToolConfigurator = Callable[[ShellToolSet], None]

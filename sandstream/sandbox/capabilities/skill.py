@@ -22,26 +22,43 @@ class SkillMetadata:
     """The data about a skill for the system prompt."""
 
     name: str
+    """The name by which the model asks for the skill."""
     description: str
+    """Tells the model when to use the skill."""
     path: Path
     """The path of its directory, relative to the workspace root."""
 
 
 class Skill(BaseModel):
-    """A skill defined in code."""
+    """A skill defined in code.
+
+    Example:
+        release = Skill(
+            name="release",
+            description="How to publish a version.",
+            content="Run `make release` and check its output.",
+        )
+        agent = SandboxAgent(name="Maintainer", capabilities=[Skills(skills=[release]), Shell()])
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     name: str
     """The name, and also its directory relative to the skills root."""
     description: str
+    """Tells the model when to use the skill."""
     content: str | bytes | BaseEntry
     """The content of its ``SKILL.md``."""
     compatibility: str | None = Field(default=None)
+    """What the skill needs, for people; it has no effect."""
     scripts: dict[str | Path, BaseEntry] = Field(default_factory=dict)
+    """Programs of the skill, by their paths below ``scripts``."""
     references: dict[str | Path, BaseEntry] = Field(default_factory=dict)
+    """Documents of the skill, by their paths below ``references``."""
     assets: dict[str | Path, BaseEntry] = Field(default_factory=dict)
+    """Other files of the skill, by their paths below ``assets``."""
     deferred: bool = Field(default=False)
+    """Accepted for compatibility; it has no effect."""
 
     @field_validator("content", mode="before")
     @classmethod

@@ -33,7 +33,12 @@ class LazySkillSource(BaseModel, abc.ABC):
     def list_skill_metadata(
         self, *, skills_path: str, source_grants: tuple[SandboxPathGrant, ...] = ()
     ) -> list[SkillMetadata]:
-        """The index of all skills."""
+        """The index of all skills.
+
+        Args:
+            skills_path: The directory of the skills in the workspace.
+            source_grants: Paths outside the working directory that may be read.
+        """
 
     @abc.abstractmethod
     async def load_skill(
@@ -44,13 +49,29 @@ class LazySkillSource(BaseModel, abc.ABC):
         skills_path: str,
         user: str | User | None = None,
     ) -> dict[str, str]:
-        """Write one skill; return its ``status``, ``skill_name`` and ``path``."""
+        """Write one skill; return its ``status``, ``skill_name`` and ``path``.
+
+        Args:
+            skill_name: The name of the skill, or of its directory.
+            session: The sandbox session to write through.
+            skills_path: The directory of the skills in the workspace.
+            user: Act as this account; ``None`` is the sandbox's own.
+
+        Raises:
+            SkillsConfigError: There is no such skill, or more than one.
+        """
 
 
 class LocalDirLazySkillSource(LazySkillSource):
-    """Skills in a directory of this machine, one subdirectory each."""
+    """Skills in a directory of this machine, one subdirectory each.
+
+    Example:
+        source = LocalDirLazySkillSource(source=LocalDir(src="skills"))
+        agent = SandboxAgent(name="Maintainer", capabilities=[Skills(lazy_from=source), Shell()])
+    """
 
     source: LocalDir
+    """The directory on this machine."""
 
     def list_skill_metadata(
         self, *, skills_path: str, source_grants: tuple[SandboxPathGrant, ...] = ()

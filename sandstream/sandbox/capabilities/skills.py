@@ -212,7 +212,17 @@ class Skills(Capability):
         return [LoadSkillTool(skills=self)]
 
     async def load_skill(self, skill_name: str) -> dict[str, str]:
-        """Write one skill of the lazy source into the workspace."""
+        """Write one skill of the lazy source into the workspace.
+
+        Args:
+            skill_name: The name of the skill, or of its directory.
+
+        Returns:
+            The ``status``, the ``skill_name`` and the ``path`` of the skill.
+
+        Raises:
+            SkillsConfigError: There is no lazy source, or it has no such skill.
+        """
         if self.lazy_from is None:
             raise SkillsConfigError(
                 message="load_skill is only available when lazy_from is configured",

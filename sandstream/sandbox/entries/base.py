@@ -72,6 +72,18 @@ class BaseEntry(BaseModel, abc.ABC):
 
     The sandbox actor writes the entries of this package. Your own subclass implements
     :meth:`apply`, which writes it through the session.
+
+    Example:
+        class Greeting(BaseEntry):
+            type: Literal["greeting"] = "greeting"
+            name: str
+
+            async def apply(self, session, dest, base_dir):
+                await session.write(dest, io.BytesIO(f"Hello {self.name}!".encode()))
+                return []
+
+
+        manifest = Manifest(entries={"hello.txt": Greeting(name="Ann")})
     """
 
     type: Any

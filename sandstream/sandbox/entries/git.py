@@ -94,7 +94,17 @@ class GitRepo(BaseEntry):
         raise GitSubpathError(repo=self.repo, subpath=self.subpath, reason=reason)
 
     async def apply(self, session: Any, dest: Path, base_dir: Path) -> list[MaterializedFile]:
-        """Fetch it inside the sandbox, which needs git and network access."""
+        """Fetch it inside the sandbox, which needs git and network access.
+
+        Args:
+            session: The ``BaseSandboxSession`` to write through.
+            dest: The absolute path in the sandbox.
+            base_dir: Not used: the repository is fetched inside the sandbox.
+
+        Raises:
+            GitMissingInImageError: The sandbox has no git.
+            GitCloneError: The repository or the ref cannot be fetched.
+        """
         subpath = self.checked_subpath()
         about = {"repo": self.repo, "ref": self.ref, "subpath": self.subpath}
         if not (await session.exec("git", "--version", shell=False)).ok():

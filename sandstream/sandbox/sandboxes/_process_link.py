@@ -16,16 +16,24 @@ class ProcessLink:
         provider: A name of the registry of providers.
         isolation: ``required`` or ``none``.
         endpoint: Where the provider's service is; empty: where the environment says.
+        api_key: The key for that service; empty: the one that the environment has.
     """
 
-    def __init__(self, provider: str, isolation: str = "required", endpoint: str = "") -> None:
+    def __init__(
+        self,
+        provider: str,
+        isolation: str = "required",
+        endpoint: str = "",
+        api_key: str = "",
+    ) -> None:
         self.provider = provider
         self.isolation = isolation
         self.endpoint = endpoint
+        self._api_key = api_key
 
     async def _open(self) -> BusLink:
         process = await runtime().process()
-        return await process.sandboxes(self.provider, self.isolation, self.endpoint)
+        return await process.sandboxes(self.provider, self.isolation, self.endpoint, self._api_key)
 
     async def bus(self) -> Bus:
         return (await runtime().process()).bus

@@ -45,18 +45,33 @@ class _Container(BaseModel):
     """What a container is made of: the options of a client, kept in the states of its sessions."""
 
     image: str = Field(min_length=1)
+    """Any image with a shell. It is pulled if the engine does not have it."""
     exposed_ports: tuple[int, ...] = ()
+    """Each is published on a free port of the loopback address."""
     network_mode: Literal["none"] | None = None
+    """``none``: no network. ``None``: the engine's bridge network."""
     labels: dict[str, str] = Field(default_factory=dict)
+    """Added to the container's labels."""
     runtime: str = ""
+    """The engine's runtime, such as ``runsc``; empty: its default."""
     user: str = ""
+    """The user of all commands; empty: the provider's choice for the image."""
     limits: Limits = Field(default_factory=dict)
+    """Any of ``cpus``, ``memory_mb``, ``processes``, ``disk_mb``, ``file_mb`` and ``wall_s``;
+    ``None`` removes a default limit."""
     read_only: bool = False
+    """Only the workspace and ``/tmp`` can be written."""
     platform: str = ""
+    """Such as ``linux/arm64``; empty: the engine's own."""
     egress: tuple[str, ...] = ()
+    """The only hosts that the container can reach, through a proxy: it has no other network then.
+    """
     pool: int = Field(default=0, ge=0, le=MOST_POOLED)
+    """So many containers of this kind are kept ready."""
     agent: bool | None = None
+    """False: no agent of ours runs in the container. ``None``: it runs if the image can."""
     idle_s: float | None = None
+    """Seconds without an operation after which the container is paused; ``None`` for never."""
 
     @model_validator(mode="after")
     def _check_network(self) -> Self:
@@ -79,7 +94,13 @@ class DockerSandboxSessionState(_Container, SandboxSessionState):
 
 
 class DockerSandboxClientOptions(BaseSandboxClientOptions, _Container):
-    """Options of new containers."""
+    """Options of new containers.
+
+    Example:
+        options = DockerSandboxClientOptions(
+            image="python:3.12-slim", exposed_ports=(8000,), limits={"memory_mb": 2048}
+        )
+    """
 
     type: Literal["docker"] = "docker"  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -101,24 +122,6 @@ class DockerSandboxClientOptions(BaseSandboxClientOptions, _Container):
         agent: bool | None = None,
         idle_s: float | None = None,
     ) -> None:
-        """Args:
-        image: Any image with a shell. It is pulled if the engine does not have it.
-        exposed_ports: Each is published on a free port of the loopback address.
-        type: Always ``docker``.
-        network_mode: ``none``: no network. None: the engine's bridge network.
-        labels: Added to the container's labels.
-        runtime: The engine's runtime, such as ``runsc``; empty: its default.
-        user: The user of all commands; empty: the provider's choice for the image.
-        limits: Any of ``cpus``, ``memory_mb``, ``processes``, ``disk_mb``, ``file_mb``,
-            ``wall_s``; None removes a default limit.
-        read_only: Only the workspace and ``/tmp`` can be written.
-        platform: Such as ``linux/arm64``; empty: the engine's own.
-        egress: The only hosts that the container can reach, through a proxy: it has no other
-            network then.
-        pool: So many containers of this kind are kept ready.
-        agent: False: no agent of ours runs in the container. None: it runs if the image can.
-        idle_s: Pause the container after so long without an operation.
-        """
         super().__init__(
             image=image,
             exposed_ports=exposed_ports,
@@ -151,9 +154,10 @@ class DockerSandboxSession(SandboxSession):
         """Whether there is a container for it."""
         return (await self.remote.record()).is_live
 
-    async def _start(self) -> None:
-        await super()._start()
+    async def _start(self, *, anew: bool = False) -> bool:
+        is_new = await super()._start(anew=anew)
         self.state.container_id = container_name((await self.remote.record()).key)
+        return is_new
 
 
 class DockerSandboxClient(BaseSandboxClient[DockerSandboxClientOptions]):
@@ -161,6 +165,22 @@ class DockerSandboxClient(BaseSandboxClient[DockerSandboxClientOptions]):
 
     The containers are hardened by default, and any image that has a shell will do. Needs a Docker
     engine and the package ``docker``: ``pip install sandstream[docker]``.
+
+    Args:
+        docker_client: Its engine is used; ``None``: the one that ``DOCKER_HOST`` names, else the
+            default socket. It stays the caller's to close.
+        instrumentation: Receives events about the operations of sessions.
+        dependencies: Objects for snapshots and other parts of sessions; each session gets a copy.
+        removal_service: Accepted for compatibility; must have the same ``docker_client``.
+
+    Raises:
+        ValueError: ``removal_service`` belongs to another ``docker_client``.
+
+    Example:
+        client = DockerSandboxClient()
+        options = DockerSandboxClientOptions(image="python:3.12-slim")
+        async with await client.create(options=options) as session:
+            print((await session.exec("python -V")).stdout.decode())
     """
 
     backend_id = PROVIDER
@@ -173,13 +193,6 @@ class DockerSandboxClient(BaseSandboxClient[DockerSandboxClientOptions]):
         dependencies: Dependencies | None = None,
         removal_service: DockerRemovalService | None = None,
     ) -> None:
-        """Args:
-        docker_client: Its engine is used. None: the one that ``DOCKER_HOST`` names, else the
-            default socket. It stays the caller's to close.
-        instrumentation: Where events of sessions go.
-        dependencies: Objects for snapshots and entries of your own.
-        removal_service: Accepted for compatibility; must have the same ``docker_client``.
-        """
         super().__init__(instrumentation=instrumentation, dependencies=dependencies)
         if removal_service is not None and removal_service.docker_client is not docker_client:
             raise ValueError("removal_service must belong to the docker_client of this client")
@@ -231,7 +244,11 @@ class DockerSandboxClient(BaseSandboxClient[DockerSandboxClientOptions]):
         _check_grants(manifest)
 
     def image_exists(self, image: str) -> bool:
-        """Whether the engine has the image. Blocks."""
+        """Whether the engine has the image. Blocks.
+
+        Args:
+            image: The name of the image, with its tag.
+        """
         errors = load_docker().errors
         try:
             self.docker_client.images.get(image)
@@ -240,7 +257,11 @@ class DockerSandboxClient(BaseSandboxClient[DockerSandboxClientOptions]):
         return True
 
     def get_container(self, container_id: str) -> Any:
-        """The engine's object of a container; None if there is none. Blocks."""
+        """The engine's object of a container; None if there is none. Blocks.
+
+        Args:
+            container_id: The container's id or name, such as ``session.container_id``.
+        """
         errors = load_docker().errors
         try:
             return self.docker_client.containers.get(container_id)

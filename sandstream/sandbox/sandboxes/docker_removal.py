@@ -19,6 +19,16 @@ class DockerRemovalService:
     and checks every path after following links. So the limits are kept, but nothing has to be
     limited, and the service needs neither root nor the machine of the engine.
 
+    Args:
+        max_concurrent_removals: Must be positive; has no effect.
+        max_entry_visits: Must be positive; has no effect.
+        max_cpu_seconds: Must be positive; has no effect.
+        socket_path: The engine's socket.
+
+    Raises:
+        ValueError: A limit is not positive.
+
+    Example:
         service = DockerRemovalService(
             max_concurrent_removals=4, max_entry_visits=100_000, max_cpu_seconds=10
         )
@@ -33,12 +43,6 @@ class DockerRemovalService:
         max_cpu_seconds: int,
         socket_path: str = "/var/run/docker.sock",
     ) -> None:
-        """Args:
-        max_concurrent_removals: Must be positive; has no effect.
-        max_entry_visits: Must be positive; has no effect.
-        max_cpu_seconds: Must be positive; has no effect.
-        socket_path: The engine's socket.
-        """
         if min(max_concurrent_removals, max_entry_visits, max_cpu_seconds) <= 0:
             raise ValueError("the limits of a DockerRemovalService must be positive")
         self.max_concurrent_removals = max_concurrent_removals

@@ -33,6 +33,7 @@ class UnixLocalSandboxSessionState(SandboxSessionState):
 
     type: Literal["unix_local"] = "unix_local"  # pyright: ignore[reportIncompatibleVariableOverride]
     workspace_root_owned: bool = True
+    """Accepted for compatibility; the provider always owns the workspace."""
 
 
 class UnixLocalSandboxClientOptions(BaseSandboxClientOptions):

@@ -21,7 +21,11 @@ AnyPath = Path | PurePosixPath | str
 
 
 class BaseSandboxSession(abc.ABC):
-    """A workspace with files, commands and ports."""
+    """A workspace with files, commands and ports.
+
+    Args:
+        dependencies: Objects for snapshots and entries of your own; ``None`` for none.
+    """
 
     state: SandboxSessionState
 
@@ -96,7 +100,11 @@ class BaseSandboxSession(abc.ABC):
             await self._dependencies.aclose()
 
     def register_pre_stop_hook(self, hook: Callable[[], Awaitable[None]]) -> None:
-        """Call the hook once before the workspace is saved."""
+        """Call the hook once before the workspace is saved.
+
+        Args:
+            hook: An async function without arguments.
+        """
         self._pre_stop_hooks.append(hook)
 
     async def run_pre_stop_hooks(self) -> None:
@@ -309,7 +317,15 @@ class BaseSandboxSession(abc.ABC):
         follow_symlinks: bool = True,
         user: str | User | None = None,
     ) -> bool:
-        """Are both paths the same file? Without ``follow_symlinks``, never for a link."""
+        """Are both paths the same file?
+
+        Args:
+            left: One path, relative to the root or absolute.
+            right: The other path.
+            follow_symlinks: Whether a link counts as its target; otherwise a link is never the same
+                file.
+            user: Act as this account, if the provider has accounts.
+        """
 
     @abc.abstractmethod
     async def read_bounded(self, path: AnyPath, *, max_bytes: int) -> bytes:
@@ -366,7 +382,16 @@ class BaseSandboxSession(abc.ABC):
 
     @abc.abstractmethod
     def normalize_path(self, path: AnyPath, *, for_write: bool = False) -> Path:
-        """The absolute path in the sandbox; raises for a path that is not allowed."""
+        """The absolute path in the sandbox.
+
+        Args:
+            path: The path, relative to the root or absolute.
+            for_write: Whether the path is to be changed; read-only grants then do not count.
+
+        Raises:
+            InvalidManifestPathError: The path is outside the workspace and the grants.
+            WorkspaceArchiveWriteError: The path may only be read.
+        """
 
     # --- the workspace as a whole --------------------------------------------------------------
 
@@ -376,14 +401,32 @@ class BaseSandboxSession(abc.ABC):
 
     @abc.abstractmethod
     async def hydrate_workspace(self, data: io.IOBase) -> None:
-        """Put the contents of a tar archive into the workspace."""
+        """Put the contents of a tar archive into the workspace.
+
+        Args:
+            data: A binary stream of the archive.
+        """
 
     @abc.abstractmethod
     async def apply_manifest(self, *, only_ephemeral: bool = False) -> Any:
-        """Write the manifest's entries again."""
+        """Write the manifest's entries again.
+
+        Args:
+            only_ephemeral: Whether to write only the entries that snapshots leave out.
+        """
 
     def register_persist_workspace_skip_path(self, path: AnyPath) -> Path:
-        """Exclude this path from snapshots and archives."""
+        """Exclude this path from snapshots and archives.
+
+        Args:
+            path: The path, relative to the root or absolute.
+
+        Returns:
+            The path relative to the root.
+
+        Raises:
+            ValueError: The path is the root.
+        """
         root = PurePosixPath(self.normalize_path(".").as_posix())
         relative = PurePosixPath(self.normalize_path(path).as_posix()).relative_to(root)
         if relative == PurePosixPath("."):

@@ -130,7 +130,11 @@ class Dependencies:
         return self
 
     async def get(self, key: DependencyKey) -> object | None:
-        """The value, or None if the key is not bound."""
+        """The value, or None if the key is not bound.
+
+        Args:
+            key: The key, as it was bound.
+        """
         binding = self._bindings.get(key)
         if binding is None or binding.factory is None:
             return None if binding is None else binding.value

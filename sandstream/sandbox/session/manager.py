@@ -54,6 +54,15 @@ class Instrumentation:
 
     The policy of an operation overrides ``payload_policy``; that of a sink overrides both. A sink
     that operations do not wait for still gets the events in order.
+
+    Args:
+        sinks: Where events go, in this order; ``None`` for no events.
+        payload_policy: The data that events may contain; ``None`` is the default policy.
+        payload_policy_by_op: Policies for single operations.
+
+    Example:
+        events = Instrumentation(sinks=[JsonlOutboxSink(Path("events.jsonl"))])
+        client = UnixLocalSandboxClient(instrumentation=events)
     """
 
     def __init__(
@@ -78,7 +87,11 @@ class Instrumentation:
         return bool(self._sinks)
 
     def add_sink(self, sink: EventSink) -> None:
-        """Add a sink. If it needs the session, it gets the sessions created from now on."""
+        """Add a sink. If it needs the session, it gets the sessions created from now on.
+
+        Args:
+            sink: The sink. It comes after the others.
+        """
         self._sinks.append(sink)
 
     async def emit(self, event: SandboxSessionEvent) -> None:

@@ -27,6 +27,7 @@ class BaseSandboxClientOptions(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
 
     type: str
+    """A text; each subclass narrows it to its own literal."""
     _subclass_registry: ClassVar[dict[str, OptionsClass]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -54,7 +55,11 @@ class BaseSandboxClientOptions(BaseModel):
 
     @classmethod
     def parse(cls, payload: object) -> BaseSandboxClientOptions:
-        """Options of the right class, from an options object or a dict."""
+        """Options of the right class, from an options object or a dict.
+
+        Args:
+            payload: Options, which are returned unchanged, or a dict with their ``type``.
+        """
         if isinstance(payload, BaseSandboxClientOptions):
             return payload
         if not isinstance(payload, dict):
@@ -120,12 +125,25 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
     def settings_of(
         self, state: SandboxSessionState, options: ClientOptionsT | None
     ) -> SandboxSettings:
-        """The settings for a sandbox with a state, which has them if no options are given."""
+        """The settings for a sandbox with a state, which has them if no options are given.
+
+        Args:
+            state: The state of the sandbox.
+            options: The options of the client; ``None`` takes them from the state, or the defaults.
+        """
         return self.settings(options)
 
     def state_fields(self, options: ClientOptionsT | None) -> dict[str, Any]:
-        """The provider's own fields of a new state."""
+        """The provider's own fields of a new state.
+
+        Args:
+            options: The options of the client; ``None`` is the defaults.
+        """
         return {}
+
+    def default_manifest(self) -> Manifest:
+        """The manifest of a session that is created without one."""
+        return Manifest()
 
     def check_manifest(self, manifest: Manifest) -> None:
         """Raise if the provider cannot support the manifest, before anything is created.
@@ -142,28 +160,44 @@ class BaseSandboxClient(abc.ABC, Generic[ClientOptionsT]):
         options: ClientOptionsT | None = None,
         sandbox_id: str = "",
     ) -> SandboxSessionState:
-        """The state of a sandbox that is not created yet. Has no effect."""
-        manifest = manifest if manifest is not None else Manifest()
+        """The state of a sandbox that is not created yet. Has no effect.
+
+        Args:
+            snapshot: Where to save the workspace, or a saved workspace to start from; ``None``
+                saves it in the object store.
+            manifest: The contents of the workspace; ``None`` is the provider's default.
+            options: Options of the provider.
+            sandbox_id: The sandbox's name on the bus; empty makes one.
+        """
+        manifest = manifest if manifest is not None else self.default_manifest()
         self.check_manifest(manifest)
         session_id = uuid.uuid4()
         fields = {
             "exposed_ports": tuple(self.settings(options).ports),
             **self.state_fields(options),
         }
-        return self.state_class(
+        state = self.state_class(
             type=self.backend_id,
             session_id=session_id,
             snapshot=resolve_snapshot(snapshot, str(session_id)),
             manifest=manifest,
-            sandbox_id=sandbox_id,
             provider=self.link.provider,
             **fields,
         )
+        if sandbox_id:
+            state.rename(sandbox_id)
+        return state
 
     def session_of(
         self, state: SandboxSessionState, options: ClientOptionsT | None = None, *, run: str = ""
     ) -> SandboxSession:
-        """A session object for a state. Starts nothing."""
+        """A session object for a state. Starts nothing.
+
+        Args:
+            state: The state of a new or existing sandbox.
+            options: Options of the provider; ``None`` takes them from the state, or the defaults.
+            run: The run that the session belongs to; empty if it belongs to none.
+        """
         return self.session_class(
             state,
             self.link,

@@ -57,7 +57,22 @@ _MIN_YIELD_S, _MIN_POLL_S, _MAX_YIELD_S = 0.25, 5.0, 30.0
 
 
 class SandboxSession(WorkspaceSession):
-    """One sandbox, on any node."""
+    """One sandbox, on any node.
+
+    Args:
+        state: The data to resume the sandbox. The session keeps it up to date.
+        link: The connection to the sandbox's actor.
+        settings: The settings with which the sandbox is created.
+        instrumentation: Receives events about the operations; ``None`` for no events.
+        dependencies: Objects for snapshots and entries of your own; ``None`` for none.
+        run: The run that the session belongs to; empty if it belongs to none.
+
+    Example:
+        async with await client.create(manifest=manifest) as session:
+            await session.write("notes.txt", io.BytesIO(b"hello"))
+            result = await session.exec("wc -c notes.txt")
+            print(result.stdout.decode())
+    """
 
     def __init__(
         self,
@@ -72,7 +87,7 @@ class SandboxSession(WorkspaceSession):
         super().__init__(dependencies)
         self.state = state
         self.settings = settings
-        self.remote = Remote(link, state.sandbox_id, run=run)
+        self.remote = Remote(link, state.bus_name, run=run)
         self.archive_limits: SandboxArchiveLimits | None = None
         self.concurrency_limits: SandboxConcurrencyLimits | None = None
         self._events = SessionEvents(instrumentation, state.session_id)
@@ -83,36 +98,49 @@ class SandboxSession(WorkspaceSession):
 
     @property
     def sandbox_id(self) -> str:
-        """The sandbox's name on the bus."""
+        """The id in the state: the sandbox's name on the bus, or a hosted provider's own id."""
         return self.state.sandbox_id
 
+    @property
+    def bus_name(self) -> str:
+        """The sandbox's name on the bus."""
+        return self.state.bus_name
+
     def __repr__(self) -> str:
-        return f"<SandboxSession {self.sandbox_id} provider={self.remote.link.provider}>"
+        return f"<SandboxSession {self.bus_name} provider={self.remote.link.provider}>"
 
     # --- lifecycle ----------------------------------------------------------------------------
 
     async def start(self) -> None:
         async with self._events.operation("start"):
-            try:
-                await self._start()
-            except SandboxError:
-                raise
-            except OSError as error:
-                raise WorkspaceStartError(path=Path(self.root), cause=error) from error
+            await self._started()
 
-    async def _start(self) -> None:
+    async def _started(self, *, anew: bool = False) -> bool:
+        try:
+            return await self._start(anew=anew)
+        except SandboxError:
+            raise
+        except OSError as error:
+            raise WorkspaceStartError(path=Path(self.root), cause=error) from error
+
+    async def _start(self, *, anew: bool = False) -> bool:
+        """Open the sandbox; return whether its box is a new one. ``anew``: if it is lost and has no
+        checkpoint, begin again.
+        """
         await self.replace_if_deleted()
         record = await self.remote.record()
         if record.state == "unknown":
             action = Open(spec=await self.spec())
         else:
-            action = Open()
+            action = Open(anew=anew)
         if not record.is_live:
             self.remote.node = await self.remote.link.node()
         opened = await self.remote.ask(action, Opened)
         self.adopt(opened)
-        if opened.created or not record.is_live:
+        is_new = opened.created or not record.is_live or opened.generation != record.generation
+        if is_new:
             await self._apply_custom_entries(only_ephemeral=bool(opened.restored))
+        return is_new
 
     async def _apply_custom_entries(self, *, only_ephemeral: bool) -> None:
         """The user's own entries write themselves through this session."""
@@ -124,12 +152,17 @@ class SandboxSession(WorkspaceSession):
         from the snapshot.
         """
         if (await self.remote.record()).state == "deleted":
-            self.state.sandbox_id = f"s-{uuid.uuid4().hex}"
-            self.remote.sandbox = self.state.sandbox_id
+            self.state.rename(f"s-{uuid.uuid4().hex}")
+            self.remote.sandbox = self.state.bus_name
             self.remote.node = ""
 
     async def spec(self, *, with_plan: bool = True) -> SandboxSpec:
-        """The description to create the sandbox from; without the plan, only its location."""
+        """The description to create the sandbox from.
+
+        Args:
+            with_plan: Whether to include the contents of the workspace; otherwise only the
+                location.
+        """
         link = self.remote.link
         if not with_plan:
             return SandboxSpec(
@@ -157,16 +190,26 @@ class SandboxSession(WorkspaceSession):
         return self.state.manifest.model_copy(update={"root": self.root})
 
     async def add_entries(self, manifest: Manifest, new: dict[Any, Any]) -> None:
-        """Write new entries into the running sandbox."""
+        """Write new entries into the running sandbox.
+
+        Args:
+            manifest: The whole new manifest.
+            new: The entries that the sandbox does not have yet, by path.
+        """
         added = manifest.model_copy(update={"entries": new})
         plan = await plan_of(added, await self.remote.link.store())
         await self.remote.ask(ApplyPlan(plan=plan))
         self.state.manifest = manifest
 
     def adopt(self, opened: Opened) -> None:
-        """Note the location of the opened sandbox."""
+        """Note the location of the opened sandbox.
+
+        Args:
+            opened: The actor's answer to the request to open the sandbox.
+        """
         self.remote.node = opened.node
         self.root = opened.root
+        self.state.note_box(opened.box_id)
         self.state.workspace_root_ready = True
         self._is_open = True
 
@@ -198,17 +241,18 @@ class SandboxSession(WorkspaceSession):
                 "session_id": session_id,
                 "snapshot": BusSnapshot(id=str(session_id), tree=tree),
                 "snapshot_fingerprint": tree,
-                "sandbox_id": f"s-{session_id.hex}",
                 "workspace_root_ready": False,
             },
             deep=True,
         )
+        state.rename(f"s-{session_id.hex}")
         dependencies = self._dependencies.clone() if self._dependencies else None
         return type(self)(state, self.remote.link, self.settings, dependencies=dependencies)
 
     async def shutdown(self) -> None:
         async with self._events.operation("shutdown"):
             record = await self.remote.record()
+            self.state.note_box(record.box_id)
             if record.is_live:
                 close = Close(exclude=sorted(self._skip_paths))
                 saved = await self.remote.ask(close, Checkpointed)

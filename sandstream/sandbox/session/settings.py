@@ -22,6 +22,8 @@ class SandboxSettings:
     keeps_root: bool = True
     """Whether the workspace has the root from the manifest."""
     idle_s: float | None = None
+    keep_paused: bool = False
+    """When the sandbox is closed, its box is paused and kept for a later session."""
     grants_inside: bool = False
     """A path grant without a host path is a path of the sandbox itself, not of its host."""
 

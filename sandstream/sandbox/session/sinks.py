@@ -40,12 +40,27 @@ OnErrorPolicy = Literal["raise", "log", "ignore"]
 
 
 class EventSink(abc.ABC):
-    """Receives events from ``Instrumentation``."""
+    """Receives events from ``Instrumentation``.
+
+    Example:
+        class Counter(EventSink):
+            count = 0
+
+            async def handle(self, event: SandboxSessionEvent) -> None:
+                self.count += 1
+
+
+        client = UnixLocalSandboxClient(instrumentation=Instrumentation(sinks=[Counter()]))
+    """
 
     name: str | None = None
+    """The sink's name in logs; ``None`` is the name of its class."""
     mode: DeliveryMode = "sync"
+    """Whether operations wait for the sink."""
     on_error: OnErrorPolicy = "raise"
+    """What a failure of the sink does: fail the operation, be logged, or nothing."""
     payload_policy: EventPayloadPolicy | None = None
+    """The data that this sink may get; ``None`` is as the instrumentation says."""
 
     @abc.abstractmethod
     async def handle(self, event: SandboxSessionEvent) -> None:
@@ -81,7 +96,19 @@ class _BoundSessions:
 
 
 class CallbackSink(EventSink):
-    """Calls ``callback(event, session)``, which may be a coroutine function."""
+    """Calls ``callback(event, session)``, which may be a coroutine function.
+
+    Args:
+        callback: Called with each event and its session.
+        mode: Whether operations wait for the callback.
+        on_error: What an exception of the callback does: fail the operation, be logged, or nothing.
+        payload_policy: The data that the callback may get; ``None`` is as the instrumentation says.
+        name: The sink's name in logs; ``None`` is the name of its class.
+
+    Example:
+        sink = CallbackSink(lambda event, session: print(event.op, event.phase))
+        client = UnixLocalSandboxClient(instrumentation=Instrumentation(sinks=[sink]))
+    """
 
     def __init__(
         self,
@@ -120,7 +147,14 @@ class CallbackSink(EventSink):
 
 
 class JsonlOutboxSink(EventSink):
-    """Appends events to a JSONL file on this host. Several processes may share the file."""
+    """Appends events to a JSONL file on this host. Several processes may share the file.
+
+    Args:
+        path: The file. It is created with the first event.
+        mode: Whether operations wait until the line is written.
+        on_error: What a failed write does: fail the operation, be logged, or nothing.
+        payload_policy: The data that the file may contain; ``None`` is as the instrumentation says.
+    """
 
     def __init__(
         self,
@@ -153,14 +187,24 @@ class WorkspaceJsonlSink(EventSink):
     """Appends events to a JSONL file in the session's own workspace.
 
     Everyone who works in the sandbox can change that file, so it is not evidence; use
-    ``JsonlOutboxSink`` or ``HttpProxySink`` for that. ``{session_id}`` and ``{session_id_hex}`` in
-    the path are replaced. With ``ephemeral`` the file is excluded from snapshots. Lines are
-    buffered while the sandbox is not running, and until there are ``flush_every`` events; stopping,
-    shutting down and saving the workspace write them sooner.
+    ``JsonlOutboxSink`` or ``HttpProxySink`` for that. Lines are buffered while the sandbox is not
+    running. Stopping, shutting down and saving the workspace write them sooner than
+    ``flush_every``. The whole file is rewritten each time.
 
-    The whole file is rewritten each time. ``max_bytes`` limits the file and the buffer: once it
-    would be exceeded, the sink reports one error and accepts no more events, not even for sessions
-    that are bound later. The file is left unchanged.
+    Args:
+        workspace_relpath: The file, relative to the root. ``{session_id}`` and ``{session_id_hex}``
+            in it are replaced.
+        ephemeral: Whether the file is excluded from snapshots.
+        mode: Whether operations wait until the file is written.
+        on_error: What a failed write does: fail the operation, be logged, or nothing.
+        payload_policy: The data that the file may contain; ``None`` is as the instrumentation says.
+        flush_every: How many events are buffered before the file is written.
+        max_bytes: The limit of the file and of the buffer; ``None`` removes it. Once it would be
+            exceeded, the sink reports one error, leaves the file unchanged, and accepts no more
+            events, not even for sessions that are bound later.
+
+    Raises:
+        ValueError: ``max_bytes`` is not positive.
     """
 
     def __init__(
@@ -269,7 +313,21 @@ async def _is_running(session: BaseSandboxSession) -> bool:
 
 
 class HttpProxySink(EventSink):
-    """Posts each event as JSON. Events that cannot be posted go to the spool file, if any."""
+    """Posts each event as JSON. Events that cannot be posted go to the spool file, if any.
+
+    Args:
+        endpoint: The URL that events are posted to.
+        headers: HTTP headers of each request, for example ``Authorization``.
+        timeout_s: How many seconds a request may take.
+        spool_path: A JSONL file for events that could not be posted; ``None`` drops them.
+        mode: Whether operations wait for the answer.
+        on_error: What a failed request does: fail the operation, be logged, or nothing.
+        payload_policy: The data that is posted; ``None`` is as the instrumentation says.
+
+    Example:
+        sink = HttpProxySink("https://events.example.com", spool_path=Path("events.jsonl"))
+        client = UnixLocalSandboxClient(instrumentation=Instrumentation(sinks=[sink]))
+    """
 
     def __init__(
         self,
@@ -320,13 +378,21 @@ class HttpProxySink(EventSink):
 
 
 class ChainedSink(EventSink):
-    """Sinks that get each event one after the other, regardless of their modes."""
+    """Sinks that get each event one after the other, regardless of their modes.
+
+    Args:
+        sinks: The sinks, in the order in which they get an event.
+    """
 
     def __init__(self, *sinks: EventSink) -> None:
         self.sinks = list(sinks)
 
     async def handle(self, event: SandboxSessionEvent) -> None:
-        """Without ``Instrumentation`` there are no policies, and the first failure stops it."""
+        """Without ``Instrumentation`` there are no policies, and the first failure stops it.
+
+        Args:
+            event: The event, for every sink.
+        """
         for sink in self.sinks:
             await sink.handle(event)
 

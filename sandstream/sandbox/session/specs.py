@@ -46,6 +46,7 @@ async def sandbox_spec(
         ],
         options={**settings.options, **_accounts(manifest)},
         idle_s=settings.idle_s,
+        keep_paused=settings.keep_paused,
     )
 
 

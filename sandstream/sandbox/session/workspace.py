@@ -140,6 +140,11 @@ class WorkspaceSession(BaseSandboxSession):
     ) -> tuple[bytes, bytes, int]:
         """The beginning, the end and the size of a file. Beginning and end are at most
         ``max_bytes`` long; the end is empty if the beginning is the whole file.
+
+        Args:
+            path: The file, relative to the root or absolute.
+            max_bytes: How long the beginning and the end may be.
+            user: Act as this account, if the provider has accounts.
         """
         async with self._events.operation("read", path=str(path), max_bytes=2 * max_bytes):
             inside, name = self._inside(path), name_of(user)
@@ -247,7 +252,11 @@ class WorkspaceSession(BaseSandboxSession):
         return cast(io.IOBase, spool)
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
-        """Put the files of an archive into the workspace; other files there stay."""
+        """Put the files of an archive into the workspace; other files there stay.
+
+        Args:
+            data: A binary stream of the archive.
+        """
         told = {} if (size := stream_length(data)) is None else {"bytes": size}
         async with self._events.operation("hydrate_workspace", untar_dir=self.root, **told):
             store = await self.remote.link.store()

@@ -8,8 +8,9 @@ import contextlib
 import msgspec
 from sandstream_bus.errors import PermissionDenied
 
+from sandstream._inspect.trees import address_of
 from sandstream._wire.ids import PRIVATE_POOL
-from sandstream.cli.commands.approvals.decisions import address_of, decider, open_call
+from sandstream.cli.commands.approvals.decisions import decider, open_call
 from sandstream.cli.commands.approvals.texts import wanted_text
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.session import connected, put_json, run_async, say
@@ -43,7 +44,8 @@ async def _decide(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         waiting = await open_call(client, arguments.command, arguments.run, arguments.call)
         run, asked = waiting
-        to, call = await address_of(client, waiting)
+        root = (await client.get(run)).root
+        to, call = await address_of(client.bus, root, run, asked)
         if arguments.approve:
             await client.approve(to, call, always=always, by=by)
         else:

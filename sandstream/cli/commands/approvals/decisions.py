@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sandstream_bus.wire.messages import ApprovalRequested
-from sandstream_bus.wire.subjects import RunId
 
 from sandstream._inspect.rows import Approval, ChildCall, RunTree
-from sandstream._inspect.summaries import SummaryReader
 from sandstream._inspect.trees import open_approvals, read_logs, tree_of
 from sandstream.cli.commands.approvals.texts import decided_text, wanted_text
 from sandstream.cli.exits import CliError, Exit
@@ -27,13 +25,6 @@ class OpenCall(NamedTuple):
     run: str
     """The run that makes it, which may be far below the one that was named."""
     asked: ApprovalRequested
-
-
-class Address(NamedTuple):
-    """Where an answer goes."""
-
-    run: str
-    call: str
 
 
 def decider(name: str | None) -> str:
@@ -64,19 +55,6 @@ async def open_call(client: Client, verb: str, run: str, call: str | None) -> Op
         text = f"several calls{which} wait in run {run} and below; say which:"
         raise CliError(Exit.USAGE, f"{text}\n{_listed(verb, waiting)}")
     raise _nothing(verb, tree, call)
-
-
-async def address_of(client: Client, waiting: OpenCall) -> Address:
-    """The root of the tree, if it lists the approval: it passes the answer on and stops being
-    shown as waiting. Otherwise the run itself.
-    """
-    root = (await client.get(waiting.run)).root
-    if root:
-        state = SummaryReader(RunId(root), await client.events(root)).state
-        named = [it for it in state.open_approvals() if it.call_id == waiting.asked.call_id]
-        if [it.run for it in named] == [waiting.run] and state.done is None:
-            return Address(root, waiting.asked.call_id)
-    return Address(waiting.run, waiting.asked.call)
 
 
 def _named(waiting: list[OpenCall], run: str, call: str) -> list[OpenCall]:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import NoResponders, PermissionDenied, SandstreamError
 from sandstream_bus.setup.installation import check_format
+from sandstream_bus.wire.subjects import session_of_user
 
 from sandstream._wire.asks import CONSUMER
 from sandstream.cli.commands.doctor.checks import Check, ok, problem, warning
@@ -53,6 +54,7 @@ async def _requests(bus: Bus, user: str) -> tuple[list[str], dict[str, str]]:
         "retry": ask.ask_run(user, _PROBE, "retry"),
         "input": ask.ask_run(user, _PROBE, "input"),
         "consolidate": ask.ask_merge(user, _PROBE),
+        "session": ask.ask_session(user, session_of_user(user, _PROBE), "send"),
     }
     allowed = await asyncio.gather(*(_may_publish(bus, it) for it in subjects.values()))
     pairs = list(zip(subjects.items(), allowed, strict=True))

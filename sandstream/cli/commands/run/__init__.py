@@ -16,7 +16,8 @@ def add_parser(commands: Any) -> None:
         "  sandstream run app.py:assistant - < question.txt\n"
         '  sandstream run app.py "hi" --key order-17   # again with the key: the same run\n'
         '  sandstream run coder.py "Fix the tests" --workspace .   # on a copy of it\n'
-        '  sandstream run coder.py "Fix it" --sandbox docker --image python:3.13-slim',
+        '  sandstream run coder.py "Fix it" --sandbox docker --image python:3.13-slim\n'
+        '  sandstream run coder.py "Fix it" --sandbox daytona  # needs DAYTONA_API_KEY',
         module="commands.run.command",
         json="the run as JSON; with --stream its events as JSON lines, the run last",
     )
@@ -35,9 +36,15 @@ def add_parser(commands: Any) -> None:
     sandbox.add_argument(
         "--sandbox",
         metavar="PROVIDER",
-        help="what makes its sandbox: local, docker or an installed one (the app's, else local)",
+        help="what makes its sandbox: local, docker, daytona, e2b or an installed one (the app's, "
+        "else local)",
     )
-    sandbox.add_argument("--image", metavar="IMAGE", help="the image of a docker sandbox")
+    sandbox.add_argument(
+        "--image", metavar="IMAGE", help="the image of a docker or daytona sandbox"
+    )
+    sandbox.add_argument(
+        "--template", metavar="NAME", help="the template of an e2b sandbox, the snapshot of daytona"
+    )
     sandbox.add_argument(
         "--manifest", metavar="FILE", help="the manifest of its workspace, as JSON"
     )

@@ -15,6 +15,7 @@ from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.wire.messages import RunDone
 from sandstream_bus.wire.subjects import RunId
 
+from sandstream._inspect.live_output import heard
 from sandstream._inspect.summaries import RunSummary, summarize
 from sandstream._inspect.tree_follower import TreeFollower
 from sandstream._run.process import Process
@@ -27,7 +28,6 @@ from sandstream.cli.commands.submit.command import put_result, stored_hint
 from sandstream.cli.commands.worker.apps import choose_agent, load_app, split_target
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.session import put_json, read_input, run_async, say, show_logs
-from sandstream.cli.terminal.command_output import heard
 from sandstream.exceptions import AgentsException, UserError
 from sandstream.result import RunResultBase
 from sandstream.run_config import DEFAULT_MAX_TURNS, RunConfig

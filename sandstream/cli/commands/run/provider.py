@@ -14,7 +14,12 @@ from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.services.launch import chosen_provider
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from sandstream.sandbox.config import SandboxRunConfig
+
+_FIELDS = {"image": ("image",), "template": ("template", "sandbox_snapshot_name")}
+"""The options of clients that a flag may stand for."""
 
 
 def with_provider(
@@ -44,14 +49,15 @@ def _provider_of(sandbox: SandboxRunConfig | None) -> str:
 
 def _needs_options(sandbox: SandboxRunConfig) -> bool:
     has_session = sandbox.session is not None or sandbox.session_state is not None
-    name = _provider_of(sandbox)
-    return not has_session and name in registry.names() and registry.find(name).needs_options
+    client: Any = sandbox.client
+    is_known = _provider_of(sandbox) in registry.names()
+    return not has_session and is_known and not client.supports_default_options
 
 
 def _changes(arguments: argparse.Namespace, sandbox: SandboxRunConfig) -> dict[str, Any]:
     """What the flags change in the options of the provider's client."""
     name = _provider_of(sandbox)
-    given = [it for it in ("image", "port", "network") if getattr(arguments, it)]
+    given = [it for it in ("image", "template", "port", "network") if getattr(arguments, it)]
     if not given:
         return {}
     flags = " and ".join(f"--{it}" for it in given)
@@ -65,11 +71,9 @@ def _changes(arguments: argparse.Namespace, sandbox: SandboxRunConfig) -> dict[s
     fields = registry.load(entry.client_options).model_fields
     changes: dict[str, Any] = {}
     if arguments.image:
-        if "image" not in fields:
-            raise CliError(
-                Exit.USAGE, f"--image is for containers, not for {name}: add --sandbox docker"
-            )
-        changes["image"] = arguments.image
+        changes[_field("image", name, fields)] = arguments.image
+    if arguments.template:
+        changes[_field("template", name, fields)] = arguments.template
     if arguments.port:
         before = sandbox.options.exposed_ports if sandbox.options is not None else ()
         changes["exposed_ports"] = tuple(dict.fromkeys([*before, *arguments.port]))
@@ -80,17 +84,33 @@ def _changes(arguments: argparse.Namespace, sandbox: SandboxRunConfig) -> dict[s
     return changes
 
 
+def _field(flag: str, name: str, fields: Container[str]) -> str:
+    """The option of the provider's client that a flag stands for."""
+    for field in _FIELDS[flag]:
+        if field in fields:
+            return field
+    kind, instead = {
+        "image": ("containers", "docker"),
+        "template": ("sandboxes at a vendor", "e2b"),
+    }[flag]
+    raise CliError(Exit.USAGE, f"--{flag} is for {kind}, not for {name}: add --sandbox {instead}")
+
+
 def _options(sandbox: SandboxRunConfig, changes: dict[str, Any]) -> Any:
     """The client's options with the changes. A container of the command line has no network unless
     it is told so, as the sandboxes of this machine.
     """
     name = _provider_of(sandbox)
-    kind = registry.load(registry.find(name).client_options)
+    entry = registry.find(name)
+    kind = registry.load(entry.client_options)
     if sandbox.options is not None:
         before = sandbox.options.model_dump()
     else:
-        before = {"network_mode": "none"} if "network_mode" in kind.model_fields else {}
-    if "image" in kind.model_fields and not {**before, **changes}.get("image"):
+        before = dict(entry.client_defaults)
+        if "network_mode" in kind.model_fields:
+            before["network_mode"] = "none"
+    image = kind.model_fields.get("image")
+    if image is not None and image.is_required() and not {**before, **changes}.get("image"):
         raise CliError(
             Exit.USAGE, f"--sandbox {name} needs --image IMAGE, such as --image python:3.13-slim"
         )

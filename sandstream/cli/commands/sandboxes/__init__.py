@@ -70,9 +70,9 @@ def add_parser(commands: Any) -> None:
     reaped = _action(
         actions,
         "reap",
-        "list what this machine's sandbox actor would clean up; do it with --yes",
+        "list what sandbox actors here would clean up, also at vendors; do it with --yes",
         "  sandstream sandboxes reap\n  sandstream sandboxes reap --yes",
-        json="JSON lines, one for each box of this machine",
+        json="JSON lines, one for each box",
     )
     reaped.add_argument("-y", "--yes", action="store_true", help="do it now")
     reaped.add_argument(

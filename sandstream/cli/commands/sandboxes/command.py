@@ -5,6 +5,8 @@ change something are in modules of their own.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, assert_never
 
 import msgspec
@@ -20,7 +22,10 @@ from sandstream_bus.wire.sandboxes import (
     SandboxReady,
     SandboxStopped,
 )
+from sandstream_providers import registry
+from sandstream_providers.interface import BoxInfo
 
+from sandstream.cli.commands.sandboxes.vendors import boxes_at_vendors
 from sandstream.cli.exits import Exit
 from sandstream.cli.sandbox_choice import FoundSandbox, sandbox_named
 from sandstream.cli.session import connected, put_json, run_async, say
@@ -49,6 +54,7 @@ STATE_STYLES = {
     "stopped": "",
     "lost": "red",
     "deleted": "dim",
+    "orphan": "red",
 }
 _LOG_MARGIN = 22
 """A clock, a label and the gaps."""
@@ -89,6 +95,12 @@ class SandboxSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     network: str = "none"
     image: str = ""
     """Of a container."""
+    box_id: str = ""
+    """The vendor's own id of the box."""
+    box_state: str = ""
+    """Of the box at the vendor, or ``gone``; empty if the vendor was not asked."""
+    box_since: str = ""
+    """When the vendor made the box."""
 
 
 class EventRecord(msgspec.Struct, kw_only=True):
@@ -151,6 +163,7 @@ def summary_of(found: FoundSandbox) -> SandboxSummary:
         ports=record.spec.ports,
         network=record.spec.network,
         image=str(record.spec.options.get("image", "")),
+        box_id=record.box_id if record.is_live else "",
     )
 
 
@@ -160,6 +173,9 @@ def summary_of(found: FoundSandbox) -> SandboxSummary:
 async def _list(arguments: argparse.Namespace) -> int:
     async with connected() as client:
         found = await _all(client)
+        found = [*_orphans(found, boxes := await boxes_at_vendors(client.bus)), *found]
+    for summary in found:
+        _add_box(summary, boxes)
     deleted = [one for one in found if one.state == "deleted"]
     shown = found if arguments.all else [one for one in found if one.state != "deleted"]
     if arguments.json:
@@ -171,9 +187,47 @@ async def _list(arguments: argparse.Namespace) -> int:
         say(f"no sandboxes{more}; agents get them as they run: sandstream run coder.py")
         return Exit.OK
     screen = out()
-    for line in table(screen, _COLUMNS, [_row(summary) for summary in shown]):
+    if any(summary.box_id for summary in shown):
+        columns = [*_COLUMNS[:4], Column("BOX", shrinks=8, drops=10), *_COLUMNS[4:]]
+        rows = [_row(summary, has_boxes=True) for summary in shown]
+    else:
+        columns, rows = _COLUMNS, [_row(summary) for summary in shown]
+    for line in table(screen, columns, rows):
         screen.line(line)
     return Exit.OK
+
+
+def _add_box(summary: SandboxSummary, boxes: dict[str, list[BoxInfo]]) -> None:
+    """Say what the vendor has."""
+    if not summary.box_id or summary.provider not in boxes:
+        return
+    box = next((it for it in boxes[summary.provider] if it.vendor_id == summary.box_id), None)
+    summary.box_state = "gone" if box is None else box.state
+    summary.box_since = "" if box is None else _time(box)
+
+
+def _orphans(
+    known: list[SandboxSummary], boxes: dict[str, list[BoxInfo]]
+) -> Iterator[SandboxSummary]:
+    """Boxes at vendors that no sandbox uses any more, or yet."""
+    used = {summary.box_id for summary in known}
+    for provider, found in boxes.items():
+        for box in found:
+            if box.vendor_id not in used:
+                yield SandboxSummary(
+                    sandbox=box.labels.get("sandbox", box.key),
+                    state="orphan",
+                    provider=provider,
+                    node="-",
+                    generation=int(box.labels.get("generation", "0")),
+                    changed_at=_time(box),
+                    run_id=box.labels.get("run", ""),
+                    box_id=box.vendor_id,
+                )
+
+
+def _time(box: BoxInfo) -> str:
+    return datetime.fromtimestamp(box.created_at, UTC).isoformat()
 
 
 async def _all(client: Client) -> list[SandboxSummary]:
@@ -185,12 +239,14 @@ async def _all(client: Client) -> list[SandboxSummary]:
     return sorted(found, key=lambda one: one.changed_at, reverse=True)
 
 
-def _row(summary: SandboxSummary) -> Row:
+def _row(summary: SandboxSummary, *, has_boxes: bool = False) -> Row:
+    """``has_boxes``: with the vendor's id."""
     return [
         Cell(summary.sandbox, "bold" if summary.state in ("ready", "paused") else ""),
         Cell(summary.state, STATE_STYLES.get(summary.state, "")),
         Cell(f"{summary.provider} {summary.image}".rstrip()),
         Cell(summary.node, "dim"),
+        *([Cell(f"{summary.box_id or '-'} {summary.box_state}".rstrip())] if has_boxes else []),
         Cell(summary.agent or "-"),
         Cell(summary.run_id or "-", "dim"),
         Cell(str(summary.generation)),
@@ -242,14 +298,23 @@ def _print_facts(screen: Screen, summary: SandboxSummary) -> None:
         ("agent", clean(summary.agent)),
         ("run", clean(summary.run_id)),
         ("image", clean(summary.image)),
+        ("box", clean(summary.box_id)),
         ("root", clean(summary.root)),
-        ("network", "the host's" if summary.network == "host" else clean(summary.network)),
+        ("network", _network(summary)),
         ("ports", ", ".join(map(str, summary.ports))),
         ("saved", saved),
     ]
     for name, value in facts:
         if value:
             screen.line(screen.paint(pad(name, 10), "dim") + value)
+
+
+def _network(summary: SandboxSummary) -> str:
+    if summary.network != "host":
+        return clean(summary.network)
+    is_known = summary.provider in registry.names()
+    is_hosted = is_known and not registry.find(summary.provider).owns_boxes
+    return "the vendor's" if is_hosted else "the host's"
 
 
 def told(event: SandboxEvent) -> tuple[str, str, str]:
@@ -259,14 +324,16 @@ def told(event: SandboxEvent) -> tuple[str, str, str]:
             return "make", f"generation {event.generation} on node {event.node}", "cyan"
         case SandboxReady():
             base = f", from checkpoint {event.restored[:12]}" if event.restored else ""
-            return "ready", f"at {event.root}{base}{_took(event)}", "green"
+            box = f" in {event.box_id}" if event.box_id else ""
+            return "ready", f"at {event.root}{box}{base}{_took(event)}", "green"
         case SandboxCheckpointed():
             files = numbered(event.files, "file")
             amount = f"{files}, {size(event.size_bytes)}, {size(event.new_bytes)} new"
             why = f" · {event.reason}" if event.reason else ""
             return "checkpoint", f"{event.tree[:12]} · {amount}{why}{_took(event)}", "magenta"
         case SandboxPaused():
-            return "paused", event.reason, "yellow"
+            kept = "; kept for a later session" if event.kept else ""
+            return "paused", f"{event.reason}{kept}", "yellow"
         case SandboxMounted():
             return "memory", f"{event.memory.scope} at {event.memory.memories_dir}", "cyan"
         case SandboxStopped():

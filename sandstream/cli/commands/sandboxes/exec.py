@@ -21,11 +21,11 @@ from sandstream_bus.wire.sandboxes import (
     SandboxRequest,
 )
 
+from sandstream._inspect.live_output import heard
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.sandbox_choice import FoundSandbox, sandbox_named
 from sandstream.cli.sandbox_link import reached
 from sandstream.cli.session import connected, put_json, say
-from sandstream.cli.terminal.command_output import heard
 from sandstream.sandbox.errors import error_from_failure
 
 
@@ -46,6 +46,7 @@ async def execute(arguments: argparse.Namespace) -> int:
         found = await sandbox_named(client, arguments.id)
         if found.record.state == "deleted":
             raise CliError(Exit.NOT_FOUND, f"sandbox {found.id} was deleted")
+        is_open = found.record.is_live and not found.record.is_kept
         async with reached(client.bus, found.record) as node:
             action = Exec(
                 argv=arguments.argv, cwd=arguments.cwd, timeout_s=arguments.timeout, wait_s=None
@@ -53,11 +54,11 @@ async def execute(arguments: argparse.Namespace) -> int:
             try:
                 outcome = await _run(client.bus, found, node, action, as_json=arguments.json)
             except asyncio.CancelledError:
-                if found.record.is_live:
+                if is_open:
                     say("interrupted; the command keeps running (--timeout would end it)")
                 raise
             finally:
-                if not found.record.is_live:  # leave it as it was found
+                if not is_open:  # leave it as it was found
                     close = Close(checkpoint=True)
                     await _asked(client.bus, found, node, SandboxRequest(op=new_op(), action=close))
     if outcome.state == "lost":

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 from sandstream_bus.counts import numbered
 from sandstream_bus.wire.messages import CallFinished
 from sandstream_bus.wire.sandboxes import Checkpointed, Opened
 
+from sandstream._inspect.command_answers import command_answer
 from sandstream.cli.terminal.render import size
 
 _DOING = {"open": "opening", "checkpoint": "saving", "close": "closing"}
 _MOST = 400
-_COMMAND = re.compile(
-    r"\AChunk ID: .*?^Process (?P<how>exited with code -?\d+|running with session ID \d+)$"
-    r".*?^Output:\n(?P<output>.*)\Z",
-    re.DOTALL | re.MULTILINE,
-)
 
 
 def asked_text(kind: str, sandbox: str) -> str:
@@ -53,21 +47,17 @@ def saved_tree(event: CallFinished) -> str:
 
 def result_text(text: str, *, is_output_shown: bool) -> str:
     """A tool's answer to the model, short: of a command its exit code, then its output."""
-    found = _COMMAND.match(text)
+    found = command_answer(text)
     if found is None:
         return text[:_MOST]
-    how = found["how"].replace("exited with code", "exit code")
-    output = found["output"].strip()
-    return how if is_output_shown or not output else f"{how}: {output[:_MOST]}"
+    output = found.output.strip()
+    return found.how if is_output_shown or not output else f"{found.how}: {output[:_MOST]}"
 
 
 def command_text(text: str) -> str:
     """A tool's whole answer to the model; of a command how it ended, then its output."""
-    found = _COMMAND.match(text)
-    if found is None:
-        return text
-    how = found["how"].replace("exited with code", "exit code")
-    return f"{how}\n{found['output']}".rstrip()
+    found = command_answer(text)
+    return text if found is None else f"{found.how}\n{found.output}".rstrip()
 
 
 def whole_text(event: CallFinished, run: str) -> str:

@@ -1,4 +1,5 @@
-"""``sandstream sandboxes reap``: what is left over on this machine, and what becomes of it.
+"""``sandstream sandboxes reap``: what is left over on this machine and at the vendors that it has a
+key for, and what becomes of it.
 
 The sandbox actor does the same every minute; this is for machines where none runs, and to look.
 """
@@ -21,11 +22,12 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_bus.wire.subjects import RunId
 from sandstream_providers import registry
-from sandstream_providers.interface import BoxInfo, Provider, ProviderUnavailable
+from sandstream_providers.interface import BoxInfo, Provider, ProviderError, ProviderUnavailable
 from sandstream_workspaces.store import WorkspaceStore
 
 from sandstream._inspect.summaries import started_in
-from sandstream._run.sandbox_host import make_provider, node_name
+from sandstream._run.sandbox_host import SHARED_NODE, make_provider, node_name
+from sandstream.cli.commands.sandboxes.vendors import has_key, not_asked
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.services.launch import chosen_isolation
 from sandstream.cli.session import connected, put_json, say
@@ -44,7 +46,7 @@ _COLUMNS = [
 
 
 class Finding(msgspec.Struct, kw_only=True):
-    """One box of this machine as ``--json`` prints it."""
+    """One box as ``--json`` prints it."""
 
     box: str
     provider: str
@@ -52,6 +54,8 @@ class Finding(msgspec.Struct, kw_only=True):
     state: str
     """Of the box."""
     age_s: float
+    box_id: str = ""
+    """The vendor's own id of the box."""
     do: str
     """``remove``, ``close`` (after a checkpoint) or ``keep``."""
     why: str
@@ -62,11 +66,13 @@ async def reap(arguments: argparse.Namespace) -> int:
     isolation = chosen_isolation()
     async with connected() as client, AsyncExitStack() as stack:
         providers = await _working(stack, settings, isolation)
-        findings = [
-            finding
-            for provider in providers
-            for finding in await _findings(client.bus, provider, arguments.grace)
-        ]
+        findings = []
+        for provider in list(providers):
+            try:
+                findings += await _findings(client.bus, provider, arguments.grace)
+            except ProviderError as error:
+                not_asked(provider.name, error)
+                providers.remove(provider)
         findings.sort(key=lambda one: (one.do == "keep", -one.age_s))
         _print(findings, as_json=arguments.json, is_done=arguments.yes)
         if arguments.yes:
@@ -80,7 +86,7 @@ async def _working(stack: AsyncExitStack, settings: Settings, isolation: str) ->
     """The providers that work here. Only the default must: an engine may be away."""
     found: list[Provider] = []
     for name in registry.names():
-        if name != DEFAULT_PROVIDER and not _was_used(settings, name):
+        if name != DEFAULT_PROVIDER and not (_was_used(settings, name) or has_key(name)):
             continue
         try:
             provider = make_provider(name, settings.home, isolation)
@@ -89,16 +95,17 @@ async def _working(stack: AsyncExitStack, settings: Settings, isolation: str) ->
         except ProviderUnavailable as error:
             if name == DEFAULT_PROVIDER:
                 raise CliError(Exit.FAILED, str(error)) from None
-            say(f"sandstream: boxes of {name} were not looked for: {error}")
+            not_asked(name, error)
+            continue
+        except ProviderError as error:
+            not_asked(name, error)
             continue
         found.append(provider)
     return found
 
 
 def _was_used(settings: Settings, provider: str) -> bool:
-    """Did a process of this machine make boxes of the provider? One that keeps nothing here, such
-    as a hosted vendor's, is not asked: its boxes are not this machine's.
-    """
+    """Did a process of this machine make boxes of the provider? A vendor's keeps nothing here."""
     folder = "sandboxes" if provider == DEFAULT_PROVIDER else provider
     found = settings.home / folder
     return found.is_dir() and any(not it.name.startswith(".") for it in found.iterdir())
@@ -107,17 +114,19 @@ def _was_used(settings: Settings, provider: str) -> bool:
 async def _findings(bus: Bus, provider: Provider, grace_s: float) -> list[Finding]:
     """What the reaper will find, without doing anything."""
     findings: list[Finding] = []
+    owns_boxes = registry.find(provider.name).owns_boxes
     for info in await provider.list_owned(await installation_of(bus)):
         sandbox = info.labels.get("sandbox", "")
         record = SandboxRecord.of(sandbox, await bus.sandboxes.read(sandbox))
         age_s = max(0.0, time.time() - info.created_at)
-        do, why = await _verdict(bus, info, record, age_s, grace_s)
+        do, why = await _verdict(bus, info, record, age_s, grace_s, owns_boxes=owns_boxes)
         findings.append(
             Finding(
                 box=info.key,
                 provider=provider.name,
                 sandbox=sandbox,
                 state=info.state,
+                box_id=info.vendor_id,
                 age_s=round(age_s, 3),
                 do=do,
                 why=why,
@@ -127,10 +136,17 @@ async def _findings(bus: Bus, provider: Provider, grace_s: float) -> list[Findin
 
 
 async def _verdict(
-    bus: Bus, info: BoxInfo, record: SandboxRecord, age_s: float, grace_s: float
+    bus: Bus,
+    info: BoxInfo,
+    record: SandboxRecord,
+    age_s: float,
+    grace_s: float,
+    *,
+    owns_boxes: bool,
 ) -> tuple[str, str]:
     if record.key == info.key and record.may_have_box:
-        owner = await owner_of(bus, record, is_running=info.state == "running")
+        ends_soon = info.state == "running" and owns_boxes
+        owner = await owner_of(bus, record, ends_soon=ends_soon)
         return "close" if owner.is_gone else "keep", owner.why
     if record.state == "unknown":
         why = "the log does not know it"
@@ -151,9 +167,11 @@ async def _sweep(
     only: Container[str] | None = None,
 ) -> None:
     owner, store = await installation_of(bus), WorkspaceStore(bus)
-    for node in nodes:
-        lifecycle = Lifecycle(bus, provider, store, node=node, owner=owner)
-        await Reaper(bus, lifecycle, provider, every_s=0.0, grace_s=grace_s).sweep(only)
+    owns_boxes = registry.find(provider.name).owns_boxes
+    for node in nodes if owns_boxes else [f"{OWN_NODE}{SHARED_NODE}_reap"]:
+        lifecycle = Lifecycle(bus, provider, store, node=node, owner=owner, owns_boxes=owns_boxes)
+        reaper = Reaper(bus, lifecycle, provider, every_s=0.0, grace_s=grace_s, is_patient=False)
+        await reaper.sweep(only)
         await lifecycle.stop()
 
 
@@ -166,13 +184,17 @@ async def close_left_by(bus: Bus, run: str) -> None:
     settings = Settings.from_env()
     isolation = chosen_isolation()
     for name in registry.names():
-        if not _was_used(settings, name):
+        if not (_was_used(settings, name) or has_key(name)):
             continue
-        provider = make_provider(name, settings.home, isolation)
+        try:
+            provider = make_provider(name, settings.home, isolation)
+        except ProviderUnavailable as error:
+            not_asked(name, error)
+            continue
         try:
             await _close_left(bus, provider, run, settings, isolation)
-        except ProviderUnavailable as error:
-            say(f"sandstream: boxes of {name} were not looked for: {error}")
+        except ProviderError as error:
+            not_asked(name, error)
         finally:
             await provider.close()
 
@@ -228,6 +250,6 @@ def _print(findings: list[Finding], *, as_json: bool, is_done: bool) -> None:
         for line in table(screen, _COLUMNS, rows):
             screen.line(line)
     if not todo:
-        say("nothing to clean up on this machine")
+        say("nothing to clean up")
     elif not is_done:
         say(f"{todo} to clean up; --yes does it now")

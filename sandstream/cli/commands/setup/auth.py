@@ -30,9 +30,10 @@ _DEFAULT_USERS = (
     "worker=worker",
     "sandbox=sandbox",
     "memory=memory",
+    "sessions=sessions",
     "tracing=tracing",
     "program=program",
-    f"{SHARED}=submit,follow,approve,cancel,retry,input,consolidate",
+    f"{SHARED}=submit,follow,approve,cancel,retry,input,consolidate,session",
 )
 _HEAD = """\
 # Accounts, users and permissions of a NATS server for Sandstream, written by

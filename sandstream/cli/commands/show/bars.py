@@ -62,8 +62,9 @@ def bar_of(row: Row, axis: TimeAxis, width: int) -> Bar:
     shape: Literal["line", "block"] = "line" if _is_frame(row) else "block"
     covered = _covered(row.parts, axis, width)
     began = int(axis.share(row.work_ns) * width)
+    queue_end = began if row.queued_ns > 0 else -1
     columns = [
-        _column(it, shape, style, is_own_queue=row.queued_ns > 0 and place <= began)
+        _column(it, shape, style, is_own_queue=place <= queue_end)
         for place, it in enumerate(covered)
     ]
     last = min(width - 1, max(began, int(axis.share(row.end_ns) * width - 1e-9)))

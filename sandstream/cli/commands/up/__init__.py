@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from sandstream_actors.registry import ActorEntry
@@ -25,6 +26,7 @@ def add_parser(commands: Any, actors: dict[str, ActorEntry]) -> None:
     up.add_argument(
         "--replicas", type=positive, default=1, metavar="N", help="harness processes (1)"
     )
+    up.add_argument("--parent-pipe", type=int, help=argparse.SUPPRESS)
     for it in actors.values():
         if it.up_help:
             up.add_argument(f"--no-{it.name}", action="store_true", help=it.up_help)

@@ -17,6 +17,8 @@ from sandstream.cli.services.launch import (
     harness,
     opened,
     ready_of,
+    sessions_actor,
+    stopped_with_parent,
     worker,
 )
 from sandstream.cli.services.replicas import Replicas
@@ -61,6 +63,8 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
                 )
             )
         await stack.enter_async_context(harness(bus, pool, _CONCURRENCY))
+        if not arguments.no_sessions:
+            await stack.enter_async_context(sessions_actor(bus, _CONCURRENCY))
         if arguments.replicas > 1:
             of_pool = ("--pool", pool, "--concurrency", str(_CONCURRENCY))
             await stack.enter_async_context(Replicas(arguments.replicas - 1, "harness", *of_pool))
@@ -83,6 +87,7 @@ async def _up(arguments: argparse.Namespace, apps: list[App]) -> int:
         for actor in _wanted(arguments):
             if actor.in_up == "process":  # these read the log: no run waits for them
                 await stack.enter_async_context(Replicas(1, actor.name))
-        await stopped.wait()
+        with stopped_with_parent(arguments.parent_pipe, stopped):
+            await stopped.wait()
         say("stopping (press Ctrl-C again to stop at once)")
     return Exit.OK

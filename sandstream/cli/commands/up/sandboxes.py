@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
+from sandstream_bus.environment import environment
 from sandstream_bus.wire.sandbox_specs import DEFAULT_PROVIDER
 from sandstream_providers import registry
 from sandstream_providers.interface import ProviderError
@@ -30,6 +31,8 @@ async def serve_providers(stack: AsyncExitStack, bus: OpenBus, concurrency: int)
     served: list[str] = []
     missing: dict[str, str] = {}
     for provider in registry.names():
+        if _lacks_key(provider):
+            continue
         try:
             if provider != DEFAULT_PROVIDER:
                 await _try(provider)
@@ -46,6 +49,14 @@ async def serve_providers(stack: AsyncExitStack, bus: OpenBus, concurrency: int)
             facts = {"isolation": found.get("isolation", provider)}
         node = node or replica.node
     return {"node": node or None, "sandboxes": facts, "providers": served, "missing": missing}
+
+
+def _lacks_key(provider: str) -> bool:
+    """Most installations have no account at a vendor, and need not hear of it."""
+    try:
+        return registry.find(provider).lacks_key(environment())
+    except ProviderError:
+        return False  # what is wrong with it is said when it is tried
 
 
 async def _try(provider: str) -> None:

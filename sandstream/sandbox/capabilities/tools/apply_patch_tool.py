@@ -24,7 +24,13 @@ ApplyPatchApprovalFunction: TypeAlias = Callable[
 
 
 class SandboxApplyPatchEditor:
-    """Applies single operations in a session's workspace."""
+    """Applies single operations in a session's workspace.
+
+    Args:
+        session: The sandbox session whose files are changed.
+        user: Act as this account; ``None`` is the sandbox's own.
+        workspace_scope: The base of relative paths; ``None`` is the root of the workspace.
+    """
 
     def __init__(
         self,
@@ -38,12 +44,27 @@ class SandboxApplyPatchEditor:
         self.workspace_scope = workspace_scope or SandboxWorkspaceScope()
 
     async def create_file(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
+        """Create a file.
+
+        Args:
+            operation: The path and the text of the file.
+        """
         return await self._apply(operation)
 
     async def update_file(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
+        """Change a file, and move it if the operation says so.
+
+        Args:
+            operation: The path, the hunks and the new path.
+        """
         return await self._apply(operation)
 
     async def delete_file(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
+        """Delete a file.
+
+        Args:
+            operation: The path of the file.
+        """
         return await self._apply(operation)
 
     async def _apply(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
@@ -63,7 +84,16 @@ class SandboxApplyPatchEditor:
 
 
 class SandboxApplyPatchTool(CustomTool):
-    """Changes files of the sandbox with a patch."""
+    """Changes files of the sandbox with a patch.
+
+    Args:
+        session: The sandbox session whose files are changed.
+        user: Act as this account; ``None`` is the sandbox's own.
+        needs_approval: Whether a person must approve an operation: a bool, or a function that
+            decides for each operation.
+        on_approval: Asked before a person is, as for any :class:`CustomTool`.
+        workspace_scope: The base of relative paths; ``None`` is the root of the workspace.
+    """
 
     sandbox_tool: ClassVar[str] = "apply_patch"
 
@@ -104,6 +134,9 @@ class SandboxApplyPatchTool(CustomTool):
 
     def parse_custom_input(self, raw_input: str) -> list[ApplyPatchOperation]:
         """The operations of a patch.
+
+        Args:
+            raw_input: The model's text.
 
         Raises:
             ValueError: if it cannot be parsed.

@@ -32,7 +32,15 @@ class ToolSession(Protocol):
 
 @dataclass(init=False)
 class SessionTool(FunctionTool):
-    """A function tool that works in a sandbox session. Subclasses define its name and arguments."""
+    """A function tool that works in a sandbox session. Subclasses define its name and arguments.
+
+    Args:
+        session: The sandbox session that the tool works in.
+        user: Act as this account; ``None`` is the sandbox's own.
+        needs_approval: Whether a person must approve a call: a bool, or a function that decides for
+            each call.
+        workspace_scope: The base of relative paths; ``None`` is the root of the workspace.
+    """
 
     tool_name: ClassVar[str]
     sandbox_tool: ClassVar[str]
@@ -56,7 +64,7 @@ class SessionTool(FunctionTool):
         self.session = session
         self.user = user
         self.workspace_scope = workspace_scope or SandboxWorkspaceScope()
-        parameters = copy.deepcopy(self.tool_parameters) or self.args_model.model_json_schema()
+        parameters = copy.deepcopy(self.tool_parameters) or _schema_of(self.args_model)
         super().__init__(
             name=self.tool_name,
             description=self.tool_description,
@@ -76,6 +84,13 @@ class SessionTool(FunctionTool):
             user=self.user,
             workspace_scope=self.workspace_scope,
         )
+
+
+def _schema_of(args_model: Any) -> dict[str, Any]:
+    """The schema for the model. The docstring of the class is for people and not part of it."""
+    schema: dict[str, Any] = args_model.model_json_schema()
+    schema.pop("description", None)
+    return schema
 
 
 async def call_in_session(

@@ -19,21 +19,32 @@ class ExecCommandArgs(BaseModel):
     """The arguments of ``exec_command``; what a model is told of them is in its definition."""
 
     cmd: str = Field(min_length=1)
+    """The command, as a line for the shell."""
     workdir: str | None = None
+    """The directory to run it in; ``None`` is the run's working directory."""
     shell: str | None = None
+    """The shell program; ``None`` is the default one."""
     login: bool = True
+    """Whether the shell is a login shell."""
     tty: bool = False
+    """Whether the command gets a terminal."""
     yield_time_ms: int = Field(default=10_000, ge=0)
+    """How many milliseconds to wait for output before the command is left running."""
     max_output_tokens: int | None = Field(default=None, ge=1)
+    """A longer output is shortened to about so many tokens; ``None`` is the default limit."""
 
 
 class WriteStdinArgs(BaseModel):
     """The arguments of ``write_stdin``."""
 
     session_id: int
+    """The id that ``exec_command`` gave the running command."""
     chars: str = ""
+    """The text to write; empty only reads the new output."""
     yield_time_ms: int = Field(default=250, ge=0)
+    """How many milliseconds to wait for output."""
     max_output_tokens: int | None = Field(default=None, ge=1)
+    """A longer output is shortened to about so many tokens; ``None`` is the default limit."""
 
 
 @dataclass(init=False)
@@ -47,7 +58,14 @@ class ExecCommandTool(SessionTool):
     tool_parameters: ClassVar[dict[str, Any] | None] = EXEC_COMMAND["parameters"]
 
     async def run(self, args: ExecCommandArgs) -> Any:
-        """Call the tool from code."""
+        """Call the tool from code.
+
+        Args:
+            args: The arguments of the call.
+
+        Returns:
+            The text for the model.
+        """
         return await self._invoke(None, args.model_dump_json())
 
 
@@ -65,7 +83,14 @@ class WriteStdinTool(SessionTool):
         super().__init__(session=session, needs_approval=needs_approval)
 
     async def run(self, args: WriteStdinArgs) -> Any:
-        """Call the tool from code."""
+        """Call the tool from code.
+
+        Args:
+            args: The arguments of the call.
+
+        Returns:
+            The text for the model.
+        """
         return await self._invoke(None, args.model_dump_json())
 
     async def _invoke(self, _: object, arguments: str) -> Any:

@@ -14,6 +14,8 @@ from sandstream.tool_output import ToolOutputImage
 
 
 class ViewImageArgs(BaseModel):
+    """The arguments of ``view_image``."""
+
     path: str = Field(
         description="The image file: a path in the workspace, or below a granted path.",
         min_length=1,
@@ -32,7 +34,14 @@ class ViewImageTool(SessionTool):
     )
 
     async def run(self, args: ViewImageArgs) -> ToolOutputImage | str:
-        """Call the tool from code."""
+        """Call the tool from code.
+
+        Args:
+            args: The arguments of the call.
+
+        Returns:
+            The image, or a text that says why it cannot be shown.
+        """
         return await self._invoke(None, args.model_dump_json())
 
     async def _invoke(self, _: object, arguments: str) -> ToolOutputImage | str:

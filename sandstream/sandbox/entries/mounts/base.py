@@ -37,7 +37,11 @@ class MountStrategyBase(BaseModel, abc.ABC):
 
     @classmethod
     def parse(cls, payload: object) -> MountStrategyBase:
-        """A strategy from a ``MountStrategyBase`` or from its serialized form."""
+        """A strategy from a ``MountStrategyBase`` or from its serialized form.
+
+        Args:
+            payload: A strategy, which is returned unchanged, or a mapping with its ``type``.
+        """
         if isinstance(payload, MountStrategyBase):
             return payload
         if not isinstance(payload, Mapping):
@@ -53,10 +57,18 @@ class MountStrategyBase(BaseModel, abc.ABC):
 
     @abc.abstractmethod
     def validate_mount(self, mount: Mount) -> None:
-        """Raise :class:`MountConfigError` if the mount cannot be made this way."""
+        """Raise :class:`MountConfigError` if the mount cannot be made this way.
+
+        Args:
+            mount: The mount that has this strategy.
+        """
 
     def supports_native_snapshot_detach(self, mount: Mount) -> bool:
-        """Whether the mount can be detached while a snapshot is made."""
+        """Whether the mount can be detached while a snapshot is made.
+
+        Args:
+            mount: The mount that has this strategy.
+        """
         return True
 
 
@@ -65,6 +77,7 @@ class InContainerMountStrategy(MountStrategyBase):
 
     type: Literal["in_container"] = "in_container"
     pattern: MountPattern
+    """The program that mounts, with its settings."""
 
     def validate_mount(self, mount: Mount) -> None:
         supported = mount.supported_in_container_patterns()
@@ -81,7 +94,9 @@ class DockerVolumeMountStrategy(MountStrategyBase):
 
     type: Literal["docker_volume"] = "docker_volume"
     driver: str
+    """The name of the volume plugin, such as ``rclone``."""
     driver_options: dict[str, str] = Field(default_factory=dict)
+    """Options of the plugin, by name."""
 
     def validate_mount(self, mount: Mount) -> None:
         supported = mount.supported_docker_volume_drivers()
@@ -106,7 +121,9 @@ class Mount(BaseEntry):
     """The mount point, if it is not the entry's path; relative to the root, or absolute."""
     ephemeral: bool = True
     read_only: bool = True
+    """Whether commands can only read the files."""
     mount_strategy: MountStrategy
+    """Who mounts it: a program in the sandbox, or a Docker volume plugin."""
 
     @field_validator("mount_strategy", mode="before")
     @classmethod
@@ -139,7 +156,15 @@ class Mount(BaseEntry):
         return frozenset()
 
     def path_in(self, root: Path, entry_path: Path) -> Path:
-        """The absolute path of the mount point in a workspace."""
+        """The absolute path of the mount point in a workspace.
+
+        Args:
+            root: The root of the workspace.
+            entry_path: The entry's path in the manifest, used if there is no ``mount_path``.
+
+        Raises:
+            InvalidManifestPathError: ``mount_path`` is a Windows path.
+        """
         if self.mount_path is None:
             return root / entry_path
         windows = windows_absolute_path(self.mount_path)

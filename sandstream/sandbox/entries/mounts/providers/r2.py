@@ -14,14 +14,19 @@ from sandstream.sandbox.errors import MountConfigError
 
 
 class R2Mount(Mount):
-    """Needs both keys or neither."""
+    """A bucket of Cloudflare R2. Needs both keys or neither."""
 
     type: Literal["r2_mount"] = "r2_mount"
     bucket: str
+    """The name of the bucket."""
     account_id: str
+    """The id of the Cloudflare account, which is part of the address."""
     access_key_id: str | None = None
+    """The id of an access key."""
     secret_access_key: str | None = None
+    """The secret of the access key."""
     custom_domain: str | None = None
+    """The address of the service; ``None`` is Cloudflare's own for the account."""
 
     def check_credentials(self) -> None:
         """Raise if one key is given without the other."""
