@@ -1,6 +1,7 @@
 """Processes of the system under test: each in its own process group, ended by its own id.
 
-They are forked from a warm interpreter (``support.warm_python``), because tests start hundreds.
+They are forked from a warm interpreter (``support.processes.warm_python``), because tests start
+hundreds.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from support import warm_python
-from support.warm_server import Order
+from support.processes import warm_python
+from support.processes.warm_server import Order
 
 PROGRAMS = Path(__file__).parent / "programs"
 GONE_WITHIN_S = 30.0
@@ -112,7 +113,7 @@ class Program:
     def is_suspended(self) -> bool:
         try:
             status = Path(f"/proc/{self.pid}/stat").read_text()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it ends while it is read
             return False
         return status.rpartition(")")[2].split()[0] == "T"
 

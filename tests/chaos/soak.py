@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from chaos import report
-from chaos.composition_scenarios import scripted_company
-from chaos.composition_storm import composition_storm
+from chaos.composition.scenarios import scripted_company
+from chaos.composition.storm import composition_storm
 from chaos.evidence import Outcome
 from chaos.matrix import scripted_model
-from chaos.sandbox_storm import sandbox_storm
+from chaos.sandbox.storm import sandbox_storm
 from chaos.storm import storm
 
 Kind = Literal["runs", "sandboxes", "composition"]

@@ -9,12 +9,13 @@ from typing import Protocol
 
 import pytest
 from chaos.cells import deployed_cells, script_cells, server_cells
-from chaos.composition_cells import composition_cells, composition_server_cells, resume_cells
-from chaos.docker_cells import OPERATIONS, actor_cells, box_cells, engine_cells
-from chaos.memory_cells import change_cells, memory_cells
+from chaos.composition.cells import composition_cells, composition_server_cells, resume_cells
+from chaos.docker.cells import OPERATIONS, actor_cells, box_cells, engine_cells
+from chaos.memory.cells import change_cells, memory_cells
 from chaos.retry_cells import retry_cells
-from chaos.sandbox_cells import sandbox_cells, sandbox_harness_cells, sandbox_server_cells
-from chaos.tracing_cells import tracing_cells
+from chaos.sandbox.cells import sandbox_cells, sandbox_harness_cells, sandbox_server_cells
+from chaos.sessions.cells import session_cells
+from chaos.tracing.cells import tracing_cells
 from sandstream_bus.crashpoints import CRASH_POINTS
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,7 @@ def test_every_call_of_a_crash_point_is_in_the_list() -> None:
     assert len(set(CRASH_POINTS)) == len(CRASH_POINTS)
 
 
-_LOOPS = ("harness", "carrier", "tools", "sandbox", "tracing", "memory")
+_LOOPS = ("harness", "carrier", "tools", "sandbox", "tracing", "memory", "sessions")
 _WHEN = ("before", "after")
 
 
@@ -60,8 +61,8 @@ def _points(*matrices: Sequence[_Pointed]) -> set[str]:
 def test_every_crash_point_has_a_cell(point: str) -> None:
     points = _points(deployed_cells(), script_cells(), sandbox_cells(), composition_cells())
     points |= _points(resume_cells(), tracing_cells(), memory_cells())
-    points |= _points(change_cells(), retry_cells())
-    # tests/cli/test_upgrade.py kills a set-up at each of these
+    points |= _points(change_cells(), retry_cells(), session_cells())
+    # tests/cli/commands/setup/test_upgrade.py kills a set-up at each of these
     points |= {it for it in CRASH_POINTS if it.startswith("upgrade.")}
     assert point in points
 
@@ -79,6 +80,7 @@ def test_the_server_dies_at_every_point_of_a_run() -> None:
         "retry",
         "runner",
         "sandbox",
+        "sessions",
         "tracing",
         "upgrade",
         "worker",
@@ -99,6 +101,8 @@ def test_a_container_is_killed_at_every_point_of_its_life() -> None:
         "sandbox.after_restore",  # no run restores a sandbox, nor is it replied to
         "sandbox.before_reply",
         "sandbox.after_reply",
+        "sandbox.before_pause",  # nor does a run of these pause it
+        "sandbox.after_pause",
     }
     for cells in (box_cells(), engine_cells()):
         assert {cell.operation for cell in cells} == set(OPERATIONS)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
-from chaos.composition_fleet import CompositionFleet
-from chaos.composition_scenarios import PLANS, TALK, Plan
+from chaos.composition.fleet import CompositionFleet
+from chaos.composition.scenarios import PLANS, TALK, Plan
 from chaos.evidence import Effect, Kills, Outcome, is_hint, time_ns_of
 from sandstream_actors.run.call_results import listening_to, looking_at
 from sandstream_actors.run.places import past_events

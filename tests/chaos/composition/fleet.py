@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from chaos.composition_scenarios import TALK, Plan
+from chaos.composition.scenarios import TALK, Plan
 from chaos.fleet import Fleet
 from chaos.processes import Program
 from msgspec import Raw

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from chaos.composition_cells import CompositionCell
-from chaos.composition_evidence import (
+from chaos.composition.cells import CompositionCell
+from chaos.composition.evidence import (
     judge_cancelled,
     judge_talk,
     judge_tree,
     requests_by_run,
 )
-from chaos.composition_fleet import HARNESS, SECOND, WORKER, CompositionFleet
-from chaos.composition_scenarios import (
+from chaos.composition.fleet import HARNESS, SECOND, WORKER, CompositionFleet
+from chaos.composition.scenarios import (
     CHAIN,
     CLAIM,
     DIRECTED,

@@ -7,10 +7,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from chaos.composition_evidence import judge_talk, judge_tree, requests_by_run
-from chaos.composition_fleet import HARNESS, SECOND, WORKER, CompositionFleet
-from chaos.composition_matrix import waits_of
-from chaos.composition_scenarios import CLAIM, DIRECTED, FAN, TALKS, Plan
+from chaos.composition.evidence import judge_talk, judge_tree, requests_by_run
+from chaos.composition.fleet import HARNESS, SECOND, WORKER, CompositionFleet
+from chaos.composition.matrix import waits_of
+from chaos.composition.scenarios import CLAIM, DIRECTED, FAN, TALKS, Plan
 from chaos.evidence import Kills, Outcome
 from sandstream_bus.wire.messages import ApprovalDecided, RunDone
 from support.waiting import eventually, until

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from chaos.composition_evidence import (
+from chaos.composition.evidence import (
     judge_cancelled,
     judge_talk,
     judge_tree,
     requests_by_run,
 )
-from chaos.composition_fleet import CompositionFleet
-from chaos.composition_matrix import waits_of
-from chaos.composition_scenarios import (
+from chaos.composition.fleet import CompositionFleet
+from chaos.composition.matrix import waits_of
+from chaos.composition.scenarios import (
     CHAIN,
     CLAIM,
     DIRECTED,

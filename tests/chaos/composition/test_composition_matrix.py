@@ -10,13 +10,13 @@ import sys
 
 import pytest
 from chaos import report
-from chaos.composition_cells import (
+from chaos.composition.cells import (
     CompositionCell,
     composition_cells,
     composition_server_cells,
 )
-from chaos.composition_matrix import run_composition_cells
-from chaos.composition_scenarios import scripted_company
+from chaos.composition.matrix import run_composition_cells
+from chaos.composition.scenarios import scripted_company
 from chaos.evidence import Outcome
 
 LANES = 4

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from chaos import report
-from chaos.composition_cells import ResumeCell, resume_cells
-from chaos.composition_evidence import judge_runs_of, requests_by_run
-from chaos.composition_scenarios import DIRECTED, scripted_company
+from chaos.composition.cells import ResumeCell, resume_cells
+from chaos.composition.evidence import judge_runs_of, requests_by_run
+from chaos.composition.scenarios import DIRECTED, scripted_company
 from chaos.evidence import Kills, Outcome
 from chaos.script_home import ScriptHome
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from chaos import report
-from chaos.composition_scenarios import scripted_company
-from chaos.composition_scenes import SCENES, play
+from chaos.composition.scenarios import scripted_company
+from chaos.composition.scenes import SCENES, play
 from chaos.evidence import Outcome
 
 from sandstream.testing import ScriptedModel

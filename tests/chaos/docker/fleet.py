@@ -11,12 +11,12 @@ import urllib.parse
 from pathlib import Path
 from typing import Any, Self
 
-from chaos.sandbox_fleet import SandboxFleet
+from chaos.sandbox.fleet import SandboxFleet
 from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.actor import installation_of
 from sandstream_bus.wire.sandboxes import SandboxSpec
 from sandstream_providers.docker.labels import OWNER, container_name
-from support import engine
+from support.engines import engine
 from support.waiting import eventually
 
 from sandstream.sandbox import Manifest

@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, assert_never
 
-from chaos.docker_cells import LifeCell, Operation
-from chaos.docker_fleet import DockerFleet
-from chaos.engine_gate import EngineGate, When
+from chaos.docker.cells import LifeCell, Operation
+from chaos.docker.engine_gate import EngineGate, When
+from chaos.docker.fleet import DockerFleet
 from chaos.evidence import Outcome
 from chaos.processes import Program
-from chaos.sandbox_fleet import SANDBOX
-from chaos.sandbox_work import QUICK
-from support import engine
-from support.own_engine import OwnEngine
+from chaos.sandbox.fleet import SANDBOX
+from chaos.sandbox.work import QUICK
+from support.engines import engine
+from support.engines.own_engine import OwnEngine
 from support.waiting import eventually
 
 from sandstream._run.sandbox_host import node_name

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from chaos import report
-from chaos.docker_cells import LifeCell, ended_cells, engine_cells
-from chaos.docker_fleet import DockerFleet
-from chaos.docker_lives import Meeting, run_lives
+from chaos.docker.cells import LifeCell, ended_cells, engine_cells
+from chaos.docker.fleet import DockerFleet
+from chaos.docker.lives import Meeting, run_lives
 from chaos.evidence import Outcome
-from chaos.sandbox_work import scripted_smith
-from support.own_engine import OwnEngine
+from chaos.sandbox.work import scripted_smith
+from support.engines.own_engine import OwnEngine
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for all cells
 

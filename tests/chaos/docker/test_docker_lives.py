@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from chaos import report
-from chaos.docker_cells import LifeCell, actor_cells, box_cells
-from chaos.docker_fleet import DockerFleet
-from chaos.docker_lives import run_lives
+from chaos.docker.cells import LifeCell, actor_cells, box_cells
+from chaos.docker.fleet import DockerFleet
+from chaos.docker.lives import run_lives
 from chaos.evidence import Outcome
-from chaos.sandbox_work import scripted_smith
-from support.own_engine import OwnEngine
+from chaos.sandbox.work import scripted_smith
+from support.engines.own_engine import OwnEngine
 
 AT_ONCE = 12
 

@@ -12,12 +12,12 @@ import sys
 
 import pytest
 from chaos import report
-from chaos.docker_fleet import DockerFleet
+from chaos.docker.fleet import DockerFleet
 from chaos.evidence import Outcome
-from chaos.sandbox_cells import SandboxCell, sandbox_cells, sandbox_harness_cells
-from chaos.sandbox_matrix import run_sandbox_cells
-from chaos.sandbox_work import scripted_smith
-from support import engine
+from chaos.sandbox.cells import SandboxCell, sandbox_cells, sandbox_harness_cells
+from chaos.sandbox.matrix import run_sandbox_cells
+from chaos.sandbox.work import scripted_smith
+from support.engines import engine
 
 LANES = 5
 SHELL_LANES = 2

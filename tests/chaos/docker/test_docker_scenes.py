@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from chaos import report
-from chaos.docker_fleet import DockerFleet
+from chaos.docker.fleet import DockerFleet
 from chaos.evidence import Outcome
-from chaos.sandbox_fleet import END, HARNESS, SANDBOX, SandboxFleet
-from chaos.sandbox_work import BRIEF, LENGTHY, QUICK, Work, judge_work, scripted_smith
+from chaos.sandbox.fleet import END, HARNESS, SANDBOX, SandboxFleet
+from chaos.sandbox.work import BRIEF, LENGTHY, QUICK, Work, judge_work, scripted_smith
 from sandstream_providers.docker.labels import container_name
-from support.own_engine import OwnEngine
+from support.engines.own_engine import OwnEngine
 from support.waiting import eventually
 
 from sandstream.sandbox.session.sandbox_session import SandboxSession

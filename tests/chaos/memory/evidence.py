@@ -12,7 +12,7 @@ from collections import Counter
 
 from actors.memory.rig import SCOPE
 from chaos.evidence import Outcome
-from chaos.memory_fleet import MemoryFleet, fact, facts_of
+from chaos.memory.fleet import MemoryFleet, fact, facts_of
 from sandstream_actors.memory.phases import phase_run
 from sandstream_bus.nats.direct import Stored, stale_many
 from sandstream_bus.wire.memories import MemoryChanged, MemoryState, MergeRequested

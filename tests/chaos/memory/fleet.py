@@ -15,7 +15,7 @@ from typing import Any
 
 from actors.memory.rig import SCOPE, Rig, use
 from chaos.processes import Program
-from chaos.sandbox_fleet import SandboxFleet
+from chaos.sandbox.fleet import SandboxFleet
 from sandstream_bus.errors import BusError, ObjectMissing
 from sandstream_bus.logs.sandboxes import new_op
 from sandstream_bus.wire.memories import MemoryState

@@ -1,7 +1,7 @@
 """Random kills of memory actors, harnesses, sandbox actors and the server while runs end in waves
 in one memory.
 
-``PYTHONPATH=tests python -m chaos.memory_storm --minutes 3``: storm after storm. Exit code 1 if a
+``PYTHONPATH=tests python -m chaos.memory.storm --minutes 3``: storm after storm. Exit code 1 if a
 rollout was extracted twice or not at all, a consolidation missed something, or a reader saw an
 incomplete handbook; the storm's directory is then kept.
 """
@@ -19,9 +19,9 @@ from collections import Counter
 from pathlib import Path
 
 from chaos.evidence import Outcome
-from chaos.memory_evidence import judge_memory
-from chaos.memory_fleet import MEMORY, PHASES, MemoryFleet, scripted_memory
-from chaos.sandbox_fleet import SANDBOX
+from chaos.memory.evidence import judge_memory
+from chaos.memory.fleet import MEMORY, PHASES, MemoryFleet, scripted_memory
+from chaos.sandbox.fleet import SANDBOX
 
 SETTLED_WITHIN_S = 180.0
 _VICTIMS = (MEMORY, MEMORY, MEMORY, PHASES, SANDBOX, "server")

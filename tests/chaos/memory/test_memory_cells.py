@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from actors.memory.rig import rig, use
-from chaos.memory_cells import MemoryCell, memory_cells
-from chaos.memory_scene import EDITED, MemoryScene, drinker
+from chaos.memory.cells import MemoryCell, memory_cells
+from chaos.memory.scene import EDITED, MemoryScene, drinker
 from sandstream_bus.wire.specs import RunOptions
 from support.nats_server import NatsServer
 

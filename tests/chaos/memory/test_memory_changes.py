@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from actors.memory.rig import SCOPE, Rig, rig
-from chaos.memory_cells import ChangeCell, change_cells
-from chaos.memory_scene import MemoryScene
+from chaos.memory.cells import ChangeCell, change_cells
+from chaos.memory.scene import MemoryScene
 from chaos.processes import Program
 from sandstream_actors.memory.scope.files import change, replaced, revised, with_files
 from sandstream_bus.nats.direct import stale_many

@@ -1,7 +1,7 @@
 """Fifty runs end at once in one memory, while one of two memory actors is killed repeatedly.
 
 For minutes of it, with kills of all other processes: ``PYTHONPATH=tests python -m
-chaos.memory_storm``.
+chaos.memory.storm``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from chaos.evidence import Outcome
-from chaos.memory_evidence import judge_memory
-from chaos.memory_fleet import MEMORY, MemoryFleet, scripted_memory
-from chaos.sandbox_fleet import SANDBOX
+from chaos.memory.evidence import judge_memory
+from chaos.memory.fleet import MEMORY, MemoryFleet, scripted_memory
+from chaos.sandbox.fleet import SANDBOX
 
 RUNS = 50
 KILLS = 5

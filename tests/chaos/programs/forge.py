@@ -6,6 +6,8 @@ import os
 from typing import Any
 
 from sandstream import RunConfig
+from sandstream.extensions.sandbox.daytona import DaytonaSandboxClient, DaytonaSandboxClientOptions
+from sandstream.extensions.sandbox.e2b import E2BSandboxClient, E2BSandboxClientOptions
 from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.capabilities import Capability, Memory, Shell
 from sandstream.sandbox.config import CheckpointWhen, MemoryGenerateConfig, MemoryReadConfig
@@ -15,14 +17,23 @@ from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 
 
 def config_of(checkpoint: CheckpointWhen, **settings: Any) -> RunConfig:
-    """With ``CHAOS_IMAGE`` the sandboxes are containers of that image."""
+    """The sandboxes are of the provider that ``CHAOS_PROVIDER`` names."""
+    sandbox = SandboxRunConfig(*_client_of_provider(), checkpoint=checkpoint)
+    return RunConfig(sandbox=sandbox, **settings)
+
+
+def _client_of_provider() -> tuple[Any, Any]:
+    """A client and its options. With ``CHAOS_IMAGE`` sandboxes are containers of that image."""
     image = os.environ.get("CHAOS_IMAGE", "")
     if image:
-        options = DockerSandboxClientOptions(image, network_mode="none")
-        sandbox = SandboxRunConfig(DockerSandboxClient(), options, checkpoint=checkpoint)
-    else:
-        sandbox = SandboxRunConfig(client=UnixLocalSandboxClient(), checkpoint=checkpoint)
-    return RunConfig(sandbox=sandbox, **settings)
+        return DockerSandboxClient(), DockerSandboxClientOptions(image, network_mode="none")
+    match os.environ.get("CHAOS_PROVIDER", "local"):
+        case "daytona":
+            return DaytonaSandboxClient(), DaytonaSandboxClientOptions()
+        case "e2b":
+            return E2BSandboxClient(), E2BSandboxClientOptions("e2b")
+        case _:
+            return UnixLocalSandboxClient(), None
 
 
 def smith_of(name: str, **more: Any) -> SandboxAgent[Any]:

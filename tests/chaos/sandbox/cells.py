@@ -6,9 +6,10 @@ from typing import Literal
 
 import msgspec
 
-Flow = Literal["run", "turn", "session", "memory"]
+Flow = Literal["run", "turn", "session", "kept", "memory"]
 """A run whose sandbox is saved at its end; one whose sandbox is saved after each turn; a caller's
-session, which is stopped and resumed; or a sandbox with a memory.
+session, which is stopped and resumed; such a session whose box is paused and kept meanwhile; or a
+sandbox with a memory.
 """
 
 
@@ -49,6 +50,7 @@ _OF_RUNS = (
 )
 _OF_CHECKPOINTS = ("before_snapshot", "after_snapshot", "after_checkpoint")
 _OF_SESSIONS = ("after_restore", "before_reply", "after_reply", "before_operation", "before_delete")
+_OF_PAUSES = ("before_pause", "after_pause")
 _OF_MEMORIES = (("before_memory", 1), ("after_memory", 1), ("before_memory", 2))
 _OF_SERVER = ("before_intent", "before_ready", "after_operation", "before_result", "after_result")
 
@@ -57,6 +59,7 @@ def sandbox_cells() -> list[SandboxCell]:
     cells = [SandboxCell(f"sandbox.{point}") for point in _OF_RUNS]
     cells += [SandboxCell(f"sandbox.{point}", "turn") for point in _OF_CHECKPOINTS]
     cells += [SandboxCell(f"sandbox.{point}", "session") for point in _OF_SESSIONS]
+    cells += [SandboxCell(f"sandbox.{point}", "kept") for point in _OF_PAUSES]
     cells += [SandboxCell(f"sandbox.{it}", "memory", count) for it, count in _OF_MEMORIES]
     cells += [SandboxCell("sandbox.after_operation", count=3)]
     cells += [SandboxCell("sandbox.after_checkpoint")]  # of its end

@@ -111,6 +111,10 @@ class SandboxFleet(Fleet):
 
         await eventually(none_left, within_s=20, what=f"no boxes are left on the node {node}")
 
+    async def provider_problems(self) -> list[str]:
+        """What the provider's own records say against the actors since the last call."""
+        return []
+
     # --- sandboxes -----------------------------------------------------------------------------
 
     async def order(self, key: str, text: str, *, agent: str = END) -> None:

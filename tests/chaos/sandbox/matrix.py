@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any
 
 from chaos.evidence import Outcome, seconds_to_continue
 from chaos.processes import Program
-from chaos.sandbox_cells import SandboxCell
-from chaos.sandbox_fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
-from chaos.sandbox_memory import memory_session
-from chaos.sandbox_work import BRIEF, QUICK, Command, judge_work
+from chaos.sandbox.cells import SandboxCell
+from chaos.sandbox.fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
+from chaos.sandbox.memory import memory_session
+from chaos.sandbox.work import BRIEF, QUICK, Command, judge_work
 
 from sandstream.sandbox import File, Manifest
 from sandstream.testing import ScriptedModel
@@ -119,6 +120,7 @@ async def run_cell(fleet: SandboxFleet, model: ScriptedModel, cell: SandboxCell)
         waits = [seconds_to_continue(await fleet.events(key), crashed_ns) for key in keys]
         found = [wait for wait in waits if wait is not None]
         outcome.continued_s.extend([max(found)] if found else [])
+    outcome.problems.extend(await fleet.provider_problems())
     return outcome
 
 
@@ -155,28 +157,41 @@ async def _sessions(
     keys: Sequence[str],
 ) -> None:
     async with asyncio.timeout(DONE_WITHIN_S):
-        story = memory_session if cell.flow == "memory" else _session
+        story = _STORIES[cell.flow]
         await asyncio.gather(*(story(outcome, fleet, key) for key in keys))
 
 
-async def _session(outcome: Outcome, fleet: SandboxFleet, key: str) -> None:
+async def _session(
+    outcome: Outcome, fleet: SandboxFleet, key: str, *, keeps_box: bool = False
+) -> None:
     """Work in a sandbox, stop it, resume it, continue: every step happens exactly once."""
     outcome.runs += 1
     session = fleet.session(Manifest(entries={"given/greeting.txt": File(content=b"hello\n")}))
+    session.settings = dataclasses.replace(session.settings, keep_paused=keeps_box)
     await session.start()
     await _work(outcome, key, session.exec, (1, 2))
     await session.shutdown()
     await session.start()
     await _work(outcome, key, session.exec, (3,))
     await session.shutdown()
-    record = await fleet.record_of(session.sandbox_id)
+    record = await fleet.record_of(session.bus_name)
     counter = await fleet.saved(record, "counter")
     outcome.effects += counter.count("\n")
     outcome.check(counter == "1\n2\n3\n", f"{key}: the commands that ran: {counter.split()}")
-    outcome.check(record.generation == 2, f"{key}: {record.generation} generations")
+    expected = 1 if keeps_box else 2
+    outcome.check(record.generation == expected, f"{key}: {record.generation} generations")
+    outcome.check(record.is_kept is keeps_box, f"{key}: its box is not as it should be")
     await session.delete()
-    deleted = await fleet.record_of(session.sandbox_id)
+    deleted = await fleet.record_of(session.bus_name)
     outcome.check(deleted.state == "deleted", f"{key}: its sandbox is {deleted.state}")
+
+
+async def _kept_session(outcome: Outcome, fleet: SandboxFleet, key: str) -> None:
+    """The same, in one box that is paused meanwhile."""
+    await _session(outcome, fleet, key, keeps_box=True)
+
+
+_STORIES = {"session": _session, "kept": _kept_session, "memory": memory_session}
 
 
 async def _work(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 from actors.sandbox.memory_yard import HANDBOOK, MARKER, SUMMARY, remember
 from chaos.evidence import Outcome
-from chaos.sandbox_fleet import SandboxFleet
+from chaos.sandbox.fleet import SandboxFleet
 from sandstream_actors.memory.copies.marker import parse_marker
 from sandstream_bus.logs.sandboxes import new_op
 from sandstream_bus.nats.direct import stale_many

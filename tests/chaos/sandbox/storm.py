@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from chaos.evidence import Outcome
-from chaos.sandbox_fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
-from chaos.sandbox_work import judge_work, new_mark, scripted_smith, sleepers, stormy
+from chaos.sandbox.fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
+from chaos.sandbox.work import judge_work, new_mark, scripted_smith, sleepers, stormy
 
 DONE_WITHIN_S = 120.0
 _VICTIMS = (SANDBOX, SANDBOX, HARNESS, "server")

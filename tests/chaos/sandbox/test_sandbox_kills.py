@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from chaos.evidence import Outcome, requests_of
-from chaos.sandbox_fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
-from chaos.sandbox_work import (
+from chaos.sandbox.fleet import END, HARNESS, SANDBOX, TURN, SandboxFleet
+from chaos.sandbox.work import (
     BRIEF,
     ENDLESS,
     FINAL,
@@ -29,7 +29,7 @@ from chaos.sandbox_work import (
     sleepers,
 )
 from sandstream_bus.wire.messages import CallFinished, RunDone
-from support.tcp_proxy import TcpProxy
+from support.servers.tcp_proxy import TcpProxy
 from support.waiting import eventually, until
 
 from sandstream._run.sandbox_host import node_name

@@ -11,10 +11,10 @@ import sys
 import pytest
 from chaos import report
 from chaos.evidence import Outcome
-from chaos.sandbox_cells import SandboxCell, sandbox_cells, sandbox_server_cells
-from chaos.sandbox_fleet import SandboxFleet
-from chaos.sandbox_matrix import run_sandbox_cells
-from chaos.sandbox_work import scripted_smith
+from chaos.sandbox.cells import SandboxCell, sandbox_cells, sandbox_server_cells
+from chaos.sandbox.fleet import SandboxFleet
+from chaos.sandbox.matrix import run_sandbox_cells
+from chaos.sandbox.work import scripted_smith
 
 LANES = 5
 

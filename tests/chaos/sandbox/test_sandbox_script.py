@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from chaos.evidence import requests_of
-from chaos.sandbox_fleet import END, remove_boxes
-from chaos.sandbox_work import FINAL, LENGTHY, Command, scripted_smith
+from chaos.sandbox.fleet import END, remove_boxes
+from chaos.sandbox.work import FINAL, LENGTHY, Command, scripted_smith
 from chaos.script_home import ScriptHome
 from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sandbox.actor import installation_of

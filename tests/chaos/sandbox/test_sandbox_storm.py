@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from chaos import report
-from chaos.sandbox_storm import sandbox_storm
+from chaos.sandbox.storm import sandbox_storm
 
 
 @pytest.mark.timeout(240)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 from chaos.evidence import Outcome, requests_of
-from chaos.sandbox_fleet import END, SandboxFleet
+from chaos.sandbox.fleet import END, SandboxFleet
 from sandstream_bus.wire.messages import CallFinished, CallRequested, RunDone, RunStarted
 
 from sandstream.testing import Conversation, ScriptedModel, script_for, text, tool_calls

@@ -14,7 +14,7 @@ from sandstream_actors.tracing.redaction import Redactor
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.queries import TraceReader
 from sandstream_bus.bus import Bus
-from support.otlp_receiver import ReceivedSpan
+from support.tracing.otlp_receiver import ReceivedSpan
 
 
 class Judgement(msgspec.Struct, kw_only=True):

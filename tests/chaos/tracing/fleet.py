@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from chaos.composition_fleet import CompositionFleet
-from chaos.composition_scenarios import CHAIN, CLAIM, TREE, Plan
+from chaos.composition.fleet import CompositionFleet
+from chaos.composition.scenarios import CHAIN, CLAIM, TREE, Plan
 from chaos.processes import Program
-from chaos.tracing_evidence import (
+from chaos.tracing.evidence import (
     Judgement,
     all_runs,
     expected,
@@ -17,8 +17,8 @@ from chaos.tracing_evidence import (
     judge_stores,
 )
 from sandstream_actors.tracing.store.queries import TraceReader
-from support.otlp_receiver import OtlpReceiver
-from support.traced_log import caught_up
+from support.tracing.otlp_receiver import OtlpReceiver
+from support.tracing.traced_log import caught_up
 from support.waiting import eventually
 
 PLANS = (CHAIN, CLAIM, TREE)

@@ -1,6 +1,6 @@
 """Random kills of tracing actors and of the server while agents work together.
 
-``PYTHONPATH=tests python -m chaos.tracing_storm --minutes 3``: storm after storm, with one tracing
+``PYTHONPATH=tests python -m chaos.tracing.storm --minutes 3``: storm after storm, with one tracing
 actor, with two that share a store, and with two that have their own stores. Exit code 1 if a span
 was missing, changed, or twice in a store; the storm's directory is then kept.
 """
@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 from typing import Literal, get_args
 
-from chaos.composition_fleet import HARNESS, SECOND, WORKER
-from chaos.composition_scenarios import CLAIM, Plan, scripted_company
+from chaos.composition.fleet import HARNESS, SECOND, WORKER
+from chaos.composition.scenarios import CLAIM, Plan, scripted_company
 from chaos.processes import Program
-from chaos.tracing_evidence import Judgement
-from chaos.tracing_fleet import PLANS, TracingFleet, keyed
-from support.otlp_receiver import OtlpReceiver
+from chaos.tracing.evidence import Judgement
+from chaos.tracing.fleet import PLANS, TracingFleet, keyed
+from support.tracing.otlp_receiver import OtlpReceiver
 
 Arrangement = Literal["alone", "shared", "apart"]
 """One tracing actor; two with one store; two with their own stores, as on two machines."""

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from chaos.composition_fleet import HARNESS, SECOND, WORKER
-from chaos.composition_scenarios import CHAIN, CLAIM, TREE, scripted_company
-from chaos.tracing_cells import TracingCell, tracing_cells
-from chaos.tracing_evidence import Judgement
-from chaos.tracing_fleet import TracingFleet, keyed
-from chaos.tracing_storm import tracing_storm
-from support.otlp_receiver import OtlpReceiver
+from chaos.composition.fleet import HARNESS, SECOND, WORKER
+from chaos.composition.scenarios import CHAIN, CLAIM, TREE, scripted_company
+from chaos.tracing.cells import TracingCell, tracing_cells
+from chaos.tracing.evidence import Judgement
+from chaos.tracing.fleet import TracingFleet, keyed
+from chaos.tracing.storm import tracing_storm
+from support.tracing.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.timeout(180)
 

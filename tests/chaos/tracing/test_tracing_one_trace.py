@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from chaos.sandbox_fleet import remove_boxes
-from chaos.tracing_fleet import TracingFleet
+from chaos.sandbox.fleet import remove_boxes
+from chaos.tracing.fleet import TracingFleet
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.queries import TraceReader
-from support.otlp_receiver import OtlpReceiver
+from support.tracing.otlp_receiver import OtlpReceiver
 from support.waiting import eventually
 
 from sandstream.testing import ScriptedModel, script_for, text, tool_calls
