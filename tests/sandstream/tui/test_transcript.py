@@ -1,0 +1,71 @@
+"""The transcript as data: stored events, deltas, live output, takeovers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sandstream_bus.wire.messages import RunEvent
+from support.scripted_log import RUN, answer, begin, calls, log, says
+
+from sandstream._inspect.reader import RunReader
+from sandstream.sessions.events import CommandOutput, RunStep, SessionEvent, TextDelta, TurnBegan
+from sandstream.tui.conversation.blocks import AgentText, CallStep, Note, UserText
+from sandstream.tui.conversation.transcript import Transcript
+
+
+def steps(events: Iterable[RunEvent]) -> list[SessionEvent]:
+    reader = RunReader(RUN)
+    return [RunStep(turn=1, row=reader.feed(it)) for it in log(*events)]
+
+
+def delta(text: str, attempt: int = 1) -> TextDelta:
+    return TextDelta(turn=1, run=RUN, model_turn=1, attempt=attempt, number=1, text=text)
+
+
+def told(*events: SessionEvent) -> Transcript:
+    transcript = Transcript(is_session=True)
+    for event in events:
+        transcript.take(event)
+    return transcript
+
+
+def test_the_stored_answer_replaces_what_was_written_live() -> None:
+    start, said = steps([begin(), answer(1, says("Hello, Ann."))])
+    transcript = told(TurnBegan(turn=1, run=RUN), start, delta("Hel"), delta("lo"))
+    (*_, live) = transcript.blocks
+    assert isinstance(live, AgentText) and live.is_live and live.text == "Hello"
+    transcript.changes()
+    transcript.take(said)
+    assert transcript.changes() == [live]
+    assert live.text == "Hello, Ann." and not live.is_live
+    assert [type(it).__name__ for it in transcript.blocks] == ["TurnHead", "UserText", "AgentText"]
+
+
+def test_what_an_earlier_try_wrote_no_longer_counts() -> None:
+    transcript = told(delta("wrong"), delta("right", 2), delta("late", 1))
+    assert [it.text for it in transcript.blocks if isinstance(it, AgentText)] == ["right"]
+
+
+def test_output_that_comes_before_its_call_is_kept_for_it() -> None:
+    piece = CommandOutput(turn=1, run=RUN, call="c1", stream="stdout", text="early\n")
+    start, said = steps([begin("f"), answer(1, calls("f", "c1"))])
+    transcript = told(start, piece, said)
+    (call,) = [it for it in transcript.blocks if isinstance(it, CallStep)]
+    assert call.live == "early\n"
+
+
+def test_live_output_is_bounded() -> None:
+    start, said = steps([begin("f"), answer(1, calls("f", "c1"))])
+    transcript = told(start, said)
+    for number in range(3000):
+        text = f"line {number} {'x' * 100}\n"
+        transcript.take(CommandOutput(turn=1, run=RUN, call="c1", stream="stdout", text=text))
+    (call,) = [it for it in transcript.blocks if isinstance(it, CallStep)]
+    assert len(call.live) <= 64 * 1024 and call.live.endswith(f"{'x' * 100}\n")
+
+
+def test_the_user_and_the_notes_are_told_in_order() -> None:
+    transcript = told(*steps([begin(), answer(1, says("a"))]))
+    assert [it.text for it in transcript.blocks if isinstance(it, UserText)] == ["hi"]
+    assert not [it for it in transcript.blocks if isinstance(it, Note)]
+    assert transcript.last_answer == "a"
