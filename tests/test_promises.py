@@ -6,6 +6,7 @@ import ast
 import functools
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -151,28 +152,31 @@ class Patch:
         return self.root not in FOREIGN and not CONSTANT.fullmatch(self.name)
 
 
+MAY_REPLACE = re.compile(r"monkeypatch\.setattr|mock|unittest")
+
+
 @functools.cache
-def sources_of_tests() -> dict[Path, ast.Module]:
-    return {
-        file: ast.parse(file.read_text(encoding="utf-8"))
-        for file in sorted((ROOT / "tests").rglob("*.py"))
-        if "monkeypatch" in (source := file.read_text(encoding="utf-8")) or "mock" in source
-    }
+def sources_of_tests() -> dict[Path, list[ast.AST]]:
+    """The nodes of the tests that may replace something."""
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    return {file: nodes(file) for file in files if MAY_REPLACE.search(text(file))}
 
 
-def patches(tree: ast.AST) -> list[Patch]:
+def patches(found: Iterable[ast.AST]) -> list[Patch]:
     return [
         Patch(it)
-        for it in ast.walk(tree)
-        if isinstance(it, ast.Call) and ast.unparse(it.func) == "monkeypatch.setattr"
+        for it in found
+        if isinstance(it, ast.Call)
+        and isinstance(it.func, ast.Attribute)
+        and ast.unparse(it.func) == "monkeypatch.setattr"
     ]
 
 
 def test_tests_do_not_use_mocks() -> None:
     users = {
         file.name
-        for file, tree in sources_of_tests().items()
-        for it in ast.walk(tree)
+        for file, found in sources_of_tests().items()
+        for it in found
         if (isinstance(it, ast.ImportFrom) and (it.module or "").startswith("unittest"))
         or (isinstance(it, ast.Import) and any("mock" in alias.name for alias in it.names))
     }
@@ -182,8 +186,8 @@ def test_tests_do_not_use_mocks() -> None:
 def test_tests_replace_only_constants_of_ours() -> None:
     found = {
         file.name
-        for file, tree in sources_of_tests().items()
-        if any(it.is_of_our_code for it in patches(tree))
+        for file, inside in sources_of_tests().items()
+        if any(it.is_of_our_code for it in patches(inside))
     }
     assert found == WRAPS_OUR_CODE.keys()
 
@@ -200,7 +204,7 @@ def test_tests_replace_only_constants_of_ours() -> None:
     ],
 )
 def test_a_replaced_function_is_found(source: str, is_ours: bool) -> None:
-    assert [it.is_of_our_code for it in patches(ast.parse(source))] == [is_ours]
+    assert [it.is_of_our_code for it in patches(ast.walk(ast.parse(source)))] == [is_ours]
 
 
 # --- decisions ------------------------------------------------------------------------------------

@@ -26,26 +26,31 @@ NAMED = re.compile(r"local|.*-local-.*")
 
 def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and text of each statement with the provider's name, or an import of its package."""
+    nodes = [*nodes]
+    has_name = any(map(_is_name, nodes))
     for node in nodes:
-        if not isinstance(node, ast.stmt):
-            continue
         if isinstance(node, ast.ImportFrom | ast.Import):
             if "sandstream_providers.local" in (text := ast.unparse(node)):
                 yield node.lineno, text
             continue
-        own = [
+        if not has_name or not isinstance(node, ast.stmt):
+            continue
+        own = (
             part
             for field in ast.iter_child_nodes(node)
             if not isinstance(field, ast.stmt)
             for part in ast.walk(field)
-        ]
-        if any(
-            isinstance(part, ast.Constant)
-            and isinstance(part.value, str)
-            and NAMED.fullmatch(part.value)
-            for part in own
-        ):
+        )
+        if any(map(_is_name, own)):
             yield node.lineno, ast.unparse(node)
+
+
+def _is_name(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and NAMED.fullmatch(node.value) is not None
+    )
 
 
 @functools.cache

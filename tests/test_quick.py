@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import quick
 
 HERE = Path(__file__).parent
 CONFTEST = """
@@ -94,3 +97,55 @@ def test_the_guard_finds_wrong_statements(tmp_path: Path) -> None:
     assert "test_hidden counts as quick, but it starts a process" in said
     assert "test_far counts as quick, but it connects to ('192.0.2.1', 80)" in said
     assert "test_idle is marked with needs_process, but starts none. Remove the mark." in said
+
+
+PARTS = """
+import sys
+from pathlib import Path
+import lanes, quick
+lanes.ROOT = quick.ROOT = Path(sys.argv.pop(1))
+quick.DURATIONS = quick.ROOT / "durations.json"
+sys.exit(quick.main())
+"""
+
+
+def test_parts_take_the_same_time_and_keep_folders_together(tmp_path: Path) -> None:
+    for name in ("inner", "last"):
+        (tmp_path / name).mkdir()
+    names = ["test_y.py", "test_z.py", *(f"inner/test_{it}.py" for it in "abcd"), "last/test_a.py"]
+    files = [tmp_path / name for name in names]
+    for file in files:
+        file.touch()
+    measured = {"a": 2.0, "b": 1.0, "c": 1.0, "d": 2.0}
+    inside = {f"{tmp_path.name}.inner.test_{name}": it for name, it in measured.items()}
+    parts = quick.parts(tmp_path, 3, inside)
+    assert parts == [files[:3], files[3:5], files[5:]]
+    assert quick.parts(tmp_path, 1, {}) == [files]
+    assert quick.parts(tmp_path, 100, {}) == [[it] for it in files]
+
+
+def test_the_parts_run_and_are_measured(tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n quick\n needs_process\n")
+    (tests / "test_one.py").write_text("def test_one(): pass\n")
+    (tests / "inner").mkdir()
+    (tests / "inner" / "test_two.py").write_text("def test_two(): pass\n")
+
+    def said(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-c", PARTS, str(tests), *arguments]
+        env = os.environ | {"PYTHONPATH": str(HERE)}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tests, env=env)
+        assert done.stderr == ""
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    code, line = said()
+    assert code == 0 and line.startswith("total: 2 passed, 0 failed, 0 skipped; groups: 2;")
+    measured = json.loads((tests / "durations.json").read_text())
+    assert measured.keys() == {"tests.test_one", "tests.inner.test_two"}
+    code, line = said("--", "-k", "test_two")
+    assert code == 0 and line.startswith("total: 1 passed, 0 failed")
+    (tests / "inner" / "test_two.py").write_text("def test_two(): assert False\n")
+    code, line = said()
+    assert code == 1 and "1 passed, 1 failed" in line

@@ -27,7 +27,7 @@ from support.idle import is_idle
 from support.nats_server import NatsServer
 from support.runs import call, done, finished, new_run, started
 from support.scripted_log import says
-from support.strangers import told
+from support.servers.strangers import told
 from support.waiting import eventually
 
 CLAIM = msgspec.json.encode(Claim(of="run.done", digest="0" * 64, size_bytes=1))

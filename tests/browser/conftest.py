@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.chromium import Chromium
+from support.pages.chromium import Chromium
 
 from sandstream._inspect.traces import TracedRun
 from sandstream._page.page import page_html

@@ -12,8 +12,8 @@ from sandstream_bus.wire.messages import (
     ErrorInfo,
     TurnRequested,
 )
-from support.chromium import Chromium
-from support.page_runs import Told
+from support.pages.chromium import Chromium
+from support.pages.page_runs import Told
 from support.scripted_log import calls, says
 
 from sandstream._inspect.traces import TracedRun

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from sandstream_bus.wire.messages import ApprovalRequested, CallFinished, CallStarted, RunWaiting
-from support.chromium import Chromium, Page
-from support.page_runs import Told, long_run, tree
+from support.pages.chromium import Chromium, Page
+from support.pages.page_runs import Told, long_run, tree
 from support.scripted_log import calls, raw
 
 from sandstream._inspect.traces import TracedRun

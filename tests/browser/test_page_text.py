@@ -8,8 +8,8 @@ import re
 import pytest
 from sandstream_actors.tracing.facts import RunFacts
 from sandstream_bus.wire.messages import ConversationOpened, InputStaged
-from support.chromium import BrowserError, find_chromium
-from support.page_runs import Told, long_run, tree
+from support.pages.chromium import BrowserError, find_chromium
+from support.pages.page_runs import Told, long_run, tree
 from support.scripted_log import calls, raw, says
 
 from sandstream._inspect.rows import Call

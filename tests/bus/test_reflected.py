@@ -22,12 +22,12 @@ from sandstream_bus.wire.messages import CancelRequested, LiveEvent
 from sandstream_bus.wire.sandboxes import LiveOutput
 from sandstream_bus.wire.subjects import RunId
 from support.nats_server import NatsServer, open_bus
-from support.outsiders import guarded_server, outsider
 from support.runs import call, done, new_run, started
+from support.servers.outsiders import guarded_server, outsider
 from support.waiting import eventually, until
 
+from sandstream._inspect.live_output import heard
 from sandstream._inspect.run_lists import list_runs
-from sandstream.cli.terminal.command_output import heard
 
 DIRECT = "$JS.API.DIRECT.GET.SANDSTREAM_LOG"
 

@@ -23,7 +23,7 @@ from sandstream_bus.wire.sandboxes import SandboxPaused, SandboxReply, SandboxSt
 from support.idle import is_idle
 from support.nats_server import NatsServer
 from support.runs import call, done, finished, new_run, started
-from support.strangers import told
+from support.servers.strangers import told
 from support.waiting import eventually, until
 
 CLAIM = msgspec.json.encode(Claim(of="run.done", digest="0" * 64, size_bytes=1))

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from support import warm_python
-from support.warm_server import Order
+from support.processes import warm_python
+from support.processes.warm_server import Order
 
 from sandstream.cli.main import main
 

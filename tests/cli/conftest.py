@@ -46,6 +46,8 @@ SANDBOX_SCRIPTS = [
             text("Gone."),
         ],
     ),
+    script_for("talk in turns", [text("First."), text("Second."), text("Third.")]),
+    script_for("say escapes", [text("red \x1b[31malert\x1b[0m \u202eback"), text("Plain.")]),
     script_for(
         "hold on",
         [tool_call("exec_command", {"cmd": "echo held > held.txt"}), text("Late.").after(120)],

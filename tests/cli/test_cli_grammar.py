@@ -19,8 +19,11 @@ COMMANDS = {
     *("up", "actor", "worker", "run", "submit", "watch", "runs", "show", "cancel", "retry"),
     "replay",
     *("parked", "doctor", "setup", "stats", "sandboxes", "artifacts", "memory"),
-    *("approvals", "approve", "reject", "send", "conversations"),
+    *("approvals", "approve", "reject", "send", "conversations", "session", "sessions"),
+    "tui",
 }
+FOR_PEOPLE_ONLY = {"tui"}
+"""It has no output that a program could read."""
 
 
 def _subparsers() -> dict[str, argparse.ArgumentParser]:
@@ -35,10 +38,11 @@ def test_every_command_is_there_with_examples() -> None:
     for name, parser in parsers.items():
         help_text = parser.format_help()
         assert f"examples:\n  sandstream {name}" in help_text
-        assert "--json" in help_text and "--nats-url" in help_text
+        assert ("--json" in help_text) != (name in FOR_PEOPLE_ONLY)
+        assert "--nats-url" in help_text
 
 
-@pytest.mark.parametrize("name", ["sandboxes", "artifacts", "conversations", "memory"])
+@pytest.mark.parametrize("name", ["sandboxes", "artifacts", "conversations", "memory", "session"])
 def test_every_action_has_help_with_examples(name: str) -> None:
     (actions,) = [
         one for one in _subparsers()[name]._actions if isinstance(one, argparse._SubParsersAction)
@@ -185,6 +189,7 @@ def test_the_kinds_of_actors(cli: Cli) -> None:
     assert [line["kind"] for line in cli("actor", "--json").lines] == [
         "harness",
         "sandbox",
+        "sessions",
         "tracing",
         "memory",
     ]

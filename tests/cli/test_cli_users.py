@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.nats_server import NatsServer
-from support.outsiders import guarded_server, outsider
+from support.servers.outsiders import guarded_server, outsider
 
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
 

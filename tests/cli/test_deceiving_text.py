@@ -29,7 +29,7 @@ from sandstream_bus.wire.messages import (
 )
 from support.nats_server import NatsServer, open_bus
 from support.scripted_log import answer, begin, calls, raw, says
-from support.traced_log import LogWriter
+from support.tracing.traced_log import LogWriter
 
 from sandstream._inspect.visible_text import DECEIVING, in_one_line, visible
 

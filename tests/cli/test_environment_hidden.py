@@ -12,7 +12,7 @@ from cli.cli_process import Cli, wait_until
 from sandstream_actors.secrets.patterns import MASK
 from sandstream_actors.tracing.environment_values import text_without_values, without_values
 from sandstream_bus.wire.sandboxes import Open, SandboxRequest, SandboxSpec, WorkspacePlan
-from support.otlp_receiver import OtlpReceiver
+from support.tracing.otlp_receiver import OtlpReceiver
 
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
 

@@ -16,7 +16,7 @@ import pytest
 from cli.cli_process import CODER, Cli, Service, wait_until
 from sandstream_actors.tracing import semconv
 from support.nats_server import NatsServer
-from support.otlp_receiver import OtlpReceiver
+from support.tracing.otlp_receiver import OtlpReceiver
 
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.nats_cluster import NatsCluster
+from support.servers.nats_cluster import NatsCluster
 
 
 @pytest.fixture(scope="session")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from chaos.composition_evidence import (
+from chaos.composition.evidence import (
     Requests,
     judge_runs_of,
     judge_talk,
     requests_by_run,
 )
-from chaos.composition_scenarios import Plan
+from chaos.composition.scenarios import Plan
 from chaos.evidence import Kills, Outcome
-from chaos.memory_evidence import judge_stored_memory
-from chaos.sandbox_work import judge_work
+from chaos.memory.evidence import judge_stored_memory
+from chaos.sandbox.work import judge_work
 from cluster.fleet import ClusterFleet
 from cluster.load import Load
 from cluster.mix import SCRIBE, SCRIBE_AGENT, Job

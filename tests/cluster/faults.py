@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from cluster.load import Load
-from support.nats_cluster import streams_of
+from support.servers.nats_cluster import streams_of
 
 FOLLOWER_STOPPED_S = 20.0
 QUORUM_LOST_S = 15.0

@@ -13,16 +13,16 @@ from types import TracebackType
 from typing import Any
 
 from actors.memory.rig import SCOPE
-from chaos.composition_fleet import CompositionFleet
-from chaos.composition_scenarios import Plan
+from chaos.composition.fleet import CompositionFleet
+from chaos.composition.scenarios import Plan
 from chaos.evidence import Effect, read_ledger
-from chaos.memory_fleet import MEMORY, MemoryFleet
+from chaos.memory.fleet import MEMORY, MemoryFleet
 from chaos.processes import Program
-from chaos.sandbox_fleet import HARNESS, SANDBOX
+from chaos.sandbox.fleet import HARNESS, SANDBOX
 from cluster.mix import SCRIBE_AGENT, Job
 from sandstream_bus.nats.consumer import Delivery
 from sandstream_bus.wire.messages import RunWaiting
-from support.nats_cluster import NatsCluster, streams_of
+from support.servers.nats_cluster import NatsCluster, streams_of
 
 from sandstream.settings import Settings
 

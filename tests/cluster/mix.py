@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from chaos.composition_scenarios import (
+from chaos.composition.scenarios import (
     CHAIN,
     CHARGE,
     CLAIM,
@@ -23,8 +23,8 @@ from chaos.composition_scenarios import (
     Plan,
     talk_conversation,
 )
-from chaos.memory_fleet import fact, memory_scripts
-from chaos.sandbox_work import QUICK, Work
+from chaos.memory.fleet import fact, memory_scripts
+from chaos.sandbox.work import QUICK, Work
 
 from sandstream.testing import ScriptedModel
 

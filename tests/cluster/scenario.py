@@ -11,7 +11,7 @@ from cluster.faults import Fault
 from cluster.fleet import COUNTS, ClusterFleet
 from cluster.load import Load
 from cluster.mix import jobs, scripted_mix
-from support.nats_cluster import NatsCluster
+from support.servers.nats_cluster import NatsCluster
 
 
 async def scenario(

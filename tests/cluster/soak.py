@@ -25,7 +25,7 @@ from cluster.faults import at_random
 from cluster.scenario import scenario
 from network.scenes import FAULTS, network_scene
 from pauses.scenes import SCENES
-from support.nats_cluster import NatsCluster
+from support.servers.nats_cluster import NatsCluster
 
 PAUSE_S = 30.0
 IN_FLIGHT = 40

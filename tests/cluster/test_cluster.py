@@ -15,7 +15,7 @@ import pytest
 from chaos import report
 from cluster import faults
 from cluster.scenario import scenario
-from support.nats_cluster import NatsCluster
+from support.servers.nats_cluster import NatsCluster
 
 
 class Plan(NamedTuple):

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from sandstream_bus.bus import Bus
 from sandstream_bus.nats import connection as connection_module
-from support.nats_cluster import RETENTION, NatsCluster
+from support.servers.nats_cluster import RETENTION, NatsCluster
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ from sandstream_bus.nats.connection import Connection
 from sandstream_bus.nats.topology import Topology
 from sandstream_bus.setup.upgrade import upgrade
 from sandstream_bus.wire.subjects import Subjects
-from support.nats_cluster import NatsCluster
-from support.old_installation import messages_of, old_log, places
+from support.servers.nats_cluster import NatsCluster
+from support.servers.old_installation import messages_of, old_log, places
 from support.waiting import eventually
 
 PREFIX = "older"

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import warm_python
-from support.warm_server import Order
+from support.processes import warm_python
+from support.processes.warm_server import Order
 
 from comparison.peer import peer_python
 from sandstream.testing import ScriptedModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support import engine
+from support.engines import engine
 
 from comparison.both import Reports, check, observe_both
 from comparison.program import load

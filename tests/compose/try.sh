@@ -1,8 +1,9 @@
 #!/bin/bash
 # compose.yaml for real, on the Docker engine of DOCKER_HOST: up, submit, kill, scale, restart, down.
 #   tests/compose/try.sh                      images from the registry
-#   tests/compose/try.sh --base IMAGE         no registry: IMAGE has Python of the version of python3
-#                                             here; our wheels are made here, NATS comes from a wheel
+#   tests/compose/try.sh --base IMAGE [PYTHON]  no registry: PYTHON, by default python3, has the version
+#                                             that IMAGE has; our wheels are made here, and NATS comes
+#                                             from a wheel
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,7 +13,7 @@ if [ "${1:-}" = --base ]; then
   export SANDSTREAM_BASE=$2
   files+=(-f tests/compose/no_registry.yaml)
   rm -f deploy/wheels/*.whl
-  python3 -m pip wheel -qq --wheel-dir deploy/wheels '.[uvloop,nkeys,otlp,prometheus,docker]' pip
+  python3 -m pip --python "${3:-python3}" wheel -qq --wheel-dir deploy/wheels '.[uvloop,nkeys,otlp,prometheus,docker]' pip
 fi
 
 compose() { docker compose --env-file deploy/demo.env "${files[@]}" "$@"; }

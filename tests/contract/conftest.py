@@ -84,7 +84,9 @@ def sessions(
 ) -> Iterator[SessionStage]:
     """A client's process with its own home, for the tests of one module."""
     home = tmp_path_factory.mktemp(f"sessions-{contender.name}")
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
+        for name, value in contender.environment().items():
+            patch.setenv(name, value)
         made = SessionStage(contender, home, contract_server.url, runner)
         made.open()
         yield made

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import docker
-from support import engine
+from support.engines import engine
 
 from sandstream.sandbox.sandboxes import DockerSandboxClient, DockerSandboxClientOptions
 from sandstream.sandbox.session.dependencies import Dependencies

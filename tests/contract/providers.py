@@ -27,9 +27,11 @@ from sandstream_providers.interface import Provider
 from sandstream_providers.local import LocalProvider, cgroups
 from sandstream_providers.local.records import Layout
 from sandstream_providers.processes import descendants
-from support import engine
+from support.engines import engine
+from vendors.shared import shared
 
-from contract.docker_sessions import ImageClient, options_of
+from contract import hosted
+from contract.docker_sessions import ImageClient, Options, options_of
 from contract.shell_host import ShellHost
 from contract.toy.sandstream_toy.host import ToyHost
 from sandstream.sandbox.sandboxes.unix_local import (
@@ -59,9 +61,20 @@ TRAITS = frozenset(
         "grants",  # commands see a granted path, and cannot write to a read-only one
         "memory_is_named",  # a command that was ended for its memory says so
         "host_network",  # with a network, a box reaches what listens on this machine's loopback
+        "tcp_ports",  # a declared port takes any connection, not only HTTP
+        "closed_network",  # without a network, a box does not reach this machine
+        "free_keys",  # a box may be made again under the key of one that was lost
+        "big_files",  # twenty megabytes go in and out within seconds
     }
 )
 """What the interface has no power for, but the suite has to know."""
+SESSION_TRAITS = frozenset(
+    {
+        "sessions.limits",  # the options of the client have limits
+        "sessions.grants",  # a session reaches a granted directory of this machine
+    }
+)
+"""What sessions have, unless ``sessions_lack`` has a reason."""
 
 Harm = Callable[[Path, str], Awaitable[None]]
 
@@ -88,11 +101,21 @@ class Contender:
     traits: frozenset[str] = frozenset()
     lacks: Mapping[str, str] = field(default_factory=dict)
     """What it does not have, and why."""
+    boxes_lack: Mapping[str, str] = field(default_factory=dict)
+    """What the provider has and its boxes of this image have not, and why."""
+    sessions_lack: Mapping[str, str] = field(default_factory=dict)
+    """What its sessions do not have, and why."""
+    environment: Callable[[], Mapping[str, str]] = dict
+    """Variables that a process with its sessions needs."""
     box_options: Mapping[str, object] = field(default_factory=dict)
     """The provider's own options, for every box."""
 
     def has(self, power: str) -> bool:
         """Every power must be named in the table, one way or the other."""
+        if power in self.boxes_lack or power in self.sessions_lack:
+            return False
+        if power in SESSION_TRAITS:
+            return True
         if power in self.powers | self.depends | self.traits:
             return True
         assert power in self.lacks, f"{self.name} must say whether it has {power!r}"
@@ -179,8 +202,9 @@ def _shell(name: str, *, busybox: bool, lacks: Mapping[str, str]) -> Contender:
         crash=crash,
         lose=lose,
         powers=host(Path()).powers,
-        traits=frozenset({"host_network"}),
+        traits=frozenset({"host_network", "tcp_ports", "free_keys", "big_files"}),
         lacks={
+            "closed_network": _PLAIN,
             **dict.fromkeys(("isolated", "grants", "limits.disk", "limits.file"), _PLAIN),
             **dict.fromkeys(("limits.cpu", "limits.processes"), "it has no control groups"),
             **dict.fromkeys(
@@ -195,12 +219,58 @@ def _shell(name: str, *, busybox: bool, lacks: Mapping[str, str]) -> Contender:
     )
 
 
+def _hosted(vendor: str, *, agents: bool = True, lacks: Mapping[str, str]) -> Contender:
+    """Boxes at a vendor, whose SDK talks to a local server."""
+    return Contender(
+        name=vendor if agents else f"{vendor}-shell",
+        open=lambda home: hosted.provider_of(vendor, agents=agents),
+        client=hosted.CLIENTS[vendor] if agents else None,
+        options=hosted.OPTIONS[vendor],
+        environment=lambda: shared(vendor).env,
+        sessions_lack=hosted.SESSIONS_LACK,
+        crash=functools.partial(hosted.crash if agents else hosted.expire, vendor),
+        lose=functools.partial(hosted.lose, vendor),
+        powers=hosted.POWERS,
+        traits=(hosted.TRAITS | ({"limits.memory", "memory_is_named"} if agents else set()))
+        - lacks.keys(),
+        lacks={**hosted.LACKS, **lacks},
+    )
+
+
 _NO_USERS = "its boxes have one user"
 _ROOT = "the workspace is a directory of the host, wherever the provider keeps it"
 _PLAIN = "without isolation a command has all rights of the user who runs it"
 
+
+def _shell_container(
+    name: str, image: str, *, client: Options, boxes_lack: Mapping[str, str]
+) -> Contender:
+    """Containers that are operated by scripts."""
+    return Contender(
+        name=name,
+        open=functools.partial(_docker, agents=False),
+        client=lambda **given: ImageClient(client, **given),
+        options=client,
+        crash=_crash_docker,
+        lose=_lose_docker,
+        powers=frozenset({"pty", "pause", "users", "isolated", *_CONTAINER_LIMITS}),
+        traits=frozenset({"root", "grants", "closed_network", "free_keys", "big_files"}),
+        lacks={
+            "tcp_ports": "a forwarder of ports is a part of the agent",
+            "limits.file": "it is kept, but a script cannot say that it was the reason",
+            "ports": "a forwarder of ports is a part of the agent",
+            "limits.processes": "the scripts that end commands need processes too",
+            "memory_is_named": "where a control group ends a process it looks like any kill",
+            "host_network": "its boxes have the engine's network, never that of the machine",
+        },
+        boxes_lack=boxes_lack,
+        box_options={"image": image},
+    )
+
+
 _IN_PYTHON = options_of(engine.PYTHON)
 _IN_SHELL = options_of(engine.PYTHON, agent=False)
+_IN_BUSYBOX = options_of(engine.BUSYBOX)
 _CONTAINER_LIMITS = ("limits.cpu", "limits.memory", "limits.disk")
 
 CONTENDERS = (
@@ -213,7 +283,19 @@ CONTENDERS = (
         lose=_lose_local,
         powers=frozenset({"pty", "ports", "pause", "isolated", "limits.memory", "limits.disk"}),
         depends=frozenset({"limits.cpu"}),
-        traits=frozenset({"limits.processes", "limits.file", "root", "grants", "host_network"}),
+        traits=frozenset(
+            {
+                "limits.processes",
+                "limits.file",
+                "root",
+                "grants",
+                "host_network",
+                "tcp_ports",
+                "closed_network",
+                "free_keys",
+                "big_files",
+            }
+        ),
         lacks={
             "users": _NO_USERS,
             "memory_is_named": "where a control group ends a process it looks like any kill",
@@ -228,10 +310,11 @@ CONTENDERS = (
         lose=_lose_local,
         powers=frozenset({"pty", "ports", "pause", "limits.memory"}),
         depends=frozenset({"limits.cpu"}),
-        traits=frozenset({"host_network"}),
+        traits=frozenset({"host_network", "tcp_ports", "free_keys", "big_files"}),
         lacks={
             "users": _NO_USERS,
             "isolated": _PLAIN,
+            "closed_network": _PLAIN,
             "grants": _PLAIN,
             "limits.disk": _PLAIN,
             "limits.file": _PLAIN,
@@ -248,30 +331,30 @@ CONTENDERS = (
         options=_IN_PYTHON,
         lose=_lose_docker,
         powers=frozenset({"pty", "ports", "pause", "users", "isolated", *_CONTAINER_LIMITS}),
-        traits=frozenset({"limits.processes", "limits.file", "root", "grants"}),
+        traits=frozenset(
+            {
+                "limits.processes",
+                "limits.file",
+                "root",
+                "grants",
+                "tcp_ports",
+                "closed_network",
+                "free_keys",
+                "big_files",
+            }
+        ),
         lacks={
             "memory_is_named": "where a control group ends a process it looks like any kill",
             "host_network": "its boxes have the engine's network, never that of the machine",
         },
         box_options={"image": engine.PYTHON},
     ),
-    Contender(
-        name="docker-shell",
-        open=functools.partial(_docker, agents=False),
-        client=lambda **given: ImageClient(_IN_SHELL, **given),
-        options=_IN_SHELL,
-        crash=_crash_docker,
-        lose=_lose_docker,
-        powers=frozenset({"pty", "pause", "users", "isolated", *_CONTAINER_LIMITS}),
-        traits=frozenset({"root", "grants"}),
-        lacks={
-            "limits.file": "it is kept, but a script cannot say that it was the reason",
-            "ports": "a forwarder of ports is a part of the agent",
-            "limits.processes": "the scripts that end commands need processes too",
-            "memory_is_named": "where a control group ends a process it looks like any kill",
-            "host_network": "its boxes have the engine's network, never that of the machine",
-        },
-        box_options={"image": engine.PYTHON},
+    _shell_container("docker-shell", engine.PYTHON, client=_IN_SHELL, boxes_lack={}),
+    _shell_container(
+        "docker-busybox",
+        engine.BUSYBOX,
+        client=_IN_BUSYBOX,
+        boxes_lack={"pty": "this busybox has no program 'script'"},
     ),
     Contender(
         name="toy",
@@ -279,8 +362,11 @@ CONTENDERS = (
         crash=_crash_toy,
         lose=_lose_toy,
         powers=frozenset({"pty", "ports", "limits.memory"}),
-        traits=frozenset({"memory_is_named", "host_network"}),
+        traits=frozenset(
+            {"memory_is_named", "host_network", "tcp_ports", "free_keys", "big_files"}
+        ),
         lacks={
+            "closed_network": _PLAIN,
             **dict.fromkeys(("isolated", "grants", "limits.disk", "limits.file"), _PLAIN),
             **dict.fromkeys(("limits.cpu", "limits.processes"), "it has no control groups"),
             "users": _NO_USERS,
@@ -290,6 +376,9 @@ CONTENDERS = (
     ),
     _shell("toy-shell", busybox=True, lacks={"pty": "this busybox has no program 'script'"}),
     _shell("toy-dash", busybox=False, lacks={}),
+    _hosted("daytona", lacks={}),
+    _hosted("e2b", lacks={"free_keys": "E2B remembers keys that were used"}),
+    _hosted("daytona", agents=False, lacks=hosted.LACKS_OF_SHELL),
 )
 """``toy`` is a package of its own, as third parties write one: nothing but a BoxHost. The two after
 it have no agent in their boxes."""

@@ -30,3 +30,12 @@ def make_repository(path: Path) -> str:
         if text == "one":
             git("tag", "v1")
     return git("rev-parse", "HEAD")
+
+
+def subjects(place: Path, archive: bytes, name: str) -> list[str]:
+    """The history of a repository in a tar file. It is unpacked here, as a box may have no git."""
+    unpack = ["tar", "-C", str(place), "--no-same-owner", "-xf", "-"]
+    subprocess.run(unpack, input=archive, check=True)
+    log = ["git", "-C", str(place / name), "log", "--format=%s"]
+    done = subprocess.run(log, check=True, capture_output=True)
+    return done.stdout.decode().splitlines()

@@ -44,7 +44,11 @@ class SessionStage:
             self._runner.run(Process.of_this_loop())
 
     def environment(self) -> dict[str, str]:
-        return {"NATS_URL": self.server_url, "SANDSTREAM_HOME": str(self.home)}
+        return {
+            "NATS_URL": self.server_url,
+            "SANDSTREAM_HOME": str(self.home),
+            **self.contender.environment(),
+        }
 
     def program_environment(self) -> dict[str, str]:
         """For another process on the same server and home."""
@@ -73,6 +77,14 @@ class SessionStage:
         inside = self.client().settings(self.options()).grants_inside
         host_path = str(path) if inside else None
         return SandboxPathGrant(path=str(path), host_path=host_path, read_only=read_only)
+
+    def unmade(self, client: Any = None, **given: Any) -> SandboxSession:
+        """A session whose box does not exist yet. ``start`` makes it, also where ``create`` would
+        have made it already.
+        """
+        client = client or self.client()
+        session: SandboxSession = client.session_of(client.new_state(**given), given.get("options"))
+        return session
 
     async def shared(self) -> SandboxSession:
         """The session that the tests of a module share; each works in a directory of its own."""

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sandstream_providers.agent_provider import AgentProvider
 from sandstream_providers.interface import (
     Box,
     BoxSpec,
@@ -45,6 +46,7 @@ class Stage:
         self._runner = runner
         self.provider: Provider = contender.open(home)
         self._shared = ""
+        self._specs: dict[str, BoxSpec] = {}
 
     def run(self, story: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(story)
@@ -55,7 +57,9 @@ class Stage:
         key = fields.pop("key", None) or f"c-{uuid.uuid4().hex[:12]}"
         labels = {"owner": OWNER, "sandbox": key, "generation": "1", **fields.pop("labels", {})}
         options = {**self.contender.box_options, **fields.pop("options", {})}
-        return BoxSpec(key=key, labels=labels, options=options, **fields)
+        spec = BoxSpec(key=key, labels=labels, options=options, **fields)
+        self._specs[key] = spec
+        return spec
 
     async def box(self) -> Box:
         """The box that the tests of a module share; each works in a directory of its own."""
@@ -79,9 +83,12 @@ class Stage:
     @contextlib.asynccontextmanager
     async def another_process(self) -> AsyncIterator[Provider]:
         """A second provider object on the same boxes: it shares nothing but what is on disk or
-        with the service.
+        with the service, and what a caller knows from its log.
         """
         provider = self.contender.open(self.home)
+        if isinstance(provider, AgentProvider):
+            for spec in self._specs.values():
+                provider.recall(spec, "")
         try:
             yield provider
         finally:
@@ -133,8 +140,8 @@ class Place:
         Without times, which a change that was undone may move.
         """
         script = (
-            "find . -mindepth 1 -printf '%p %y %m %l ' "
-            r"\( -type f -exec sha256sum {} \; -o -printf '\n' \) | sort"
+            "find . -mindepth 1 -exec stat -c '%n %F %a %N' {} ';' "
+            "-type f -exec sha256sum {} ';' | sort"
         )
         return (await self.said(script)).splitlines()
 

@@ -31,6 +31,7 @@ from sandstream_bus.wire import memories as memory_messages
 from sandstream_bus.wire import messages
 from sandstream_bus.wire import open_runs as index_messages
 from sandstream_bus.wire import sandboxes as sandbox_messages
+from sandstream_bus.wire import sessions as session_messages
 from sandstream_bus.wire import traces as trace_messages
 
 from sandstream.testing import Conversation, ScriptedModel
@@ -47,6 +48,7 @@ _MESSAGES = (
     conversation_messages,
     index_messages,
     memory_messages,
+    session_messages,
     trace_messages,
 )
 

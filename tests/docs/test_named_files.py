@@ -29,6 +29,7 @@ MADE_BY_READER = re.compile(r"<!-- doctest:.*\bname=(\S+)")
 """A file that the reader of the page saves."""
 
 NOT_IN_THE_TREE = {
+    "tui.toml": "the settings of the terminal UI, in the state directory",
     "MEMORY.md": "a file of every memory",
     "memory_summary.md": "a file of every memory",
     "skills/": "a folder of every memory",

@@ -20,11 +20,11 @@ for file in "$home"/exec/containerd/containerd.pid "$home"/exec/*.pid; do
   left=$(cat "$file" 2>/dev/null) && grep -q "$home" "/proc/$left/cmdline" 2>/dev/null && kill -9 "$left"
 done
 for process in /proc/[0-9]*; do
-  if tr '\0' '\n' <"$process/cmdline" 2>/dev/null | grep -q -x -F "$home/exec/containerd/containerd.sock"; then
+  if { tr '\0' '\n' <"$process/cmdline"; } 2>/dev/null | grep -q -x -F "$home/exec/containerd/containerd.sock"; then
     kill -9 "${process#/proc/}" 2>/dev/null
   fi
 done
 for _ in 1 2 3; do
-  grep -o -E " ($home|$data)/?[^ ]*" /proc/mounts | sort -r | while read -r place; do umount "$place" 2>/dev/null; done
+  grep -o -E " ($home|$data)(/[^ ]*)? " /proc/mounts | sort -r | while read -r place; do umount "$place" 2>/dev/null; done
 done
 rm -rf "$data" "$home"

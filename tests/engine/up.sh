@@ -4,6 +4,7 @@
 #   eval "$(tests/engine/up.sh)"
 #   tests/engine/up.sh --alone -- FLAGS   in a network of its own, without a bridge; FLAGS for dockerd
 # ENGINE_HIDES is a directory that this engine sees empty, as an engine on another machine would.
+# ENGINE_DISK_MB is the size of a disk of its own for its data, in memory.
 # ENGINE_HOME is the place of its socket, log and state; ENGINE_SUITE the Debian release of the engine.
 set -euo pipefail
 home=${ENGINE_HOME:-/tmp/sandstream-engine}
@@ -15,7 +16,10 @@ if [ "${1:-}" = -- ]; then shift; fi
 socket=$home/docker.sock
 say() { echo "[engine] $*" >&2; }
 answers() { curl -sf --max-time 5 --unix-socket "$socket" http://engine/_ping >/dev/null 2>&1; }
-tell() { echo "export DOCKER_HOST=unix://$socket DOCKER_CONFIG=$home/config"; }
+programs=$cache/root
+tell() { # the machine's own docker command comes first, if it has one
+  echo "export DOCKER_HOST=unix://$socket DOCKER_CONFIG=$home/config PATH=\"\$PATH:$programs/usr/bin\""
+}
 fail() { say "$*"; tail -n 20 "$home/log" >&2 2>/dev/null || true; exit 1; }
 if answers; then tell; exit 0; fi
 [ "$(id -u)" = 0 ] || fail "a Docker engine can be started by root only: start one yourself, and set DOCKER_HOST"
@@ -37,7 +41,6 @@ fetch() { # fetch RELEASE PACKAGE...
   apt-get "${options[@]}" update >&2
   (cd "$cache/packages" && apt-get "${options[@]}" download "$@" >&2)
 }
-programs=$cache/root
 if [ ! -e "$programs/.complete" ]; then
   say "fetching the packages, once"
   host=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -70,6 +73,10 @@ data=$home/data
 free_mb=$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 {print $4}')
 if [ "${free_mb:-0}" -ge 4096 ]; then data=/dev/shm/$(basename "$home")-data; fi
 echo "$data" >"$home/data-root"
+if [ -n "${ENGINE_DISK_MB:-}" ] && ! mountpoint -q "$data"; then
+  mkdir -p "$data"
+  mount -t tmpfs -o "size=${ENGINE_DISK_MB}m" none "$data"
+fi
 libraries=$(echo "$programs"/usr/lib/*-linux-gnu)
 flags=(--data-root "$data" --exec-root "$home/exec" --pidfile "$home/pid" -H "unix://$socket"
   --storage-driver overlay2)

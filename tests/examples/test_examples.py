@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import engine
-from support.leftovers import wait_until_none
+from support.engines import engine
 from support.nats_server import NatsServer
+from support.processes.leftovers import wait_until_none
+from vendors.shared import shared
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-FOREIGN = ("OPENAI_", "NATS_", "SANDSTREAM_", "AZURE_")
+FOREIGN = ("OPENAI_", "NATS_", "SANDSTREAM_", "AZURE_", "DAYTONA_", "E2B_")
 
 ALONE = {
     "01_hello_tools.py": "Oslo has snow at -4 °C, Cairo sun at 31 °C.",
@@ -34,6 +35,7 @@ ALONE = {
     "18_tracing.py": "        function forecast\n          custom look into the almanac\n",
     "19_memory.py": "One line, as you like it.\n## User preferences\n- minimal patches\n",
     "20_shared_memory.py": "-- The shop opens at 9.\n+- The shop opens at 10.\n",
+    "24_sessions.py": "(from turn 1): 4 items, sleeping\nback at turn 1, 4 items\n",
     "16_custom_capability.py": "serving\n<h1>Open on Sunday</h1>\nVisitors",
 }
 TOGETHER = {
@@ -43,6 +45,8 @@ TOGETHER = {
     "13_pause_and_resume.py",
     "17_approvals.py",
     "21_docker_sandbox.py",
+    "22_daytona_sandbox.py",
+    "23_e2b_sandbox.py",
 }
 
 
@@ -201,6 +205,59 @@ def test_without_an_engine_the_example_says_so(environ: dict[str, str], tmp_path
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("there are no Docker sandboxes here: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.timeout(180)  # three programs, on a machine that may be busy
+def test_a_box_at_daytona_waits_for_the_second_start(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    server = shared("daytona")
+    program = (str(EXAMPLES / "22_daytona_sandbox.py"), str(tmp_path / "garden.json"))
+    environ |= server.env
+    first, second = (run(environ, *program).splitlines() for _ in range(2))
+    assert first[0] == "made a box" and first[2] == "a tulip"
+    assert second[:2] == ["found the box again", first[1]]
+    assert second[2:4] == ["a tulip", "a tulip"]
+    assert [it.state for it in server.boxes()] == ["stopped"]
+    assert run(environ, *program, "--remove") == "the box is gone\n"
+    assert server.boxes() == []
+
+
+def test_a_workspace_moves_to_e2b_and_back(environ: dict[str, str]) -> None:
+    server = shared("e2b")
+    names = {"PYTHONPATH": str(Path(__file__).with_name("names"))}
+    said = run(environ | server.env | names, str(EXAMPLES / "23_e2b_sandbox.py"))
+    assert "--- at E2B\n   serving\n   <h1>The bakery opens on Sunday.</h1>\n" in said
+    assert said.endswith("--- on this machine again\n   index.html news.txt served.txt\n")
+    assert server.boxes() == []
+
+
+@pytest.mark.parametrize(
+    ("example", "vendor", "variable"),
+    [
+        ("22_daytona_sandbox.py", "Daytona", "DAYTONA_API_KEY"),
+        ("23_e2b_sandbox.py", "E2B", "E2B_API_KEY"),
+    ],
+)
+@pytest.mark.parametrize("key", [None, "wrong"])
+def test_without_a_key_the_example_says_what_to_set(
+    environ: dict[str, str], tmp_path: Path, example: str, vendor: str, variable: str, key: str
+) -> None:
+    environ |= shared(vendor.lower()).env
+    del environ[variable]
+    if key is not None:
+        environ[variable] = key
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / example), str(tmp_path / "state.json")],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"there are no sandboxes at {vendor} here: "), done.stderr
+    assert variable in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -16,9 +16,15 @@ from typing import Final
 
 import pytest
 from examples.test_examples import ALONE, EXAMPLES, FOREIGN
-from support import warm_python
-from support.leftovers import STATE, find, homes_below, wait_until_none, watched_environment
-from support.warm_server import Order
+from support.processes import warm_python
+from support.processes.leftovers import (
+    STATE,
+    find,
+    homes_below,
+    wait_until_none,
+    watched_environment,
+)
+from support.processes.warm_server import Order
 
 PROGRAMS: Final = [
     "demo.py",

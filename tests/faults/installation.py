@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chaos.sandbox_fleet import remove_boxes
+from chaos.sandbox.fleet import remove_boxes
 from sandstream_bus.embedded.lease import stop_server
 from support.nats_server import NatsServer
 from support.waiting import until

@@ -75,13 +75,15 @@ class Bodies:
     def __init__(self) -> None:
         self._texts = {it.stem: it.read_bytes() for it in sorted(GOLDEN.glob("*.json"))}
         self.names = sorted(self._texts)
+        self._of: dict[tuple[str, ...], list[str]] = {}
 
     def of(self, tags: tuple[str, ...]) -> list[str]:
         """The golden files of these messages."""
-        exact = [
-            it for it in self.names if any(it == tag or it.startswith(f"{tag}.") for tag in tags)
-        ]
-        return exact or self.names
+        if tags not in self._of:
+            starts = tuple(f"{tag}." for tag in tags)
+            exact = [it for it in self.names if it in tags or it.startswith(starts)]
+            self._of[tags] = exact or self.names
+        return self._of[tags]
 
     def golden(self, name: str) -> bytes:
         return self._texts[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import itertools
+import sys
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -73,7 +74,11 @@ def channels() -> list[Any]:
     spec = importlib.util.spec_from_file_location("wire_channels", _TABLE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(_TABLE.parent))  # it imports its neighbours
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(_TABLE.parent))
     rows: list[Any] = module.channels()
     return rows
 

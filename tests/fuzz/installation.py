@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from chaos.processes import Program
-from chaos.sandbox_fleet import remove_boxes
+from chaos.sandbox.fleet import remove_boxes
 from support.nats_server import NatsServer
 
 from sandstream.client import Client

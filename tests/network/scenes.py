@@ -18,7 +18,7 @@ from chaos.scenarios import MIDDLE, PLAIN, SHORT, Scenario
 from sandstream_bus.nats.connect_options import ConnectOptions
 from sandstream_bus.nats.topology import ACK_WAIT_S
 from sandstream_bus.wire.messages import RunDone
-from support.tcp_proxy import BOTH, Direction, TcpProxy
+from support.servers.tcp_proxy import BOTH, Direction, TcpProxy
 
 from sandstream.client import Client
 from sandstream.settings import Settings

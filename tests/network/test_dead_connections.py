@@ -11,7 +11,7 @@ import pytest
 from sandstream_bus.bus import Bus
 from sandstream_bus.nats.connect_options import ConnectOptions
 from support.nats_server import NatsServer, open_bus
-from support.tcp_proxy import TcpProxy
+from support.servers.tcp_proxy import TcpProxy
 
 NOTICED_WITHIN_S = 40.0
 

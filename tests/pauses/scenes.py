@@ -16,8 +16,8 @@ from pathlib import Path
 from chaos.evidence import Kills, Outcome
 from chaos.fleet import Fleet, judge_runs
 from chaos.processes import Program
-from chaos.sandbox_fleet import END, HARNESS, SANDBOX, SandboxFleet
-from chaos.sandbox_work import QUICK, Command, Work, judge_work
+from chaos.sandbox.fleet import END, HARNESS, SANDBOX, SandboxFleet
+from chaos.sandbox.work import QUICK, Command, Work, judge_work
 from chaos.scenarios import BRISK, CHARGE, NOTE, Scenario
 from support.idle import is_idle
 from support.waiting import eventually, until

@@ -89,7 +89,7 @@ def test_it_is_found_and_used_through_its_entry_point(site: Path, tmp_path: Path
     done = python(site, "-c", USE, str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [
-        ["local", "docker", "toy"],
+        ["local", "docker", "daytona", "e2b", "toy"],
         False,  # names are known without an import
         False,  # nor does its entry import the code that makes boxes
         True,

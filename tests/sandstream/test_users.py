@@ -27,8 +27,8 @@ from sandstream_bus.wire.messages import (
 )
 from sandstream_bus.wire.subjects import RunId
 from support.nats_server import NatsServer
-from support.outsiders import guarded_server, outsider, settings_of
 from support.runs import done, finished, new_run, started
+from support.servers.outsiders import guarded_server, outsider, settings_of
 from support.waiting import eventually
 
 from sandstream import Agent, Client, RunConfig, function_tool

@@ -28,6 +28,7 @@ _PARTS = {
     "consumer": "harness-main",
     "sequence": "7",
     "kind": "done",
+    "number": "1",
 }
 
 

@@ -17,6 +17,8 @@ SEEDS = {
     "sandstream.parked.harness-main.7": b"{}",
     "sandstream.timer.victim.retry": b"{}",
     "sandstream.session.talk.log": b"{}",
+    "sandstream.session.talk.state": b'{"type":"session.state","session":"talk"}',
+    "sandstream.session.talk.turn.1": b"{}",
     "sandstream.sandbox.box.state": b"{}",
     "sandstream.task.clerk": b'{"input":"first"}',
     "$O.sandstream-objects.M.abc": b"{}",

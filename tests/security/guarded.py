@@ -78,6 +78,7 @@ ACTORS = {
     "worker": ("worker", "app.py"),
     "sandbox": ("actor", "sandbox"),
     "memory": ("actor", "memory"),
+    "sessions": ("actor", "sessions"),
     "tracing": ("actor", "tracing"),
 }
 INSIDE = (
@@ -86,6 +87,7 @@ INSIDE = (
     "worker=worker:app",
     "sandbox=sandbox:local",
     "memory=memory",
+    "sessions=sessions",
     "tracing=tracing:main",
     "program=program",
     "watcher=actor:watcher",

@@ -55,6 +55,15 @@ MAY: dict[str, tuple[str, ...]] = {
         _ALIVE,
     ),
     "memory": (*_HARNESS, rf"{S}memory\.shop\..*", _SANDBOXES),
+    "sessions": (
+        rf"{S}session\.talk\..*",
+        rf"{S}run\.victim\.(start\.main|turn\.main|cancel)",
+        rf"{S}open\.victim",
+        rf"{S}sandbox\.box\.op\..*",
+        rf"{S}timer\.victim\.retry",
+        rf"{S}live\.\w+\.session",
+        _ALIVE,
+    ),
     "tracing": (rf"{S}trace\.victim\.exported\.main", _ALIVE),
     "watcher": (_ALIVE,),
 }

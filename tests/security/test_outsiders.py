@@ -34,12 +34,13 @@ MAY: dict[str, tuple[str, ...]] = {
     "retry": (r"sandstream\.ask\.retry\.run\.victim\.retry",),
     "input": (r"sandstream\.ask\.input\.run\.victim\.input",),
     "consolidate": (r"sandstream\.ask\.consolidate\.memory\.shop\.merge",),
+    "session": (r"sandstream\.ask\.session\.session\.talk\.\w+",),
     "anybody": (
         r"sandstream\.ask\.\w+\.run\.victim\.(cancel|approval)",
         r"sandstream\.ask\.bob\.task\.clerk",
     ),
     "console": (
-        r"sandstream\.ask\.\w+\.(task\.clerk|memory\..+)",
+        r"sandstream\.ask\.\w+\.(task\.clerk|memory\..+|session\.talk\.\w+)",
         r"sandstream\.ask\.\w+\.run\.victim\.(cancel|retry|input|approval)",
         r"sandstream\.(task\.clerk|alive\.harness-main)",
         r"\$JS\.API\.STREAM\.(INFO|MSG\.GET)\..*",
@@ -52,6 +53,7 @@ MAY: dict[str, tuple[str, ...]] = {
 OUTSIDE = (
     *(f"{it}={it}" for it in ("submit", "follow", "approve", "cancel", "retry", "input")),
     "consolidate=consolidate",
+    "session=session",
     "shared=submit",
     "anybody=cancel:*,approve:*,submit:bob",
     "console=console",

@@ -239,8 +239,8 @@ def _doctor(world: Guarded, user: str) -> tuple[int, dict[str, dict[str, str]]]:
 @pytest.mark.parametrize(
     ("user", "may"),
     [
-        ("alice", "follow, submit, approve, cancel, retry, input, consolidate"),
-        ("console", "follow, submit, approve, cancel, retry, input, consolidate"),
+        ("alice", "follow, submit, approve, cancel, retry, input, consolidate, session"),
+        ("console", "follow, submit, approve, cancel, retry, input, consolidate, session"),
         ("dora", "follow, submit; not approve (sandstream.ask.dora.run.doctor.approval); not c"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from security.attacks import HEADERS, OTHERS, api_calls, grammar
 from security.guarded import Guarded, Person, guarded
 
-ALL = "submit,follow,approve,cancel,retry,input,consolidate"
+ALL = "submit,follow,approve,cancel,retry,input,consolidate,session"
 pytestmark = pytest.mark.timeout(150)
 
 

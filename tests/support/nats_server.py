@@ -20,7 +20,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.embedded.server_binary import find_server_binary
 from sandstream_bus.nats.connect_options import ConnectOptions
 from sandstream_bus.nats.topology import Retention
-from support.lifeline import ends_with_us
+from support.processes.lifeline import ends_with_us
 
 START_S = 15.0
 

@@ -138,9 +138,7 @@ def _is_test_file(module: ModuleType | None) -> bool:
 
 
 class QuickTests:
-    """The plugin: marks the quick tests, gives them to the processes of ``make quick``, and watches
-    what each test does.
-    """
+    """The plugin: marks the quick tests, and watches what each test does."""
 
     def __init__(self) -> None:
         self._seen: list[str] | None = None
@@ -161,22 +159,6 @@ class QuickTests:
         for item in items:
             if is_quick(item):
                 item.add_marker("quick")
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """With ``--dist loadfile``, let one process run all files at the top of the tests: they
-        read all sources of the product, which are then parsed once.
-        """
-        if config.getvalue("dist") != "loadfile":
-            return None
-        from xdist.scheduler import LoadFileScheduling
-
-        class ByFile(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
-            def _split_scope(self, nodeid: str) -> str:
-                file = str(super()._split_scope(nodeid))
-                return file if file.count("/") > 1 else "sources"
-
-        return ByFile(config, log)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:

@@ -24,9 +24,9 @@ from sandstream_bus.wire.messages import (
 )
 from sandstream_bus.wire.specs import ToolSpec
 from sandstream_bus.wire.subjects import RunId
-from support.lagging import add_lagging_replicas, stale_answers
 from support.nats_server import NatsServer, open_bus
 from support.runs import finished, new_run, started
+from support.servers.lagging import add_lagging_replicas, stale_answers
 from support.waiting import eventually
 
 TURNS = 4

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from actors.recording_server import Recorded, RecordingServer, Reply, json_reply, sse_reply
+from actors.model.recording_server import Recorded, RecordingServer, Reply, json_reply, sse_reply
 from sandstream_actors.model import (
     ModelAnswer,
     ModelCallError,

@@ -24,7 +24,7 @@ from sandstream_bus.wire.sandboxes import SandboxFailure, SandboxReply
 from sandstream_bus.wire.trace_context import TraceContext, span_id_of
 from sandstream_bus.wire.traces import ReportedSpan, SpansReported
 from support.nats_server import NatsServer, open_bus
-from support.traced_log import (
+from support.tracing.traced_log import (
     LogWriter,
     Sink,
     by_id,

@@ -17,7 +17,7 @@ from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.trace_store import TraceStore
 from sandstream_actors.tracing.sweep import LOST
 from support.nats_server import NatsServer, open_bus
-from support.traced_log import (
+from support.tracing.traced_log import (
     LogWriter,
     Sink,
     by_id,

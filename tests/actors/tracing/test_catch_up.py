@@ -16,7 +16,7 @@ from sandstream_bus.bus import Bus
 from sandstream_bus.wire.messages import ErrorInfo, RunDone, TokenUsage
 from sandstream_bus.wire.traces import ReportedSpan, SpansReported
 from support.nats_server import NatsServer, open_bus
-from support.traced_log import LogWriter, by_id
+from support.tracing.traced_log import LogWriter, by_id
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 

@@ -33,9 +33,9 @@ from sandstream_bus.wire.messages import (
     RunWaiting,
     TurnRequested,
 )
-from support.otlp_receiver import OtlpReceiver, Protocol, ReceivedSpan
 from support.scripted_log import USAGE, answer, asks, begin, calls, ends, says
-from support.timed_log import TimedLog
+from support.tracing.otlp_receiver import OtlpReceiver, Protocol, ReceivedSpan
+from support.tracing.timed_log import TimedLog
 
 from sandstream.version import __version__
 

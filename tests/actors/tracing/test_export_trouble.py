@@ -19,7 +19,7 @@ from sandstream_actors.tracing.export.settings import ExportSettings
 from sandstream_actors.tracing.span import Span
 from sandstream_actors.tracing.store.errors import StoreUnavailable
 from sandstream_bus.wire.trace_context import span_id_of
-from support.otlp_receiver import OtlpReceiver, Protocol, ReceivedSpan
+from support.tracing.otlp_receiver import OtlpReceiver, Protocol, ReceivedSpan
 from support.waiting import eventually, until
 
 PROTOCOLS: tuple[Protocol, ...] = ("http/protobuf", "grpc")

@@ -34,7 +34,7 @@ from sandstream_bus.wire.sandboxes import SandboxReply
 from sandstream_bus.wire.trace_context import TraceContext, run_span_id, trace_id_of
 from sandstream_bus.wire.traces import SpansReported
 from support.scripted_log import answer, asks, begin, calls, raw, says
-from support.timed_log import TimedLog
+from support.tracing.timed_log import TimedLog
 
 RUN_SPAN = TraceContext(trace_id_of("r"), run_span_id("r"))
 STAMP = "Nats-Time-Stamp"

@@ -24,7 +24,7 @@ from sandstream_actors.tracing.metrics.instruments import MAX_NAMES, OTHER, Metr
 from sandstream_actors.tracing.span import Attributes, Operation, Span, SpanEvent
 from sandstream_bus.nats.topology import ConsumerSpec
 from support.nats_server import NatsServer, open_bus
-from support.otlp_receiver import OtlpReceiver, Protocol
+from support.tracing.otlp_receiver import OtlpReceiver, Protocol
 
 PROTOCOLS: tuple[Protocol, ...] = ("http/protobuf", "grpc")
 SECOND = 1_000_000_000
@@ -449,6 +449,8 @@ def test_an_endpoint_that_is_down_is_told_once(
 
     asyncio.run(body())
     told = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    # the thread of the reader starts before its provider knows it: 20 ms may be too short
+    told = [it for it in told if not it.startswith("Cannot call collect on a MetricReader until")]
     assert told == ["metrics cannot be exported", "metrics are exported again"]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from actors.tracing.privacy_program import LOOK, PLACES, key, word
-from support.otlp_receiver import OtlpReceiver, Request
+from support.tracing.otlp_receiver import OtlpReceiver, Request
 
 PROGRAM = Path(__file__).with_name("privacy_program.py")
 DEADLINE_S = 40.0

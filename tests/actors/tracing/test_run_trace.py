@@ -31,7 +31,7 @@ from sandstream_bus.wire.messages import (
 )
 from sandstream_bus.wire.trace_context import TraceContext, call_span_id, run_span_id, trace_id_of
 from support.scripted_log import USAGE, answer, asks, begin, calls, ends, raw, says
-from support.timed_log import MS, T0_NS, TimedLog, takeovers_told
+from support.tracing.timed_log import MS, T0_NS, TimedLog, takeovers_told
 
 CALLER = TraceContext("a" * 32, "b" * 16)
 

@@ -22,7 +22,7 @@ from sandstream_bus.wire.messages import (
     TurnRequested,
 )
 from support.scripted_log import USAGE, answer, asks, begin, calls, ends, says
-from support.timed_log import MS, T0_NS, TimedLog, takeovers_told
+from support.tracing.timed_log import MS, T0_NS, TimedLog, takeovers_told
 
 A, B, C = "host-a:1:aa", "host-b:2:bb", "host-c:3:cc"
 DONE = RunDone(status="completed", agent="a", turns=1, usage=USAGE)

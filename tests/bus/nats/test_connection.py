@@ -380,6 +380,26 @@ def test_too_big_a_payload_has_both_numbers(nats_server: NatsServer) -> None:
     asyncio.run(main())
 
 
+def test_too_big_a_live_message_is_lost_alone(nats_server: NatsServer) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            limit = bus.connection.max_payload_bytes
+            heard: list[int] = []
+            await bus.connection.subscribe("some.news", lambda it: heard.append(len(it.data)))
+            await bus.connection.flush()
+            bus.connection.publish_now("some.news", [b"x", b"x" * (limit + 1), b"x" * limit])
+
+            async def has_heard() -> bool:
+                return len(heard) == 2
+
+            await eventually(has_heard)
+            await bus.connection.flush()
+            assert heard == [1, limit]
+            assert bus.connection.breaks == 0
+
+    asyncio.run(main())
+
+
 def test_a_full_store_is_said(tmp_path: Path) -> None:
     """The log discards the oldest, as a log with timers must; the object bucket refuses."""
 

@@ -16,9 +16,9 @@ from sandstream_bus.wire.messages import AgentRegistered, GraphSpec
 from sandstream_bus.wire.sandboxes import SandboxStopped
 from sandstream_bus.wire.specs import AgentSpec
 from sandstream_bus.wire.subjects import RunId
-from support.lagging import add_lagging_replicas, stale_answers
 from support.nats_server import NatsServer, open_bus
 from support.runs import call, done, new_run, started
+from support.servers.lagging import add_lagging_replicas, stale_answers
 
 TRIES = 30
 """Each direct get goes to the lagging replica with probability one half."""

@@ -16,7 +16,7 @@ from sandstream_bus.setup.lock import SetupLock
 from sandstream_bus.setup.upgrade import upgrade
 from sandstream_bus.wire.subjects import Subjects
 from support.nats_server import NatsServer
-from support.old_installation import COPY, LOG, api, messages_of, old_log, places, streams
+from support.servers.old_installation import COPY, LOG, api, messages_of, old_log, places, streams
 from support.waiting import eventually
 
 REQUESTS = "SANDSTREAM_REQUESTS"

@@ -16,6 +16,7 @@ from sandstream_bus.wire import conversations as conversation_messages
 from sandstream_bus.wire import memories as memory_messages
 from sandstream_bus.wire import messages
 from sandstream_bus.wire import sandboxes as sandbox_messages
+from sandstream_bus.wire import sessions as session_messages
 from sandstream_bus.wire import traces as trace_messages
 from sandstream_bus.wire.conversations import ConversationEvent
 from sandstream_bus.wire.conversations import Message as ConversationMessage
@@ -36,10 +37,11 @@ from sandstream_bus.wire.messages import (
 from sandstream_bus.wire.open_runs import OpenRun
 from sandstream_bus.wire.sandboxes import LiveOutput, SandboxAction, SandboxEvent
 from sandstream_bus.wire.sandboxes import Message as SandboxMessage
+from sandstream_bus.wire.sessions import REQUEST_KINDS, Request
 from sandstream_bus.wire.traces import Message as TraceMessage
 from sandstream_bus.wire.traces import TraceEvent
 
-GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*/*.json"))
+GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("v[0-9]*/*.json"))
 UNTAGGED: dict[str, type[msgspec.Struct]] = {
     "task": Task,
     "prepared": Prepared,
@@ -51,8 +53,16 @@ UNTAGGED: dict[str, type[msgspec.Struct]] = {
     "live.event": LiveEvent,
     "live.output": LiveOutput,
     "open.run": OpenRun,
+    **{f"session.{name}": kind for name, kind in REQUEST_KINDS.items()},
 }
-MODULES = (messages, sandbox_messages, conversation_messages, trace_messages, memory_messages)
+MODULES = (
+    messages,
+    sandbox_messages,
+    conversation_messages,
+    trace_messages,
+    memory_messages,
+    session_messages,
+)
 BASES = (Message, SandboxMessage, ConversationMessage, TraceMessage, MemoryMessage)
 TAGGED: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind
@@ -91,7 +101,9 @@ def test_unknown_fields_are_ignored(path: Path) -> None:
     for name in ("usage", "error", "options"):
         if isinstance(document.get(name), dict):
             newer[name] = document[name] | {"zz_future": None}
-    if kind is Task:  # written by people: a misspelt limit would be no limit
+    if kind is Task or issubclass(
+        kind, Request
+    ):  # written by people: a misspelt limit would be no limit
         with pytest.raises(msgspec.ValidationError, match="zz_future"):
             msgspec.json.decode(json.dumps(newer).encode(), type=kind)
         return

@@ -11,8 +11,16 @@ from sandstream_bus.wire.subjects import (
     RunId,
     RunSubject,
     Subjects,
+    check_session,
     check_token,
+    conversation_of_user,
     run_id_of_key,
+    run_of_user,
+    sandbox_of,
+    session_conversation,
+    session_of_run,
+    session_run,
+    session_sandbox,
     text_of,
     token_of,
 )
@@ -129,3 +137,20 @@ def test_parse_run_takes_run_and_live_subjects_apart() -> None:
 def test_parse_run_refuses_other_subjects(subject: str) -> None:
     with pytest.raises(InvalidSubject):
         Subjects().parse_run(subject)
+
+
+def test_no_task_can_take_the_names_of_a_session() -> None:
+    for session in ("blog", "alice=blog", "alice=" + "x" * 64):
+        run = session_run(check_session(session), 12)
+        assert session_of_run(run) == (session, 12)
+        check_token(f"{run}-t12-close10-abcdef01", "the operation")
+        name = run.removeprefix("alice=")
+        assert run_id_of_key(name) != name
+        for user in ("shared", "alice"):
+            assert run_of_user(user, run) != run
+            assert conversation_of_user("alice", f"x/{session}") != session_conversation(session)
+        with pytest.raises(InvalidSubject):
+            conversation_of_user("shared", session_conversation(session))
+        assert sandbox_of("blog", "coder") != session_sandbox(session, 1)
+    assert session_of_run("blog_t1-0") is None
+    assert session_of_run("blog") is None

@@ -14,7 +14,7 @@ import pytest
 from cli.cli_process import Cli
 from sandstream_bus.wire.messages import ErrorInfo
 from support.nats_server import NatsServer, open_bus
-from support.traced_log import LogWriter
+from support.tracing.traced_log import LogWriter
 
 from sandstream.cli.exits import Exit
 from sandstream.cli.grammar import since

@@ -32,7 +32,7 @@ from sandstream.cli.terminal.talk import Said, talk
 TAGS = {str(kind.__struct_config__.tag) for kind in get_args(RunEvent)}
 GOLDEN = [
     path
-    for path in sorted((Path(__file__).parents[1] / "golden").glob("v*/*.json"))
+    for path in sorted((Path(__file__).parents[2] / "golden").glob("v[0-9]*/*.json"))
     if msgspec.json.decode(path.read_bytes()).get("type") in TAGS - {"run.restored"}
 ]
 

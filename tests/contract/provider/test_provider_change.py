@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from contract.stage import Place, Stage, new_op, place_in
 from sandstream_providers.interface import (
     FileWrite,
     NotFound,
@@ -11,8 +12,6 @@ from sandstream_providers.interface import (
     ProviderError,
     WrongKind,
 )
-
-from contract.stage import Place, Stage, new_op, place_in
 
 
 def test_all_kinds_in_one_batch(stage: Stage) -> None:

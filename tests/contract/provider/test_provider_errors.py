@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from contract.stage import Stage
 from sandstream_providers import interface
 from sandstream_providers.interface import ProviderError
-
-from contract.stage import Stage
 
 ERRORS = {
     "ProviderError": ("sandbox_error", False),

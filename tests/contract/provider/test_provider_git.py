@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sandstream_providers.interface import BoxGone, GitFailed
-
 from contract.repositories import make_repository
 from contract.stage import Stage, place_in
+from sandstream_providers.interface import BoxGone, GitFailed
 
 
 def test_branch_tag_and_commit(stage: Stage, public_dir: Path) -> None:

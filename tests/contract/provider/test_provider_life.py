@@ -6,6 +6,8 @@ import asyncio
 import time
 
 import pytest
+from contract.providers import POWERS, TRAITS
+from contract.stage import OWNER, Heard, Stage, new_op, place_in, run, said, sh, works
 from sandstream_providers.interface import (
     BoxGone,
     BoxInfo,
@@ -14,9 +16,6 @@ from sandstream_providers.interface import (
     ProviderError,
     ResolveRule,
 )
-
-from contract.providers import POWERS, TRAITS
-from contract.stage import OWNER, Heard, Stage, new_op, place_in, run, said, sh, works
 
 
 async def _listed(provider: Provider, key: str) -> BoxInfo | None:
@@ -315,7 +314,7 @@ def test_a_box_whose_processes_died_comes_back_with_its_files(stage: Stage) -> N
     stage.run(story())
 
 
-def test_a_lost_box_is_gone_and_its_key_is_free(stage: Stage) -> None:
+def test_a_lost_box_is_gone(stage: Stage) -> None:
     async def story() -> None:
         spec = stage.spec()
         box = await stage.provider.create(spec)
@@ -326,6 +325,17 @@ def test_a_lost_box_is_gone_and_its_key_is_free(stage: Stage) -> None:
         assert caught.value.retryable
         assert await stage.provider.get(spec.key) is None
         assert await _listed(stage.provider, spec.key) is None
+        await stage.provider.delete(spec.key)
+
+    stage.run(story())
+
+
+@pytest.mark.needs("free_keys")
+def test_the_key_of_a_lost_box_is_free(stage: Stage) -> None:
+    async def story() -> None:
+        spec = stage.spec()
+        await said(await stage.provider.create(spec), "echo mine > file")
+        await stage.lose(spec.key)
         assert await said(await stage.provider.create(spec), "ls") == ""
         await stage.provider.delete(spec.key)
 

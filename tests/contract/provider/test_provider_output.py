@@ -7,9 +7,8 @@ import hashlib
 from typing import Any
 
 import pytest
+from contract.stage import Heard, Stage, new_op, place_in, run, sh, works
 from sandstream_providers.interface import Box, Limits, NoSuchSession, Output, StdinClosed
-
-from contract.stage import Heard, Stage, new_op, run, sh, works
 
 MB = 1024 * 1024
 
@@ -45,9 +44,9 @@ def test_output_comes_while_the_command_runs(stage: Stage) -> None:
 
 def test_binary_output_is_not_touched(stage: Stage) -> None:
     async def story() -> None:
-        heard = Heard()
-        script = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 1000)"
-        output = await run(await stage.box(), "python3", "-c", script, on_output=heard)
+        heard, place = Heard(), await place_in(await stage.box())
+        await place.write("all", bytes(range(256)) * 1000)
+        output = await run(place.box, "cat", place.at("all"), on_output=heard)
         assert output.stdout == bytes(range(256)) * 1000 == heard.of("stdout")
 
     stage.run(story())
@@ -88,9 +87,10 @@ async def _talking(box: Box, script: str, **fields: Any) -> tuple[str, Output]:
     return op, await sh(box, script, op=op, wait_s=0, keep_stdin=True, **fields)
 
 
-async def _answers(box: Box, session: int, data: bytes, until: bytes) -> bytes:
-    """What is said in answer to some input, in as many answers as it takes."""
-    whole = b""
+async def _answers(box: Box, session: int, data: bytes, until: bytes, whole: bytes = b"") -> bytes:
+    """What is said in answer to some input, in as many answers as it takes. ``whole``: what the
+    answer to the start said already.
+    """
     async with asyncio.timeout(30):
         while until not in whole:
             output = await box.interact(new_op(), session, data, wait_s=0.1)
@@ -169,7 +169,8 @@ def test_a_terminal_echoes(stage: Stage) -> None:
     async def story() -> None:
         box = await stage.box()
         op, started = await _talking(box, "test -t 0 && test -t 2; echo tty $?; cat", tty=True)
-        assert await _answers(box, started.session, b"", b"\n") == b"tty 0\r\n"
+        greeting = await _answers(box, started.session, b"", b"\n", started.stdout)
+        assert greeting == b"tty 0\r\n"
         said = await _answers(box, started.session, b"hello\n", b"hello\r\nhello\r\n")
         assert said == b"hello\r\nhello\r\n"
         output = await sh(box, "", op=op, wait_s=0)
@@ -185,7 +186,7 @@ def test_control_c_interrupts_what_runs_in_a_terminal(stage: Stage) -> None:
     async def story() -> None:
         box = await stage.box()
         op, started = await _talking(box, "echo up; sleep 60; echo not reached", tty=True)
-        await _answers(box, started.session, b"", b"up")
+        await _answers(box, started.session, b"", b"up", started.stdout)
         ended = await box.interact(new_op(), started.session, b"\x03", wait_s=30)
         assert (ended.state, ended.exit_code, ended.killed) == ("exited", 130, "")
         assert b"not reached" not in (await sh(box, "", op=op)).stdout

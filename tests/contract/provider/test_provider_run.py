@@ -7,33 +7,21 @@ import hashlib
 from typing import Any
 
 import pytest
+from contract.stage import Heard, Stage, new_op, place_in, run, said, sh, works
 from sandstream_providers.interface import CannotExecute, ExecSpec, LimitReached, Limits, Output
 
-from contract.stage import Heard, Stage, new_op, place_in, run, said, sh, works
-
 HIDES = """
-import os, signal, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-signal.signal(signal.SIGHUP, signal.SIG_IGN)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        while True:
-            with open(sys.argv[1], "w") as file:
-                file.write(str(time.time()))
-            time.sleep(0.01)
-    os._exit(0)
-while not os.path.exists(sys.argv[1]):
-    time.sleep(0.01)
-print("hidden", flush=True)
-time.sleep(60)
+trap '' TERM HUP
+(setsid sh -c 'while :; do echo x >>"$1"; sleep 0.01; done' hidden "$1" &)
+until [ -e "$1" ]; do sleep 0.01; done
+echo hidden
+sleep 60
 """
-"""Ignores polite signals and leaves a grandchild in a session of its own, which writes a clock."""
+"""Ignores polite signals and leaves a grandchild in a session of its own, whose clock grows."""
 STILL = """
-import sys, time
-first = open(sys.argv[1]).read()
-time.sleep(0.1)
-sys.exit(0 if open(sys.argv[1]).read() == first else 9)
+first=$(wc -c <"$1")
+sleep 0.3
+[ "$(wc -c <"$1")" = "$first" ] || exit 9
 """
 
 
@@ -172,12 +160,12 @@ def test_a_cancelled_wait_leaves_the_command_running(stage: Stage) -> None:
 def test_a_timeout_ends_the_whole_tree(stage: Stage) -> None:
     async def story() -> None:
         place = await place_in(await stage.box())
-        argv = ("python3", "-c", HIDES, place.at("clock"))
+        argv = ("sh", "-c", HIDES, "hides", place.at("clock"))
         output = await run(place.box, *argv, timeout_s=2.0)
         assert (output.state, output.killed) == ("exited", "timeout")
         assert output.exit_code == 137
         assert output.stdout == b"hidden\n"
-        still = await run(place.box, "python3", "-c", STILL, place.at("clock"))
+        still = await run(place.box, "sh", "-c", STILL, "still", place.at("clock"))
         assert still.exit_code == 0, "a grandchild outlived the timeout"
 
     stage.run(story())
@@ -214,13 +202,13 @@ def test_kill_ends_the_whole_tree_of_one_command(stage: Stage) -> None:
         place = await place_in(await stage.box())
         op, other, heard = new_op(), new_op(), Heard()
         await run(place.box, "sleep", "30", op=other, wait_s=0)
-        argv = ("python3", "-c", HIDES, place.at("clock"))
+        argv = ("sh", "-c", HIDES, "hides", place.at("clock"))
         task = asyncio.create_task(run(place.box, *argv, op=op, on_output=heard))
         await heard.until(b"hidden")
         await place.box.kill(op)
         output = await task
         assert (output.killed, output.exit_code) == ("cancelled", 137)
-        still = await run(place.box, "python3", "-c", STILL, place.at("clock"))
+        still = await run(place.box, "sh", "-c", STILL, "still", place.at("clock"))
         assert still.exit_code == 0, "a grandchild outlived the kill"
         assert (await run(place.box, "sleep", op=other, wait_s=0)).state == "running"
         for unknown_or_over in (op, "op-nobody-asked"):
@@ -235,7 +223,7 @@ def test_kill_all_ends_background_processes_too(stage: Stage) -> None:
         async with stage.fresh() as box:
             place = await place_in(box)
             await place.write("hides", HIDES.encode())
-            script = "python3 hides clock >/dev/null 2>&1 & while ! test -e clock; do :; done"
+            script = "sh hides clock >/dev/null 2>&1 & while ! test -e clock; do :; done"
             await place.said(script)
             ops = [new_op() for _ in range(3)]
             for op in ops:
@@ -245,7 +233,7 @@ def test_kill_all_ends_background_processes_too(stage: Stage) -> None:
             assert await box.sessions() == 0
             for op in ops:
                 assert (await run(box, "sleep", op=op)).killed == "cancelled"
-            still = await run(box, "python3", "-c", STILL, place.at("clock"))
+            still = await run(box, "sh", "-c", STILL, "still", place.at("clock"))
             assert still.exit_code == 0, "a background process outlived kill_all"
             await box.kill_all()
             await works(box)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from contract.stage import Stage, new_op, place_in, said
 from sandstream_providers.interface import (
     INLINE_BYTES,
     Box,
@@ -13,8 +14,6 @@ from sandstream_providers.interface import (
     ScanItem,
     ScanOutdated,
 )
-
-from contract.stage import Stage, new_op, place_in, said
 
 
 async def _scan(box: Box, *exclude: str, full: bool = False) -> dict[str, ScanItem]:

@@ -9,8 +9,8 @@ import zipfile
 from collections.abc import Callable
 
 import pytest
-
 from contract.sessions import SessionStage, content, refused, said, write
+
 from sandstream.sandbox.config import SandboxArchiveLimits
 from sandstream.sandbox.errors import (
     InvalidCompressionSchemeError,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-
 from contract.sessions import SessionStage, content, refused, said, write
+
 from sandstream.sandbox.entries import LocalFile
 from sandstream.sandbox.environment import EnvEntry, Environment, EnvValue, SecretRef
 from sandstream.sandbox.errors import (
@@ -59,7 +59,7 @@ def test_a_missing_secret(sessions: SessionStage, monkeypatch: pytest.MonkeyPatc
     environment = Environment(value={"SECRET": SecretRef("missing")})
 
     async def story() -> None:
-        session = await sessions.client().create(manifest=Manifest(environment=environment))
+        session = sessions.unmade(manifest=Manifest(environment=environment))
         with refused(SandboxError, "sandbox_config_invalid", secret="missing") as caught:
             await session.start()
         assert "SANDSTREAM_SECRET_missing" in str(caught.value)
@@ -102,6 +102,7 @@ def _granting(sessions: SessionStage, public_dir: Path) -> Manifest:
     )
 
 
+@pytest.mark.needs("sessions.grants")
 def test_granted_paths(sessions: SessionStage, public_dir: Path) -> None:
     manifest = _granting(sessions, public_dir)
     books, shared = public_dir / "books", public_dir / "shared"
@@ -155,6 +156,7 @@ def test_commands_cannot_write_to_read_only_grants(
     sessions.run(story())
 
 
+@pytest.mark.needs("sessions.grants")
 def test_files_of_a_grant_can_be_taken(sessions: SessionStage, public_dir: Path) -> None:
     granted = _granting(sessions, public_dir)
     manifest = granted.model_copy(
@@ -168,6 +170,7 @@ def test_files_of_a_grant_can_be_taken(sessions: SessionStage, public_dir: Path)
     sessions.run(story())
 
 
+@pytest.mark.needs("sessions.limits")
 def test_unknown_limits_and_limits_that_hold(sessions: SessionStage) -> None:
     async def story() -> None:
         client, options = sessions.client(), sessions.options

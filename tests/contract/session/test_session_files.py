@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-
 from contract.sessions import SessionStage, content, refused, said, write
+
 from sandstream.sandbox.errors import (
     InvalidManifestPathError,
     WorkspaceArchiveReadError,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from contract.sessions import SessionStage, content, write
+
 from sandstream.sandbox.session.dependencies import Dependencies
 
 
@@ -77,5 +77,6 @@ def test_dependencies_are_closed_with_their_session(sessions: SessionStage) -> N
         await one.aclose()
         assert [getattr(it, "closed", None) for it in things] == [True, False]
         await client.delete(one)
+        await client.delete(two)
 
     sessions.run(story())

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-
 from contract.sessions import SessionStage, content, refused, said, write
+
 from sandstream.sandbox.errors import (
     ExecTransportError,
     WorkspaceLostError,
@@ -27,7 +27,7 @@ async def main():
     session = await client.resume(client.deserialize_session_state(json.loads(sys.argv[2])))
     async with session:
         result = await session.exec("cat file; echo theirs >> file")
-        print(json.dumps([session.sandbox_id, result.stdout.decode(), result.exit_code]))
+        print(json.dumps([session.bus_name, result.stdout.decode(), result.exit_code]))
     print(json.dumps(client.serialize_session_state(session.state)))
 
 asyncio.run(main())
@@ -37,7 +37,7 @@ asyncio.run(main())
 def test_nothing_is_made_before_the_start(sessions: SessionStage) -> None:
     async def story() -> None:
         client = sessions.client()
-        session = await client.create()
+        session = sessions.unmade(client)
         assert not await session.running()
         with refused(WorkspaceStartError, "workspace_start_error"):
             await session.exec("true")
@@ -117,7 +117,7 @@ def test_resume_goes_on_in_the_live_sandbox(sessions: SessionStage) -> None:
 def test_resume_needs_a_state_of_its_own_kind(sessions: SessionStage) -> None:
     async def story() -> None:
         client = sessions.client()
-        session = await client.create()
+        session = sessions.unmade(client)
         foreign = SandboxSessionState(
             type="other", snapshot=session.state.snapshot, manifest=session.state.manifest
         )
@@ -147,7 +147,7 @@ def test_another_process_resumes_it(sessions: SessionStage, left: str) -> None:
             )
             assert done.returncode == 0, done.stderr.decode()
             lines = [json.loads(line) for line in done.stdout.splitlines()]
-            assert lines[0] == [session.sandbox_id, "mine\n", 0]
+            assert lines[0] == [session.bus_name, "mine\n", 0]
             again = await client.resume(client.deserialize_session_state(lines[1]))
             await again.start()
             assert await content(again, "file") == b"mine\ntheirs\n"
@@ -239,7 +239,6 @@ def test_a_crashed_box_goes_on_with_its_files(sessions: SessionStage) -> None:
     sessions.run(story())
 
 
-@pytest.mark.needs("pause")
 def test_a_paused_session_wakes_up_when_it_is_used(sessions: SessionStage) -> None:
     async def story() -> None:
         async with sessions.fresh() as session:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-
-from contract.repositories import make_repository
+from contract.repositories import make_repository, subjects
 from contract.sessions import SessionStage, content, refused, said
+
 from sandstream.sandbox.entries import BaseEntry, Dir, File, GitRepo, LocalDir, LocalFile, S3Mount
 from sandstream.sandbox.errors import (
     GitCloneError,
@@ -182,7 +182,7 @@ def test_host_files_that_cannot_be_taken(sessions: SessionStage, here: Path, fai
     entry, error, code, reason = HOST_FAILURES[failure]
 
     async def story() -> None:
-        session = await sessions.client().create(manifest=Manifest(entries={"x": entry}))
+        session = sessions.unmade(manifest=Manifest(entries={"x": entry}))
         with refused(error, code, reason=reason):
             await session.start()
         assert not await session.running()
@@ -210,7 +210,9 @@ def test_repositories_of_this_machine(sessions: SessionStage, here: Path, form: 
             cat = "cat main/file tag/file commit/file part/inner head/sub/inner"
             assert await said(session, cat) == "twoonetwoonetwo"
             assert await said(session, "ls -A part") == "inner\n"
-            assert await said(session, "git -C main log --format=%s") == "two\n"
+            await said(session, "tar -cf main.tar main")
+            copied = await content(session, "main.tar")
+            assert subjects(here, copied, "main") == ["two"]
 
     sessions.run(story())
 
@@ -249,7 +251,7 @@ def test_a_repository_on_a_host_that_cannot_be_reached(sessions: SessionStage) -
     entry = GitRepo(host="git.invalid", repo="owner/name", ref="main")
 
     async def story() -> None:
-        session = await sessions.client().create(manifest=Manifest(entries={"x": entry}))
+        session = sessions.unmade(manifest=Manifest(entries={"x": entry}))
         with refused(GitCloneError, "git_clone_error"):
             await session.start()
         assert not await session.running()
@@ -258,11 +260,17 @@ def test_a_repository_on_a_host_that_cannot_be_reached(sessions: SessionStage) -
 
 
 @pytest.mark.needs_no("users")
-def test_what_this_provider_cannot_do_is_said_at_once(sessions: SessionStage) -> None:
+def test_users_where_they_cannot_be_made(sessions: SessionStage) -> None:
+    async def story() -> None:
+        with pytest.raises(ValueError, match="users"):
+            await sessions.client().create(manifest=Manifest(users=[User(name="somebody")]))
+
+    sessions.run(story())
+
+
+def test_mounts_are_refused_at_once(sessions: SessionStage) -> None:
     async def story() -> None:
         client = sessions.client()
-        with pytest.raises(ValueError, match="users"):
-            await client.create(manifest=Manifest(users=[User(name="somebody")]))
         strategy = {"type": "in_container", "pattern": {"type": "mountpoint"}}
         mount = S3Mount.model_validate({"bucket": "b", "mount_strategy": strategy})
         with refused(MountConfigError, "mount_config_invalid"):

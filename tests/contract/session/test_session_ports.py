@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import urllib.error
-import urllib.request
 
 import pytest
-
 from contract.sessions import SessionStage, refused, said, write
+from vendors.visitor import visit
+
 from sandstream.sandbox.errors import ExposedPortUnavailableError
 
 
@@ -17,13 +16,6 @@ def _free_port() -> int:
     """Without isolation the box's port is the host's."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-def _get(url: str) -> bytes:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=20) as answer:
-        found: bytes = answer.read()
-        return found
 
 
 @pytest.mark.needs("ports")
@@ -41,9 +33,9 @@ def test_a_server_in_a_sandbox_answers(sessions: SessionStage) -> None:
             async with asyncio.timeout(30):
                 while True:
                     try:
-                        found = await asyncio.to_thread(_get, url)
+                        found = await asyncio.to_thread(visit, url)
                         break
-                    except (urllib.error.URLError, ConnectionError):
+                    except ConnectionError:
                         await asyncio.sleep(0.05)  # it does not listen yet
             assert found == b"hello from inside"
 

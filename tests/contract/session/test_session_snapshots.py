@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 
 import pytest
-
 from contract.sessions import SessionStage, content, refused, said, write
+
 from sandstream.sandbox.entries import File
 from sandstream.sandbox.errors import SnapshotPersistError, SnapshotRestoreError
 from sandstream.sandbox.manifest import Manifest
@@ -113,10 +113,12 @@ def test_a_snapshot_that_cannot_be_kept_or_had(sessions: SessionStage, tmp_path:
             assert (await session.exec("true")).ok()
         client = sessions.client(Dependencies.with_values({"broken": Broken()}))
         remote = RemoteSnapshotSpec(client_dependency_key="broken")
-        session = await client.create(snapshot=remote)
+        session = sessions.unmade(client, snapshot=remote)
         with refused(SnapshotRestoreError, "snapshot_restore_error"):
             await session.start()
-        nobody = await client.create(snapshot=RemoteSnapshotSpec(client_dependency_key="nobody"))
+        nobody = sessions.unmade(
+            client, snapshot=RemoteSnapshotSpec(client_dependency_key="nobody")
+        )
         with pytest.raises(DependenciesMissingDependencyError, match="nobody"):
             await nobody.start()
 
@@ -128,7 +130,7 @@ def test_a_snapshot_file_that_is_no_archive(sessions: SessionStage, tmp_path: Pa
 
     async def story() -> None:
         snapshot = LocalSnapshot(id="bad", base_path=tmp_path)
-        session = await sessions.client().create(snapshot=snapshot)
+        session = sessions.unmade(snapshot=snapshot)
         with pytest.raises(Exception) as caught:
             await session.start()
         assert getattr(caught.value, "code", "") == "workspace_archive_write_error"

@@ -198,7 +198,7 @@ def test_only_so_many_records_are_kept(tmp_path: Path) -> None:
 
 def test_the_source_suits_old_pythons() -> None:
     folder = Path(package.__file__).parent / "agent"
-    for file in folder.glob("*.py"):
+    for file in folder.rglob("*.py"):
         ast.parse(file.read_text(), file.name, feature_version=(3, 8))
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from providers.box.agent_process import alive, shell
 from sandstream_providers.box import start
-from sandstream_providers.box.agent import entrance, wire
+from sandstream_providers.box.agent import wire
+from sandstream_providers.box.agent.network import entrance
 from sandstream_providers.box.client import AgentBox
 from sandstream_providers.box.link import Streams
 from sandstream_providers.interface import BoxGone, BoxSpec, NotPermitted, ResolveRule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import tarfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -15,9 +16,10 @@ from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.host import DockerHost
 from sandstream_providers.docker.labels import container_name
 from sandstream_providers.interface import BoxSpec
-from support import engine
+from support.engines import engine
 
-OWNER = "docker-tests"
+OWNER = f"docker-tests-{os.getpid()}"
+"""Other processes of the tests use the same engine at the same time."""
 
 
 def new_spec(image: str = engine.PYTHON, **fields: Any) -> BoxSpec:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from providers.docker.docker_boxes import OWNER, docker_provider, inspect, is_there, new_spec
 from providers.local.local_boxes import said, sh
-from sandstream_providers.box.agent.proxy import Denied, _request
-from support import engine
+from sandstream_providers.box.agent.network.proxy import Denied, _request
+from support.engines import engine
 
 
 class Greeter(BaseHTTPRequestHandler):
@@ -33,7 +33,7 @@ def outside() -> Iterator[str]:
     """A server that containers with a network can reach: host:port."""
     network = engine.ask(engine.ensure(), "/networks/bridge")
     server = ThreadingHTTPServer((network["IPAM"]["Config"][0]["Gateway"], 0), Greeter)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"{server.server_address[0]!s}:{server.server_port}"
     server.shutdown()

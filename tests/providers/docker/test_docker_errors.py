@@ -33,7 +33,7 @@ from sandstream_providers.docker.labels import BOX, container_name
 from sandstream_providers.docker.labels import OWNER as OWNER_LABEL
 from sandstream_providers.interface import Limits, ProviderError, ProviderUnavailable
 from sandstream_providers.registry import ProviderSettings, Question
-from support import engine
+from support.engines import engine
 
 
 async def _asked(url: str, call_s: float = 10.0) -> None:
@@ -71,6 +71,31 @@ def test_doctor_says_what_is_there(tmp_path: Path) -> None:
     assert state == "ok" and "API 1." in text
 
 
+def test_doctor_does_not_warn_where_docker_was_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = tmp_path / "docker.sock"
+    monkeypatch.setattr("sandstream_providers.docker.engine.USUAL", f"unix://{usual}")
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    question = Question(settings=ProviderSettings(home=tmp_path))
+
+    def found() -> tuple[str, str]:
+        (only,) = asyncio.run(examine(question))
+        return only.state, only.todo
+
+    assert found() == ("ok", "")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(usual))
+    state, todo = found()
+    assert state == "warning" and "no Docker engine answers" in todo
+    usual.unlink()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{usual}")
+    assert found()[0] == "warning"
+    monkeypatch.delenv("DOCKER_HOST")
+    monkeypatch.setitem(sys.modules, "docker", None)
+    assert found() == ("ok", "")
+
+
 AS_ANOTHER = """
 import asyncio, docker, os, sys
 from sandstream_providers.docker.engine import Engine
@@ -104,7 +129,7 @@ def _serving(answer: bytes) -> Iterator[str]:
             del format, args
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"tcp://127.0.0.1:{server.server_port}"

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from providers.docker.docker_boxes import docker_provider, inspect, new_spec
+from providers.docker.docker_boxes import OWNER, docker_provider, inspect, new_spec
 from providers.local.local_boxes import said
 from sandstream_providers.interface import ExecSpec, Grant, Limits, ProviderError
-from support import engine
+from support.engines import engine
 
 ATTACKS = Path(__file__).parent.parent / "local" / "attacks.py"
 TOOLS = {"called", "read", "write", "must_be_new", "helpers_of_the_agent", "main"}
@@ -119,6 +119,6 @@ def test_the_engine_is_never_inside(tmp_path: Path) -> None:
                 grant = Grant(path="/granted", host_path=str(granted))
                 with pytest.raises(ProviderError, match="cannot be granted"):
                     await provider.create(new_spec(grants=[grant]))
-            assert await provider.list_owned("docker-tests") == []
+            assert await provider.list_owned(OWNER) == []
 
     asyncio.run(story())

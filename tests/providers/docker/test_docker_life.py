@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from providers.docker.docker_boxes import docker_provider, inspect, is_there, new_spec
+from providers.docker.docker_boxes import OWNER, docker_provider, inspect, is_there, new_spec
 from providers.local.local_boxes import run, said, sh
 from sandstream_providers.box.start import new_token
 from sandstream_providers.docker import links
@@ -19,7 +19,7 @@ from sandstream_providers.docker.end import ours
 from sandstream_providers.docker.host import DockerHost
 from sandstream_providers.interface import BoxGone, Limits
 from sandstream_providers.leases import Patience
-from support import engine
+from support.engines import engine
 
 MANY = 50
 MAKER = """
@@ -31,9 +31,9 @@ from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.host import DockerHost
 from sandstream_providers.leases import Patience
 
-async def main(home, url, key):
+async def main(home, url, key, owner):
     host = DockerHost(Path(home), Engine(url), patience=Patience(idle_s=0.4, busy_s=0.4))
-    await AgentProvider(host).create(new_spec(key=key))
+    await AgentProvider(host).create(new_spec(key=key, labels={"owner": owner}))
     print("made", flush=True)
     await asyncio.sleep(600)
 
@@ -162,7 +162,7 @@ def test_a_disk_limit_keeps_the_files_in_memory(tmp_path: Path) -> None:
 
 def test_a_box_ends_when_the_process_that_held_it_was_killed(tmp_path: Path) -> None:
     key = new_spec().key
-    argv = [sys.executable, "-c", MAKER, str(tmp_path), engine.ensure(), key]
+    argv = [sys.executable, "-c", MAKER, str(tmp_path), engine.ensure(), key, OWNER]
     env = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"}
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE) as maker:
         assert maker.stdout is not None

@@ -11,7 +11,7 @@ from providers.docker.docker_boxes import OWNER, docker_provider, inspect, new_s
 from providers.local.local_boxes import said
 from sandstream_providers.agent_provider import AgentProvider
 from sandstream_providers.docker.labels import POOL
-from support import engine
+from support.engines import engine
 from support.waiting import until
 
 

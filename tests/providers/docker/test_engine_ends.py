@@ -10,41 +10,47 @@ from providers.docker.docker_boxes import docker_provider, new_spec
 from providers.local.local_boxes import said, sh
 from sandstream_providers.docker.errors import EngineSilent
 from sandstream_providers.interface import ExecSpec
-from support.lone_engine import LoneEngine, lone_engine
+from support.engines.own_engine import OwnEngine
 
 WAITS = ExecSpec(argv=["sh", "-c", "echo once >> ran; sleep 60"], cwd="/workspace")
 
 
 @pytest.mark.timeout(120)
 def test_kill_9_of_the_engine(tmp_path: Path) -> None:
-    async def story(lone: LoneEngine) -> None:
-        async with docker_provider(tmp_path, url=lone.url) as provider:
+    async def story() -> None:
+        async with (
+            OwnEngine(live_restore=True) as own,
+            docker_provider(tmp_path, url=own.url) as provider,
+        ):
             spec = new_spec()
             box = await provider.create(spec)
             await said(box, "echo mine > file")
             await box.run("long", WAITS, wait_s=0)
-            for flag, state in (("--live-restore", "running"), ("--debug", "lost")):
-                await asyncio.to_thread(lone.kill)
+            for live_restore, state in ((True, "running"), (False, "lost")):
+                await own.kill()
                 # the agent does not need the engine: commands go on
                 assert await said(box, "cat file ran") == "mine\nonce\n"
                 with pytest.raises(EngineSilent):
                     await provider.get(spec.key)
-                await asyncio.to_thread(lone.start, flag)
+                own.live_restore = live_restore
+                await own.up()
                 again = await provider.get(spec.key)
                 assert again is not None
                 assert (await again.run("long", WAITS, wait_s=0)).state == state
                 assert await said(again, "cat file ran") == "mine\nonce\n"
 
-    with lone_engine("--live-restore") as lone:
-        asyncio.run(story(lone))
+    asyncio.run(story())
 
 
 @pytest.mark.timeout(120)
 def test_an_engine_that_sees_none_of_our_files(tmp_path: Path) -> None:
     """As on another machine: the agent is copied, and reached by executions."""
 
-    async def story(url: str) -> None:
-        async with docker_provider(tmp_path, url=url) as provider:
+    async def story() -> None:
+        async with (
+            OwnEngine(live_restore=False, hides=tmp_path) as own,
+            docker_provider(tmp_path, url=own.url) as provider,
+        ):
             spec = new_spec(env={"MINE": "ü"})
             box = await provider.create(spec)
             assert (await provider.check())["link"] == "exec stream"
@@ -55,5 +61,4 @@ def test_an_engine_that_sees_none_of_our_files(tmp_path: Path) -> None:
             assert again is not None
             assert await said(again, "cat file") == "ü\n"
 
-    with lone_engine(hides=tmp_path) as lone:
-        asyncio.run(story(lone.url))
+    asyncio.run(story())

@@ -36,6 +36,7 @@ from sandstream_providers.interface import (
     PortUnavailable,
     ProviderError,
 )
+from sandstream_providers.local import cgroups
 from sandstream_providers.local.cgroups import is_frozen
 from sandstream_providers.processes import is_alive, is_stopped, mark, until
 
@@ -365,3 +366,18 @@ def test_check_says_what_is_there(tmp_path: Path) -> None:
             assert "isolated" not in provider.powers
 
     asyncio.run(main())
+
+
+def test_a_group_that_is_removed_while_it_is_used() -> None:
+    hierarchies = cgroups.find_hierarchies()
+    group = (hierarchies.v2 or hierarchies.v1["freezer"]) / f"removed-{os.getpid()}"
+    group.mkdir()
+    with (group / "cgroup.procs").open() as file:
+        group.rmdir()
+        with pytest.raises(OSError, match="No such device"):
+            file.read()
+        with cgroups.unless_gone():
+            file.read()
+    assert not cgroups.freeze([str(group)], True)
+    assert not cgroups.is_frozen([str(group)])
+    cgroups.kill([str(group)])

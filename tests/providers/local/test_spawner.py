@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from providers.local.local_boxes import local_provider, new_spec, run, said, sh
+from providers.local.local_boxes import local_provider, new_spec, record_of, run, said, sh
 from sandstream_providers.interface import Box, ExecSpec
-from sandstream_providers.local import LocalProvider
+from sandstream_providers.local import LocalProvider, cgroups
+from support.waiting import until
 
 FIND = """
 spawner=$(grep -l '^PPid:\t1$' /proc/[0-9]*/status | while read file; do
@@ -79,3 +82,49 @@ def test_what_it_reports_is_what_a_command_ended_with(tmp_path: Path) -> None:
             assert [it.exit_code for it in await asyncio.gather(*many)] == list(range(30))
 
     asyncio.run(main())
+
+
+def test_a_command_that_was_killed_leaves_room_at_once(tmp_path: Path) -> None:
+    """Though the process that tells of its end is slow."""
+
+    async def main() -> None:
+        async with local_provider(tmp_path) as provider:
+            box = await box_with_group(provider)
+            await box.run("long", ExecSpec(argv=["sleep", "60"], cwd=box.root), wait_s=0)
+            agent = record_of(tmp_path, box.key).inner
+            assert agent is not None
+            (spawner,) = [it for it in _children(agent.pid) if _words(it) == _words(agent.pid)]
+            (command,) = _children(spawner)
+            with frozen(spawner):
+                killing = asyncio.create_task(box.kill("long"))
+                await until(lambda: " (sleep) Z " in Path(f"/proc/{command}/stat").read_text())
+                await asyncio.wait([killing], timeout=0.5)
+                assert not killing.done()
+            await killing
+            assert await box.sessions() == 0
+
+    asyncio.run(main())
+
+
+@contextlib.contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """One process stands still without a signal, of which its parent would hear."""
+    hierarchies = cgroups.find_hierarchies()
+    group = (hierarchies.v2 or hierarchies.v1["freezer"]) / f"frozen-{pid}"
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(pid))
+        cgroups.freeze([str(group)], True)
+        yield
+    finally:
+        cgroups.freeze([str(group)], False)
+        (group.parent / "cgroup.procs").write_text(str(pid))
+        group.rmdir()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(it) for it in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _words(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()

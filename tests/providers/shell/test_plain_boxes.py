@@ -39,6 +39,12 @@ NO_ZERO_LINES = f"""#!/bin/sh
 case $1 in -*z*) echo "grep: invalid option -- 'z'" >&2; exit 2 ;; esac
 exec {BUSYBOX} grep "$@"
 """
+BUSY_BEFORE_IT_READS = f"""#!/bin/sh
+count=0
+while [ $count -lt 300000 ]; do count=$((count + 1)); done
+exec {BUSYBOX} dd "$@"
+"""
+"""As on a machine that has too much to do: half a second of work before the first byte."""
 DETACHED = """
 import os, time
 if os.fork() == 0:
@@ -210,5 +216,22 @@ def test_the_oldest_commands_are_forgotten(tmp_path: Path, monkeypatch: pytest.M
             names = {path.name for path in jobs.iterdir()}
             assert names == {"running", "new", *(f"old-{number}" for number in range(2, 1001))}
             assert (await box.run("running", running, wait_s=0)).state == "running"
+
+    asyncio.run(story())
+
+
+@pytest.mark.needs_process
+@pytest.mark.parametrize("script", ["echo all", "sleep 30 & echo all"])
+def test_output_is_whole_on_a_machine_that_is_too_busy_to_read_it(
+    tmp_path: Path, script: str
+) -> None:
+    """Also if a process in the background keeps the stream open."""
+
+    async def story() -> None:
+        async with box_with(tmp_path, {"dd": BUSY_BEFORE_IT_READS}) as box:
+            spec = ExecSpec(argv=["sh", "-c", script], cwd=box.root, timeout_s=40)
+            output = await box.run("busy", spec)
+            assert (output.exit_code, output.stdout) == (0, b"all\n")
+            await box.kill_all()
 
     asyncio.run(story())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.made_spans import MS, MadeRun, at, timeline_of
+from support.tracing.made_spans import MS, MadeRun, at, timeline_of
 
 from sandstream._inspect.axis import axis_of, tick_label, time_axis
 

@@ -20,7 +20,7 @@ from sandstream_bus.wire.messages import (
 )
 from sandstream_bus.wire.specs import AgentSpec, GraphSpec
 from support.scripted_log import raw, says
-from support.timed_log import TimedLog
+from support.tracing.timed_log import TimedLog
 
 from sandstream._inspect.reader import RunReader
 from sandstream._inspect.rows import Approval, ChildCall, Handoff, item_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from support.made_spans import MS, MadeRun, timeline_of
+from support.tracing.made_spans import MS, MadeRun, timeline_of
 
 from sandstream._inspect.selection import GROUPED_FROM, Gap, Group, entries
 from sandstream._inspect.timeline import Row

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.span import Operation, SpanEvent, SpanLink
-from support.made_spans import MS, TRACE, MadeRun, at, timeline_of
+from support.tracing.made_spans import MS, TRACE, MadeRun, at, timeline_of
 
 from sandstream._inspect.timeline import Row, Timeline
 

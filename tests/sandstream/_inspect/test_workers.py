@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandstream_actors.tracing import semconv
 from sandstream_actors.tracing.span import Attributes, SpanEvent
-from support.made_spans import MadeRun, at, timeline_of
+from support.tracing.made_spans import MadeRun, at, timeline_of
 
 from sandstream._inspect.workers import Where, processes_text, workers_of
 

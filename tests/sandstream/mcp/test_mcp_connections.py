@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from support.mcp_programs import (
+from support.mcp.programs import (
     HttpProgram,
     http_program,
     http_server,

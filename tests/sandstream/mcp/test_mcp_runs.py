@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from sandstream_bus.wire.messages import CallFinished, RunWaiting
 from support.hosted_programs import MODEL, deployed, play
-from support.mcp_programs import odd_server
+from support.mcp.programs import odd_server
 from support.model_requests import input_of
 
 from sandstream import (

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from support.mcp_programs import (
+from support.mcp.programs import (
     AGENT,
     RUN,
     context,

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from actors.recording_server import Recorded, RecordingServer, Reply, json_reply
+from actors.model.recording_server import Recorded, RecordingServer, Reply, json_reply
 from openai import AsyncOpenAI, NotFoundError
 from sandstream_bus.errors import InvalidSubject
 from sandstream_bus.logs.conversations import ConversationBusy

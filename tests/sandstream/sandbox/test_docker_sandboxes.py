@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import signal
 import subprocess
@@ -14,20 +13,16 @@ from typing import Any
 
 import docker
 import pytest
-from support import engine
+from support.engines import engine
 
-from sandstream import RunConfig, Runner, ToolCallOutputItem
 from sandstream.sandbox import (
     Dir,
     File,
     Group,
     Manifest,
     Permissions,
-    SandboxAgent,
-    SandboxRunConfig,
     User,
 )
-from sandstream.sandbox.errors import SandboxError
 from sandstream.sandbox.sandboxes import (
     DockerRemovalService,
     DockerSandboxClient,
@@ -35,7 +30,7 @@ from sandstream.sandbox.sandboxes import (
     UnixLocalSandboxClient,
 )
 from sandstream.sandbox.snapshot import BusSnapshot
-from sandstream.testing import ScriptedModel, custom_tool_call, text, tool_call
+from sandstream.testing import ScriptedModel, text, tool_call
 
 pytestmark = [pytest.mark.usefixtures("home", "on_engine"), pytest.mark.timeout(300)]
 IMAGE = DockerSandboxClientOptions(engine.PYTHON, network_mode="none")
@@ -86,89 +81,6 @@ async def said(session: Any, command: str, **more: Any) -> str:
     done = await session.exec(command, **more)
     assert done.ok(), done
     return str(done.stdout.decode())
-
-
-# --- users ----------------------------------------------------------------------------------------
-
-
-def test_commands_run_as_a_user_of_the_manifest() -> None:
-    async def story(_: Any, session: Any) -> None:
-        assert await said(session, "id -un; id -Gn", user="dev") == "dev\ndev team\n"
-        assert await said(session, "stat -c '%a %U %G' shared closed closed/plan.md") == (
-            "770 root team\n750 root root\n600 root root\n"
-        )
-        assert await said(session, "echo mine > shared/a; stat -c %U shared/a", user=DEV) == "dev\n"
-        refused = await session.exec("cat closed/plan.md", user="dev")
-        assert refused.exit_code != 0 and b"denied" in refused.stderr
-        nobody = await session.exec("true", user="nobody-here")
-        assert nobody.exit_code == 126 and b"there is no user nobody-here" in nobody.stderr
-
-    in_session(SHARED, story)
-
-
-def test_files_are_read_and_written_with_the_rights_of_a_user() -> None:
-    async def story(_: Any, session: Any) -> None:
-        await session.write("shared/sub/b", io.BytesIO(b"1"), user="dev")
-        await session.mkdir("shared/new", user="dev")
-        owners = await said(session, "stat -c '%U %n' shared/sub shared/sub/b shared/new")
-        assert [line.split()[0] for line in owners.splitlines()] == ["dev"] * 3
-        assert (await session.read("shared/sub/b", user="dev")).read() == b"1"
-        await session.write("shared/sub/b", io.BytesIO(b"root was here"))  # stays whose it was
-        assert await said(session, "stat -c %U shared/sub/b") == "dev\n"
-        await session.mv("shared/new", "shared/newer", user="dev")
-        await session.rm("shared/newer", user="dev")
-        attempts: tuple[Callable[[], Coroutine[Any, Any, object]], ...] = (
-            lambda: session.read("closed/plan.md", user="dev"),
-            lambda: session.ls("closed", user="dev"),
-            lambda: session.write("closed/plan.md", io.BytesIO(b"x"), user="dev"),
-            lambda: session.write("closed/other.md", io.BytesIO(b"x"), user="dev"),
-            lambda: session.rm("closed/plan.md", user="dev"),
-            lambda: session.mkdir("closed/more", user="dev"),
-        )
-        for attempt in attempts:
-            with pytest.raises(SandboxError, match="the user dev may not do this"):
-                await attempt()
-        assert (await session.read("closed/plan.md")).read() == b"secret"
-
-    in_session(SHARED, story)
-
-
-def test_groups_are_there_again_after_a_restore() -> None:
-    async def story(client: Any, session: Any) -> None:
-        await said(session, "echo saved > shared/a", user="dev")
-        await session.aclose()
-        resumed = await client.resume(session.state)
-        async with resumed:
-            assert await said(resumed, "stat -c '%a %U %G' shared") == "770 root team\n"
-            assert await said(resumed, "cat shared/a; touch shared/b", user="dev") == "saved\n"
-
-    in_session(SHARED, story)
-
-
-def test_an_agent_works_as_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    patch = "*** Begin Patch\n*** Add File: shared/notes.md\n+# Notes\n*** End Patch\n"
-    forbidden = "*** Begin Patch\n*** Add File: closed/notes.md\n+# Notes\n*** End Patch\n"
-    steps = [
-        tool_call("exec_command", {"cmd": "id -un; stat -c %U shared/notes.md"}),
-        custom_tool_call("apply_patch", forbidden),
-        text("Done."),
-    ]
-    agent = SandboxAgent(name="coder", default_manifest=SHARED, run_as="dev")
-
-    async def main() -> list[str]:
-        async with ScriptedModel([custom_tool_call("apply_patch", patch), *steps]) as model:
-            monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-            sandbox = SandboxRunConfig(
-                client=DockerSandboxClient(), options=IMAGE, checkpoint="never"
-            )
-            result = await Runner.run(agent, "go", run_config=RunConfig(sandbox=sandbox))
-            items = result.new_items
-            return [str(it.output) for it in items if isinstance(it, ToolCallOutputItem)]
-
-    added, command, refused = asyncio.run(main())
-    assert "notes.md" in added
-    assert command.endswith("Output:\ndev\ndev\n")
-    assert "the user dev may not do this" in refused
 
 
 # --- moves ----------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ import msgspec
 import pytest
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.memory.actor import MemoryActor
-from support import warm_python
 from support.memory_model import (
     CONSOLIDATION,
     NOTHING,
@@ -26,7 +25,8 @@ from support.memory_model import (
     is_phase,
 )
 from support.nats_server import NatsServer
-from support.warm_server import Order
+from support.processes import warm_python
+from support.processes.warm_server import Order
 
 from sandstream import Client, ModelResponse, RunConfig, Runner, Usage
 from sandstream._run import memory_host

@@ -463,7 +463,7 @@ def test_when_chooses_by_text_or_predicate() -> None:
 
 
 def test_concurrent_conversations_share_a_server_and_repeat_themselves() -> None:
-    runs = 60
+    runs = 20
     scripts = [
         script_for(
             f"run-{number}",

@@ -16,7 +16,7 @@ from sandstream_bus.wire.messages import RunRestored
 from sandstream_bus.wire.trace_context import TraceContext
 from support.hosted_programs import MODEL, play
 from support.nats_server import NatsServer
-from support.tracing_helpers import Recorder, recording, reported
+from support.tracing.kept_traces import Recorder, recording, reported
 
 from sandstream import (
     Agent,

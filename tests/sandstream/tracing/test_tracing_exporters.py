@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from support.tracing_helpers import recording
+from support.tracing.kept_traces import recording
 
 from sandstream import UserError, custom_span, function_span, generation_span, trace
 from sandstream.tracing import TracingExporter, set_trace_processors, set_tracing_export_api_key
@@ -52,7 +52,7 @@ class Backend:
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}/ingest"

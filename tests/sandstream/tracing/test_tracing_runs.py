@@ -15,7 +15,7 @@ from sandstream_bus.wire.messages import CallRequested, RunStarted
 from sandstream_bus.wire.subjects import RunId
 from sandstream_bus.wire.trace_context import TraceContext, call_span_id, span_id_of, trace_id_of
 from support.hosted_programs import MODEL, deployed, play
-from support.tracing_helpers import recording, reported
+from support.tracing.kept_traces import recording, reported
 from support.waiting import eventually
 
 from sandstream import (

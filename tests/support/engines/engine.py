@@ -17,11 +17,10 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-SCRIPTS = Path(__file__).resolve().parent.parent / "engine"
+SCRIPTS = Path(__file__).resolve().parents[2] / "engine"
 PYTHON, BUSYBOX = "sandstream-test:python", "sandstream-test:busybox"
 LABEL = "io.sandstream.key"
 _START_S = 300
-_LOCKS = Path("/tmp") / f"sandstream-engine-{os.getuid()}.lock"
 _held: list[int] = []
 
 
@@ -37,7 +36,7 @@ def ensure() -> str:
         run_script("base_image.sh", DOCKER_HOST=given)
         return given
     _hold()
-    starting = os.open(f"{_LOCKS}.start", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    starting = os.open(f"{_lock()}.start", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(starting, fcntl.LOCK_EX)
         said = run_script("up.sh")
@@ -113,13 +112,18 @@ def ask(url: str, path: str, method: str = "GET", timeout_s: float = 10.0) -> An
 
 def _hold() -> None:
     if not _held:
-        fd = os.open(_LOCKS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(_lock(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_SH)
         _held.append(fd)
 
 
 def _own_url() -> str:
     return f"unix://{_home() / 'docker.sock'}"
+
+
+def _lock() -> str:
+    """Held by all processes that need the engine of this home."""
+    return f"{_home()}-{os.getuid()}.lock"
 
 
 def _home() -> Path:

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-import subprocess
 import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from support import engine
+from support.engines import engine
 from support.waiting import until
 
 _LIVE_RESTORE = "--live-restore"
-_UP_S = 120.0
 
 
 class OwnEngine:
-    """Has the images of the tests. Without ``live_restore`` its containers end when it restarts."""
+    """In a network of its own, with the images of the tests. Its data are gone afterwards."""
 
-    def __init__(self, *, live_restore: bool) -> None:
+    def __init__(
+        self, *, live_restore: bool, hides: Path | None = None, disk_mb: int | None = None
+    ) -> None:
+        """Args:
+        live_restore: Containers go on while the engine restarts; else they end. May be changed
+            before a restart.
+        hides: A directory whose files the engine does not see.
+        disk_mb: The size of the disk for images, containers and volumes.
+        """
         self.live_restore = live_restore
+        self._more = {
+            "ENGINE_HIDES": str(hides or ""),
+            "ENGINE_DISK_MB": str(disk_mb or ""),
+        }
         # short, because of its socket
         self._home = Path(tempfile.mkdtemp(prefix="sandstream-engine-", dir="/tmp"))
         self.url = f"unix://{self._home}/docker.sock"
@@ -44,7 +55,7 @@ class OwnEngine:
         await self.end()
 
     async def make(self) -> None:
-        """For whoever does not use it as a context."""
+        """For callers that do not use it as a context."""
         await self.up()
         await self._script("base_image.sh")
 
@@ -71,36 +82,39 @@ class OwnEngine:
         await until(lambda: not _lives(pid), what=f"the engine {pid} is dead")
 
     def suspend(self) -> None:
-        """SIGSTOP: whoever calls it waits."""
+        """SIGSTOP: its callers wait."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
+    def fill_disk(self) -> None:
+        """Until not a byte is free. For an engine with a disk of its own."""
+        with self._filler().open("ab", buffering=0) as file:
+            for size in (1024 * 1024, 4096):
+                with contextlib.suppress(OSError):
+                    while file.write(bytes(size)) == size:
+                        pass
+
+    def free_disk(self) -> None:
+        self._filler().unlink(missing_ok=True)
+
+    def _filler(self) -> Path:
+        return Path((self._home / "data-root").read_text().strip()) / "filler"
+
+    def log(self) -> str:
+        return (self._home / "log").read_text(errors="replace")
+
     async def containers(self) -> list[str]:
-        """All of them, of whatever label and state: ``docker ps -a``."""
+        """All of them, of any label and state: ``docker ps -a``."""
         found: list[dict[str, Any]] = await asyncio.to_thread(
             engine.ask, self.url, "/containers/json?all=1"
         )
         return [f"{' '.join(it['Names'])} ({it['Status']}) {it['Labels']}" for it in found]
 
     async def _script(self, name: str, *arguments: str) -> None:
-        environment = {**os.environ, "ENGINE_HOME": str(self._home), "DOCKER_HOST": self.url}
-        with tempfile.TemporaryFile() as said:
-            done = await asyncio.to_thread(
-                subprocess.run,
-                [str(engine.SCRIPTS / name), *arguments],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                timeout=_UP_S,
-                check=False,
-            )
-            said.seek(0)
-            why = said.read().decode(errors="replace")[-2000:]
-        if done.returncode != 0:
-            raise engine.NoEngine(f"tests/engine/{name} says: {why}")
+        places = {"ENGINE_HOME": str(self._home), "DOCKER_HOST": self.url, **self._more}
+        await asyncio.to_thread(engine.run_script, name, *arguments, **places)
 
 
 def _lives(pid: int) -> bool:

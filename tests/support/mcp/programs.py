@@ -30,13 +30,13 @@ def program(name: str, *args: str) -> MCPServerStdioParams:
 def tool_server(**options: Any) -> MCPServerStdio:
     """The server with the official package, over stdio."""
     options = {"name": "tools", "client_session_timeout_seconds": PATIENT_S, **options}
-    return MCPServerStdio(program("mcp_tool_server.py", "stdio"), **options)
+    return MCPServerStdio(program("tool_server.py", "stdio"), **options)
 
 
 def odd_server(*oddities: str, **options: Any) -> MCPServerStdio:
     """The server by hand, over stdio."""
     options = {"name": "odd", "client_session_timeout_seconds": PATIENT_S, **options}
-    return MCPServerStdio(program("mcp_odd_server.py", *oddities), **options)
+    return MCPServerStdio(program("odd_server.py", *oddities), **options)
 
 
 class HttpProgram:
@@ -44,7 +44,7 @@ class HttpProgram:
 
     def __init__(self, kind: str, port: int = 0) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "mcp_tool_server.py"), kind],
+            [sys.executable, str(HERE / "tool_server.py"), kind],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={"SERVER_PORT": str(port)},

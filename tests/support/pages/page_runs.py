@@ -25,7 +25,7 @@ from sandstream_bus.wire.messages import (
 from sandstream_bus.wire.specs import AgentSpec, GraphSpec
 from sandstream_bus.wire.trace_context import TraceContext, call_span_id, trace_id_of
 from support.scripted_log import calls, raw, says
-from support.timed_log import TimedLog
+from support.tracing.timed_log import TimedLog
 
 from sandstream._inspect.traces import TracedRun
 

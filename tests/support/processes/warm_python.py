@@ -1,8 +1,8 @@
 """Start Python programs as separate processes in a tenth of the usual time.
 
 Most of a start is spent on imports. A program started here is forked from an interpreter that has
-already done them (``support.warm_server``). From then on it is a process like any other, with its
-own pid, environment, streams and exit code. Tests of the start itself use ``subprocess``.
+already done them (``warm_server.py``). From then on it is a process like any other, with its own
+pid, environment, streams and exit code. Tests of the start itself use ``subprocess``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from support.warm_server import NUMBER, Order
+from support.processes.warm_server import NUMBER, Order
 
 SERVER = Path(__file__).with_name("warm_server.py")
 LIBRARIES = (

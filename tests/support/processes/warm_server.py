@@ -1,6 +1,6 @@
 """An interpreter with the usual packages loaded, which forks programs from itself.
 
-``support.warm_python`` starts it with one end of a socket pair. Each order says what to run; it
+``warm_python.py`` starts it with one end of a socket pair. Each order says what to run; it
 comes with the program's standard streams and a socket that reports its pid and later its exit code.
 Modules that are loaded beforehand do not read the environment, except one (``ENVIRONED``), which is
 reloaded. This file needs only the standard library, because it may run in another environment.

@@ -11,7 +11,7 @@ from sandstream_bus.nats.connection import Connection
 from sandstream_bus.nats.direct import Stored, stale_many
 from support.nats_server import NatsServer
 
-_STORE = Path(__file__).parents[1] / "golden" / "format-1" / "store.tar.xz"
+_STORE = Path(__file__).parents[2] / "golden" / "format-1" / "store.tar.xz"
 LOG = "SANDSTREAM_LOG"
 COPY = "SANDSTREAM_LOG-COPY"
 

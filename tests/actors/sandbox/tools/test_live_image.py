@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from actors.sandbox_tools.live_box import Workspace, in_workspace
+from actors.sandbox.tools.live_box import Workspace, in_workspace
 from sandstream_actors.sandbox.tools.dispatch import TOOLS
 from sandstream_actors.sandbox.tools.view_image import MAX_IMAGE_BYTES, image_type
 from sandstream_providers.interface import ResolveRule

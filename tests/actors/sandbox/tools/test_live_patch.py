@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from actors.sandbox_tools.live_box import Workspace, in_workspace
+from actors.sandbox.tools.live_box import Workspace, in_workspace
 from sandstream_actors.sandbox.tools.patch_apply import apply_patch
 from sandstream_actors.sandbox.tools.patch_errors import (
     PatchDecodeError,

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from actors.sandbox_tools.live_box import Workspace, in_workspace
+from actors.sandbox.tools.live_box import Workspace, in_workspace
 from sandstream_actors.sandbox.tools.shell_tool import exec_command
 from sandstream_providers.interface import ResolveRule
 

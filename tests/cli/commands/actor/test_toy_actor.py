@@ -16,7 +16,7 @@ from cli.cli_process import DEADLINE_S, wait_until
 from support.nats_server import NatsServer, open_bus
 from support.runs import done, new_run
 
-TOY = Path(__file__).with_name("toy_actor")
+TOY = Path(__file__).parents[2] / "toy_actor"
 GROUP = "sandstream.actors"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli.cli_process import Cli, wait_until
-from support.otlp_receiver import OtlpReceiver
+from support.tracing.otlp_receiver import OtlpReceiver
 
 
 def tracers_of(pid: int) -> list[int]:

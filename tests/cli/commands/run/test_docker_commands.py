@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.cli_process import Cli
-from support import engine
+from support.engines import engine
 
 pytestmark = pytest.mark.timeout(300)  # the first test that needs an engine starts it
 

@@ -1,4 +1,4 @@
-"""``sandstream run`` with ``--sandbox`` and ``--image``: what is asked for, and what is wrong."""
+"""``sandstream run`` with ``--sandbox`` and its flags: what is asked for, and what is wrong."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import pytest
 
 from sandstream.cli.commands.run.provider import with_provider
 from sandstream.cli.main import main
+from sandstream.extensions.sandbox import (
+    DaytonaSandboxClient,
+    DaytonaSandboxClientOptions,
+    E2BSandboxClient,
+    E2BSandboxClientOptions,
+)
 from sandstream.sandbox.config import SandboxRunConfig
 from sandstream.sandbox.manifest import Manifest
 from sandstream.sandbox.sandboxes import (
@@ -21,7 +27,13 @@ from sandstream.sandbox.sandboxes import (
 
 
 def flags(**given: Any) -> argparse.Namespace:
-    nothing: dict[str, Any] = {"sandbox": None, "image": None, "port": [], "network": False}
+    nothing: dict[str, Any] = {
+        "sandbox": None,
+        "image": None,
+        "template": None,
+        "port": [],
+        "network": False,
+    }
     return argparse.Namespace(**{**nothing, **given})
 
 
@@ -31,6 +43,11 @@ def flags(**given: Any) -> argparse.Namespace:
         (["--image", "node:22"], "--image is for containers, not for local: add --sandbox docker"),
         (["--sandbox", "local", "--image", "node:22"], "--image is for containers"),
         (["--sandbox", "docker"], "--sandbox docker needs --image IMAGE"),
+        (["--sandbox", "e2b", "--image", "x"], "--image is for containers, not for e2b"),
+        (
+            ["--sandbox", "docker", "--template", "x"],
+            "--template is for sandboxes at a vendor, not for docker: add --sandbox e2b",
+        ),
         (["--sandbox", "cloud"], "there is no sandbox provider 'cloud'; known: local, docker"),
         (
             ["--sandbox", "docker", "--image", "x", "--port", "80"],
@@ -100,3 +117,28 @@ def test_sandboxes_of_this_machine_work_as_before() -> None:
     assert with_provider(flags(), None).options is None
     found = with_provider(flags(port=[80], network=True), None)
     assert found.options == UnixLocalSandboxClientOptions(exposed_ports=(80,), network="host")
+
+
+def test_sandboxes_at_a_vendor_need_no_more_than_their_name() -> None:
+    e2b = with_provider(flags(sandbox="e2b"), None)
+    assert e2b.options == E2BSandboxClientOptions("e2b")
+    daytona = with_provider(flags(sandbox="daytona"), None)
+    assert isinstance(daytona.client, DaytonaSandboxClient)
+    assert daytona.options is None, "its client has defaults"
+
+
+def test_a_template_is_what_the_vendor_calls_so() -> None:
+    e2b = with_provider(flags(sandbox="e2b", template="big", port=[80]), None)
+    assert e2b.options == E2BSandboxClientOptions("e2b", template="big", exposed_ports=(80,))
+    daytona = with_provider(flags(sandbox="daytona", template="big"), None)
+    assert daytona.options == DaytonaSandboxClientOptions(sandbox_snapshot_name="big")
+    image = with_provider(flags(sandbox="daytona", image="node:22", network=True), None)
+    assert image.options == DaytonaSandboxClientOptions(image="node:22")
+
+
+def test_a_flag_changes_the_options_of_the_app() -> None:
+    options = E2BSandboxClientOptions("e2b_code_interpreter", timeout=900)
+    configured = SandboxRunConfig(client=E2BSandboxClient(), options=options)
+    changed = with_provider(flags(template="big"), configured)
+    assert changed.options == options.model_copy(update={"template": "big"})
+    assert changed.client is configured.client

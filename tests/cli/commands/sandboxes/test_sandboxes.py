@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -14,10 +15,19 @@ import pytest
 from cli.cli_process import Cli, wait_until
 from cli.cli_terminal import on_terminal
 from providers.local.local_boxes import pids_with
+from sandstream_bus.bus import Bus
 from sandstream_bus.wire.messages import CallFinished
+from sandstream_bus.wire.sandboxes import (
+    SandboxIntended,
+    SandboxPaused,
+    SandboxReady,
+    SandboxSpec,
+)
 from sandstream_bus.wire.subjects import sandbox_of
+from support.nats_server import NatsServer
 
 from sandstream.cli.commands.sandboxes.command import SandboxSummary, summary_of
+from sandstream.cli.main import main
 from sandstream.cli.sandbox_choice import FoundSandbox
 from sandstream.client import Client
 from sandstream.settings import Settings
@@ -166,7 +176,8 @@ def test_unknown_ids_are_not_found(sandboxed: Cli) -> None:
 
 def test_a_run_without_a_sandbox_says_so(served: Cli, finished: str) -> None:
     done = served.here("sandboxes", "show", finished)
-    assert done.code == 3 and f"run {finished} has no sandbox" in done.err
+    assert done.code == 3
+    assert f"run {finished} has no sandbox; `sandstream sandboxes` lists all there are" in done.err
     assert served.here("sandboxes").err.startswith("no sandboxes")
 
 
@@ -305,3 +316,46 @@ def test_programs_are_found_whatever_the_path_of_the_caller(cli: Cli, tmp_path: 
     done = cli("doctor", "--json", env={"PATH": str(tmp_path)})
     (found,) = [it for it in done.lines if it["name"] == "sandboxes"]
     assert found["state"] == "ok" and "bubblewrap" in found["found"]
+
+
+def test_a_box_at_a_vendor_is_shown_with_its_id(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And with what became of it, for people who look at the vendor's own list."""
+
+    async def write() -> None:
+        bus = await Bus.open(nats_server.options(), create="missing")
+        spec = SandboxSpec(provider="daytona", keep_paused=True)
+        key: dict[str, Any] = {"generation": 1, "key": "k", "node": "shared"}
+        last = 0
+        for event in (
+            SandboxIntended(spec=spec, provider="daytona", **key),
+            SandboxReady(root="/w", box_id="8e1f-17", **key),
+            SandboxPaused(generation=1, reason="closed by its session", saved=True, kept=True),
+        ):
+            last = await bus.sandboxes.append("s-1", event, after=last)
+        await bus.close()
+
+    asyncio.run(write())
+    monkeypatch.setenv("NATS_URL", nats_server.url)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["sandboxes"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert "BOX" in header.split() and "8e1f-17" in row.split()
+    assert main(["sandboxes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["box_id"] == "8e1f-17"
+    assert main(["sandboxes", "show", "s-1"]) == 0
+    shown = capsys.readouterr().out
+    assert "box       8e1f-17" in shown
+    assert "at /w in 8e1f-17" in shown
+    assert "closed by its session; kept for a later session" in shown
+
+
+def test_up_serves_a_vendor_only_with_its_key(tmp_path: Path, model_url: str, coder: Path) -> None:
+    cli = Cli(tmp_path / "home", model_url)
+    cli.env["E2B_API_URL"] = "http://127.0.0.1:1"
+    with cli.service("up", str(coder)) as up:
+        assert not {"daytona", "e2b"} & {*up.ready["providers"], *up.ready.get("missing", {})}
+    cli.env["E2B_API_KEY"] = "e2b_00"
+    with cli.service("up", str(coder)) as up:
+        assert "e2b" in up.ready["missing"] and "daytona" not in up.ready["missing"]

@@ -43,7 +43,7 @@ def test_a_server_takes_what_is_printed(cli: Cli, tmp_path: Path, options: tuple
 def test_passwords_are_new_each_time_and_nobody_has_two(cli: Cli) -> None:
     printed = [cli.here("setup", "--print-auth").out for _ in range(2)]
     found = [set(re.findall(r'password: "(\w+)"', it)) for it in printed]
-    assert len(found[0]) == len(found[1]) == 8
+    assert len(found[0]) == len(found[1]) == 9
     assert not found[0] & found[1]
     assert all(len(it) >= 40 for it in found[0])
 

@@ -14,9 +14,9 @@ from cli.cli_process import Cli, Done, wait_until
 from sandstream_bus.crashpoints import CRASH_POINTS
 from sandstream_bus.nats.connection import Connection
 from sandstream_bus.nats.fresh import fresh_last
-from support import old_installation as old
 from support.nats_server import NatsServer
-from support.old_installation import COPY, LOG
+from support.servers import old_installation as old
+from support.servers.old_installation import COPY, LOG
 
 from sandstream.testing import ScriptedModel, script_for, text, tool_call
 

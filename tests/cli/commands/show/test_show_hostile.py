@@ -9,7 +9,7 @@ import msgspec
 from sandstream_actors.tracing.fold.run_trace import RunTrace
 from sandstream_bus.wire.trace_context import run_span_id, trace_id_of
 from support.nats_server import NatsServer, open_bus
-from support.traced_log import LogWriter
+from support.tracing.traced_log import LogWriter
 
 from sandstream._inspect.traces import trace_tree
 

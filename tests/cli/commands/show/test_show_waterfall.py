@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sandstream_actors.tracing import semconv
-from support.made_spans import MadeRun, at, timeline_of
+from support.tracing.made_spans import MadeRun, at, timeline_of
 
 from sandstream._inspect.axis import axis_of
 from sandstream._inspect.timeline import Timeline
