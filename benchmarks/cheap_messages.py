@@ -175,7 +175,7 @@ def start(lab: Lab, size: int) -> Installation:
     common: dict[str, Any] = {"base_url": base_url, "home": home, "loop": "uvloop"}
     worker = lab.start("worker", "sandstream", **common)
     worker.wait_ready()  # it starts the server
-    names = ("harness", "sandbox_actor", "memory_actor")
+    names = ("harness", "measured_sandbox_actor", "measured_memory_actor")
     actors = [worker, *(lab.start(name, "sandstream", **common) for name in names)]
     caller = lab.start("submitter", "sandstream", **common)
     for program in (*actors, caller):

@@ -22,6 +22,8 @@ FILES = 10_000
 FILE_BYTES = 10_000
 TURNS = 10
 WAYS = {"sandstream": "agent in the box", "sandstream-shell": "shell box"}
+POOLED = "sandstream-pool"
+"""With containers that were started before; only new boxes are measured."""
 _SCRIPTS = Path(__file__).parent.parent / "tests" / "engine"
 
 
@@ -40,7 +42,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
                 home=home,
                 settings=settings,
             )
-            for side in (*WAYS, "agents")
+            for side in (*WAYS, POOLED, "agents")
         }
         took = _measured(sides, quick)
         lab.close_programs()
@@ -74,6 +76,8 @@ def _measured(sides: dict[str, Program], quick: bool) -> Took:
     def note(what: str, side: str, seconds: list[float]) -> None:
         took.setdefault(what, {}).setdefault(side, []).extend(it * 1000 for it in seconds)
 
+    pooled = sides.pop(POOLED)
+    pooled.ask(do="first")  # begins to fill the pool
     for program in sides.values():
         program.ask(do="open", count=1)
         program.ask(do="exec", times=5)
@@ -84,6 +88,7 @@ def _measured(sides: dict[str, Program], quick: bool) -> Took:
             note("first", side, [program.ask(do="first")["first_s"]])
             wall_s = program.ask(do="runs", runs=1, turns=TURNS, own=False)["wall_s"]
             note("turn", side, [wall_s / TURNS])
+        note("first", POOLED, [pooled.ask(do="first")["first_s"]])
     for program in sides.values():
         program.ask(do="close")
     files = FILES // 5 if quick else FILES
@@ -106,7 +111,8 @@ def _figures(took: Took, loop: str, files: int) -> Iterator[Figure]:
         "resume_s": (f"resume where no files are left, {size}", {}),
     }
     for name, (measure, wanted) in measures.items():
-        for side, way in WAYS.items():
+        ways = WAYS | ({POOLED: "from the warm pool"} if name == "first" else {})
+        for side, way in ways.items():
             yield Figure(
                 benchmark="docker_sandboxes",
                 measure=f"{measure}, {way}",

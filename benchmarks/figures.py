@@ -73,7 +73,8 @@ class Figure(msgspec.Struct):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        return msgspec.to_builtins(self) | {
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields | {
             "ratio": self.ratio,
             "best_ratio": self.best_ratio,
             "is_met": self.is_met,

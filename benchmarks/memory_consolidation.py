@@ -190,9 +190,9 @@ def _pair(
 def _start(lab: Lab, base_url: str, loop: str) -> tuple[Program, dict[str, Any]]:
     """A memory actor and a sandbox actor, each in its own process."""
     common: dict[str, Any] = {"loop": loop, "base_url": base_url, "home": lab.fast_home()}
-    sandboxes = lab.start("sandbox_actor", "sandstream", **common)
+    sandboxes = lab.start("measured_sandbox_actor", "sandstream", **common)
     sandboxes.wait_ready()  # it starts the server
-    memory = lab.start("memory_actor", "sandstream", **common)
+    memory = lab.start("measured_memory_actor", "sandstream", **common)
     memory.wait_ready()
     return memory, common
 

@@ -125,8 +125,8 @@ def _start(lab: Lab, script: Script, loop: str) -> Program:
         "base_url": lab.model(script),
         "home": lab.fast_home(),
     }
-    lab.start("sandbox_actor", "sandstream", **common).wait_ready()  # it starts the server
-    memory = lab.start("memory_actor", "sandstream", **common)
+    lab.start("measured_sandbox_actor", "sandstream", **common).wait_ready()  # it starts the server
+    memory = lab.start("measured_memory_actor", "sandstream", **common)
     memory.wait_ready()
     return memory
 

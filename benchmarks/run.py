@@ -18,6 +18,7 @@ import fan_out
 import first_token
 import handoff_chain
 import hop_cost
+import hosted_sandboxes
 import memory_consolidation
 import memory_recall
 import parked_approvals
@@ -33,6 +34,7 @@ import session_runs
 import trace_views
 import tracing_cost
 import turn_overhead
+from durable_sessions import sleeping_sessions
 from figures import Figure, table
 from lab import Lab
 from machine import describe
@@ -59,8 +61,10 @@ BENCHMARKS: dict[str, Measure] = {
     "sandbox_snapshots": sandbox_snapshots.measure,
     "sandbox_memory": sandbox_memory.measure,
     "docker_sandboxes": docker_sandboxes.measure,
+    "hosted_sandboxes": hosted_sandboxes.measure,
     "memory_consolidation": memory_consolidation.measure,
     "memory_recall": memory_recall.measure,
+    "sleeping_sessions": sleeping_sessions.measure,
 }
 
 

@@ -192,7 +192,7 @@ def _boxes(installed: Installation, size: int) -> Iterator[Point]:
         )
 
     def each_s(used: list[Used]) -> float:
-        return statistics.median(it.answer["wall_s"] for it in used) / size
+        return statistics.median(float(it.answer["wall_s"]) for it in used) / size
 
     yield point("start at once, each", "box", each_s(opened), opened, size * rounds)
     yield point("a command in each at once", "box", each_s(commands), commands, size * rounds)

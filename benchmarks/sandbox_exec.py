@@ -19,7 +19,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
 
 def _one_loop(lab: Lab, loop: str, count: int, times: int) -> list[Figure]:
     home = lab.fast_home()
-    actor = lab.start("sandbox_actor", "sandstream", loop=loop, home=home)
+    actor = lab.start("measured_sandbox_actor", "sandstream", loop=loop, home=home)
     actor.wait_ready()
     took: dict[str, list[float]] = {side: [] for side in SIDES}
     parts: dict[str, list[float]] = {"box": [], "actor": []}

@@ -19,7 +19,7 @@ def measure(lab: Lab, *, quick: bool, loops: list[str]) -> list[Figure]:
         for side in ("sandstream", "agents")
     }
     count = SANDBOXES // 2 if quick else SANDBOXES
-    actor = lab.start("sandbox_actor", "sandstream", loop=loops[0], home=home)
+    actor = lab.start("measured_sandbox_actor", "sandstream", loop=loops[0], home=home)
     actor.ask(do="parts", times=20)
     read = {side: _Readings(program, count) for side, program in sides.items()}
     actor_mb = processes.proportional_mb([actor.pid])

@@ -10,6 +10,7 @@ repeated here.
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 import types
 from pathlib import Path
@@ -99,9 +100,14 @@ def _twin(kind: type[Any], twins: dict[type[Any], type[Any]]) -> type[Any]:
         tag_field=config.tag_field,
         tag=config.tag,
         kw_only=True,
-        namespace={"__doc__": kind.__doc__ or ""},
+        namespace={"__doc__": _purpose(kind)},
     )
     return twins[kind]
+
+
+def _purpose(kind: type[Any]) -> str:
+    """The docstring without its example, which is Python."""
+    return inspect.cleandoc(kind.__doc__ or "").partition("\n\nExample:")[0]
 
 
 def _without_raw(hint: Any, twins: dict[type[Any], type[Any]]) -> Any:

@@ -14,33 +14,14 @@ from sandstream_bus.wire import memories as y
 from sandstream_bus.wire import messages as m
 from sandstream_bus.wire import open_runs as i
 from sandstream_bus.wire import sandboxes as b
+from sandstream_bus.wire import sessions as n
 from sandstream_bus.wire import traces as t
 from sandstream_bus.wire.subjects import AskKind, Subjects
+from wire_parameters import PARAMETERS as PARAMETERS
+from wire_sessions import session_hints, session_records, session_requests
 
 PREFIX = "sandstream"
 _SUBJECTS = Subjects(PREFIX)
-
-PARAMETERS = {
-    "agent": "The agent's name; bytes other than A-Z a-z 0-9 _ - are written =XX.",
-    "run": "The run's id: 1 to 128 of A-Z a-z 0-9 _ - =.",
-    "pool": "A harness pool or a tool host pool.",
-    "call": "The call's id within its run, such as t1-0.",
-    "user": "The user who asks: 1 to 32 of a-z 0-9 _ -, a letter or digit first.",
-    "owner": "The run or the memory to which the timer belongs.",
-    "name": "The timer's name within its owner.",
-    "subject": "The rest of the subject to which the message goes, without the prefix.",
-    "sandbox": "The sandbox's id.",
-    "provider": "The sandbox provider, such as local.",
-    "node": "The node of the provider that has the sandbox.",
-    "op": "The operation's id, chosen by the requester.",
-    "session": "The conversation's id, escaped like an agent's name; a long one is hashed.",
-    "scope": "The memory's name, escaped like a conversation's id.",
-    "trace": "The trace's id: 32 hexadecimal digits, lower case.",
-    "group": "A group of tracing actors, which share their work.",
-    "consumer": "The durable consumer that parked the message.",
-    "sequence": "The stream sequence of the message that was parked.",
-    "event": "The rest of the event's subject: start.POOL, model, done, and so on.",
-}
 
 
 class Channel(NamedTuple):
@@ -64,6 +45,7 @@ _TIMED = (
     m.CancelRequested,
     y.ExtractRequested,
     y.MergeRequested,
+    n.SessionDue,
 )
 _ASKS: list[tuple[AskKind, str, type[Any], str]] = [
     ("cancel", "The user wants a run stopped", m.CancelRequested, "run.{run}.cancel"),
@@ -130,6 +112,7 @@ def channels() -> list[Channel]:
             requests,
             open_to_all=True,
         ),
+        *(Channel(*row) for row in session_requests(s, requests)),
         Channel(
             "agent",
             s.agent("AGENT").replace("AGENT", "=agent="),
@@ -350,6 +333,7 @@ def channels() -> list[Channel]:
                 c.ConversationAdded,
                 c.ConversationPopped,
                 c.ConversationCleared,
+                c.ConversationCut,
                 m.Claim,
             ),
             "harness, clients",
@@ -365,6 +349,7 @@ def channels() -> list[Channel]:
             "harness, clients",
             log,
         ),
+        *(Channel(*row) for row in session_records(s, log)),
         Channel(
             "memory_state",
             s.memory_state("SCOPE").replace("SCOPE", "=scope="),
@@ -415,7 +400,7 @@ def channels() -> list[Channel]:
             s.timer("=owner=", "=name="),
             "A message that is due later; the server publishes its body to its due subject then",
             _TIMED,
-            "harness, memory actor",
+            "harness, memory actor, sessions actor",
             "the server",
             timers,
         ),
@@ -425,7 +410,7 @@ def channels() -> list[Channel]:
             "A message that is due now",
             _TIMED,
             "the server",
-            "harness or memory actor, which publishes it to {subject}",
+            "harness or memory actor, which publishes it to {subject}; sessions actor",
             timers,
         ),
         Channel(
@@ -492,5 +477,6 @@ def channels() -> list[Channel]:
             "every user with the permission",
             "",
         ),
+        *(Channel(*row) for row in session_hints(s)),
     ]
     return [row._replace(address=re.sub(r"=(\w+)=", r"{\1}", row.address)) for row in table]

@@ -46,9 +46,9 @@ async def main() -> None:
     async for event in result.stream_events():
         if event.type == "raw_response_event" and isinstance(event.data, ResponseTextDeltaEvent):
             print(event.data.delta, end="", flush=True)
-        elif event.type == "run_item_stream_event" and event.name == "tool_called":
+        elif event.type == "run_item_stream_event" and event.item.type == "tool_call_item":
             print(f"[{event.item.raw_item.name}] {event.item.raw_item.arguments}")
-        elif event.type == "run_item_stream_event" and event.name == "tool_output":
+        elif event.type == "run_item_stream_event" and event.item.type == "tool_call_output_item":
             print(f"  → {event.item.output[:200]!r}")
     print()
     await client.close()

@@ -54,8 +54,8 @@ async def ask() -> None:
 
 async def answer() -> None:
     state = await RunState.from_string(clerk, STATE_FILE.read_text())
-    for item in state.get_interruptions():
-        state.approve(item)
+    for question in state.get_interruptions():
+        state.approve(question)
     result = await Runner.run(clerk, state)
     STATE_FILE.unlink()
     for item in result.new_items:

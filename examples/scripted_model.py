@@ -67,6 +67,13 @@ README = [
             text("It divided by zero; now it prints 1.0."),
         ],
     ),
+    script_for(
+        "Mend it",
+        [
+            tool_call("exec_command", {"cmd": "sed -i 's:1 / 0:1 / 1:' app.py; python3 app.py"}),
+            text("Mended: it prints 1.0."),
+        ],
+    ),
 ]
 QUICKSTART = [
     script_for(

@@ -12,15 +12,15 @@ import sys
 import time
 from typing import Any
 
-import desk
+import lab_desk
 
 MODEL = "gpt-4.1"
 SIDE = sys.argv[1]
 
-if SIDE == "sandstream":
-    from sandstream import Agent, RunConfig, Runner, function_tool
-elif SIDE == "agents":
+if SIDE == "agents":
     from agents import Agent, RunConfig, Runner, function_tool
+elif SIDE == "sandstream":
+    from sandstream import Agent, RunConfig, Runner, function_tool
 else:
     from openai import AsyncOpenAI
 
@@ -128,8 +128,8 @@ class BareSide:
         return first
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     return BareSide() if SIDE == "openai" else AgentSide()
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from desk import Handler, serve
+from lab_desk import Handler, serve
 from sandstream_providers.interface import Box, BoxSpec, ExecSpec
 from sandstream_providers.local.provider import LocalProvider
 

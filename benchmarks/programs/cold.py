@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import sys
 
-import desk
+import lab_desk
 
-if sys.argv[1] == "sandstream":
-    from sandstream import Agent, Runner
-else:
+if sys.argv[1] == "agents":
     from agents import Agent, Runner
+else:
+    from sandstream import Agent, Runner
 
 
 async def main() -> None:
     agent = Agent(name="Short", instructions="Be short.", model="gpt-4.1")
     result = await Runner.run(agent, "Hello?")
-    desk.answer({"output": result.final_output})
+    lab_desk.answer({"output": result.final_output})
 
 
-desk.run(main, sys.argv[2])
+lab_desk.run(main, sys.argv[2])

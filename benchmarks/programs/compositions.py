@@ -10,15 +10,15 @@ import sys
 import time
 from typing import Any
 
-import desk
+import lab_desk
 
 MODEL = "gpt-4.1"
 SIDE = sys.argv[1]
 
-if SIDE == "sandstream":
-    from sandstream import Agent, RunConfig, Runner, RunState, SQLiteSession, function_tool
-else:
+if SIDE == "agents":
     from agents import Agent, RunConfig, Runner, RunState, SQLiteSession, function_tool
+else:
+    from sandstream import Agent, RunConfig, Runner, RunState, SQLiteSession, function_tool
 
 
 def make_chain(handoffs: int) -> Any:
@@ -27,7 +27,7 @@ def make_chain(handoffs: int) -> Any:
     for number in range(handoffs, -1, -1):
         agent = Agent(
             name=f"Desk{number}",
-            instructions="Answer, or hand off to the next desk.",
+            instructions="Answer, or hand off to the next lab_desk.",
             model=MODEL,
             handoffs=following,
         )
@@ -142,8 +142,8 @@ class Compositions:
         return 0.0
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     return Compositions()
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

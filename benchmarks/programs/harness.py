@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import desk
+import lab_desk
 from sandstream_actors.harness.actor import Harness
 from sandstream_bus.nats.collector import tune_collector
 
@@ -22,7 +22,7 @@ from sandstream.settings import Settings
 _kept: list[Any] = []
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     tune_collector()
     bus = await open_bus(Settings.from_env(), name="bench-harness")
     harness = Harness(bus.bus, DefaultModels(), pool="main")
@@ -35,4 +35,4 @@ async def opened() -> desk.Handler:
     return handle
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

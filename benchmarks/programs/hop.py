@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-import desk
+import lab_desk
 import msgspec
 import nats
 from msgspec import Raw
@@ -82,7 +82,7 @@ class Hops:
         return took
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     bus = await open_bus(Settings.from_env(), name="bench-hop")
     assert bus.server is not None
     client = await nats.connect(bus.server.url, user=bus.server.user, password=bus.server.password)
@@ -93,4 +93,4 @@ async def opened() -> desk.Handler:
     return hops
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

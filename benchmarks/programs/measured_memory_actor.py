@@ -2,7 +2,7 @@
 priority. Asked to, it writes runs that have ended, waits until their memory is consolidated, reads
 it, and opens workspaces with it.
 
-python memory_actor.py sandstream asyncio|uvloop
+python measured_memory_actor.py sandstream asyncio|uvloop
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-import desk
+import lab_desk
 import msgspec
 from msgspec import Raw
 from sandstream_actors.memory.freshness import is_settled
@@ -189,7 +189,7 @@ def _raw(value: object) -> Raw:
     return Raw(msgspec.json.encode(value))
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     os.nice(10)
     connection = await open_bus(Settings.from_env(), name="bench-memory")
     memory = await start_memory_actor(connection.bus, DefaultModels())
@@ -197,4 +197,4 @@ async def opened() -> desk.Handler:
     return Memories(connection.bus)
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

@@ -3,7 +3,7 @@
 What `sandstream actor sandbox` starts, but on the loop that is asked for. Asked to, it measures its
 own part of a command: the box alone, and from the bytes of a request to those of its reply.
 
-python sandbox_actor.py sandstream asyncio|uvloop
+python measured_sandbox_actor.py sandstream asyncio|uvloop
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-import desk
+import lab_desk
 import msgspec
 from sandstream_actors.sandbox.actor import SandboxActor
 from sandstream_actors.sandbox.operations import Tools
@@ -69,10 +69,10 @@ class Parts:
         return took
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     settings = Settings.from_env()
     bus = await open_bus(settings, name="bench-sandbox")
     return Parts(bus.bus, await start_sandbox_actor(bus.bus, settings.home))
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

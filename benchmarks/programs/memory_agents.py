@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-import desk
+import lab_desk
 
 SIDE = sys.argv[1]
 MODEL = "gpt-4.1"
@@ -93,8 +93,8 @@ async def _checked(agent: Any, config: Any) -> None:
         raise RuntimeError(f"wrong result: {result}")
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     return Agents()
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

@@ -10,7 +10,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import desk
+import lab_desk
 
 
 class Sink(BaseHTTPRequestHandler):
@@ -27,7 +27,7 @@ class Sink(BaseHTTPRequestHandler):
         """Nobody reads it."""
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Sink)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -37,4 +37,4 @@ async def opened() -> desk.Handler:
     return handle
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-import desk
+import lab_desk
 from sandstream_bus.logs.runs import LogEvent
 from sandstream_bus.wire.headers import CAUSE
 from sandstream_bus.wire.subjects import RunId
@@ -27,7 +27,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     agent = Agent(name="past", instructions="Add.", model="scripted", tools=[add])
     result = await Runner.run(agent, "go", max_turns=30)
     process = await Process.of_this_loop()
@@ -72,4 +72,4 @@ def _idle(kind: str) -> str:
     return f"{head}.past" if dot and head in ("start", "turn", "call", "result") else kind
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import sys
 import tarfile
 import tempfile
@@ -19,22 +18,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-import desk
+import lab_desk
+from sandbox_clients import IMAGE, new_client
 
 SIDE = sys.argv[1]
-IMAGE = os.environ.get("BENCH_IMAGE", "")
 MODEL = "gpt-4.1"
 
 if SIDE == "agents":
     from agents import RunConfig, Runner
     from agents.sandbox import Manifest, SandboxAgent, SandboxRunConfig
     from agents.sandbox.entries import File
-    from agents.sandbox.sandboxes import UnixLocalSandboxClient
     from agents.sandbox.snapshot import LocalSnapshotSpec
 else:
     from sandstream import RunConfig, Runner
     from sandstream.sandbox import File, Manifest, SandboxAgent, SandboxRunConfig
-    from sandstream.sandbox.sandboxes import UnixLocalSandboxClient
 
 FILL = """
 import hashlib, os, sys
@@ -48,29 +45,11 @@ for folder in range(folders):
 """
 
 
-def new_client() -> tuple[Any, Any]:
-    """The client, and the options of its sandboxes."""
-    if not IMAGE:
-        return UnixLocalSandboxClient(), None
-    import docker
-
-    if SIDE == "agents":
-        from agents.sandbox.sandboxes.docker import DockerSandboxClient, DockerSandboxClientOptions
-    else:
-        from sandstream.sandbox.sandboxes.docker import (
-            DockerSandboxClient,
-            DockerSandboxClientOptions,
-        )
-    ours = {"agent": False} if SIDE == "sandstream-shell" else {}
-    options = DockerSandboxClientOptions(image=IMAGE, **ours)
-    return DockerSandboxClient(docker.from_env()), options
-
-
 class Sessions:
     """What is measured. Times are of the calls alone; each result is looked at."""
 
     def __init__(self) -> None:
-        self._client, self._options = new_client()
+        self._client, self._options = new_client(SIDE)
         self._sessions: list[Any] = []
         self._snapshots = Path(tempfile.gettempdir()) / "snapshots"
 
@@ -93,6 +72,9 @@ class Sessions:
             await elsewhere(session)
         return session
 
+    async def _delete(self, session: Any) -> None:
+        await self._client.delete(session)
+
     async def do_open(self, count: int) -> dict[str, Any]:
         """So many empty sandboxes at once, which stay."""
         began = time.perf_counter()
@@ -105,7 +87,7 @@ class Sessions:
     async def do_close(self) -> dict[str, Any]:
         sessions, self._sessions = self._sessions, []
         began = time.perf_counter()
-        await asyncio.gather(*(self._client.delete(session) for session in sessions))
+        await asyncio.gather(*(self._delete(session) for session in sessions))
         return {"wall_s": time.perf_counter() - began}
 
     # --- commands ------------------------------------------------------------------------------
@@ -127,9 +109,9 @@ class Sessions:
         began = time.perf_counter()
         session = await self._create()
         await session.start()
-        await _checked(session, "true")
+        await checked(session, "true")
         first_s = time.perf_counter() - began
-        await self._client.delete(session)
+        await self._delete(session)
         return {"first_s": first_s}
 
     async def do_exec_each(self) -> dict[str, Any]:
@@ -157,16 +139,16 @@ class Sessions:
 
     async def do_manifest(self, files: int) -> dict[str, Any]:
         """Make a sandbox from a manifest, remove it."""
-        entries = {f"d{n % 10}/f{n}": File(content=b"%d\n" % n * 100) for n in range(files)}
+        manifest = manifest_of(files)
         began = time.perf_counter()
-        session = await self._create(manifest=Manifest(entries=entries))
+        session = await self._create(manifest=manifest)
         await session.start()
         started = time.perf_counter()
         found = await session.exec("find . -type f | wc -l")
         if int(found.stdout) != files:
             raise RuntimeError(f"wrong result: {found}")
         deleting = time.perf_counter()
-        await self._client.delete(session)
+        await self._delete(session)
         deleted = time.perf_counter()
         return {"start_s": started - began, "delete_s": deleted - deleting}
 
@@ -175,10 +157,10 @@ class Sessions:
         session = await self._create()
         await session.start()
         await session.write("fill.py", io.BytesIO(FILL.encode()))
-        await _checked(session, f"python3 fill.py {files // 100} {size} && rm fill.py")
-        cold_s = await _timed(session.stop())
-        await _checked(session, "echo changed > d0/f0")
-        again_s = await _timed(session.stop())
+        await checked(session, f"python3 fill.py {files // 100} {size} && rm fill.py")
+        cold_s = await timed(session.stop())
+        await checked(session, "echo changed > d0/f0")
+        again_s = await timed(session.stop())
         took = {"cold_s": cold_s, "again_s": again_s}
         if SIDE == "agents" and not IMAGE:
             took["tar_s"] = await asyncio.to_thread(_tar, Path(session.state.manifest.root))
@@ -186,7 +168,7 @@ class Sessions:
             self._client.serialize_session_state(session.state)
         )
         if SIDE == "agents":
-            await self._client.delete(session)  # a snapshot is only used where no files are left
+            await self._delete(session)  # a snapshot is only used where no files are left
         else:
             await session.shutdown()
         began = time.perf_counter()
@@ -195,32 +177,37 @@ class Sessions:
             await elsewhere(resumed)
         await resumed.start()
         took["resume_s"] = time.perf_counter() - began
-        await _has_all(resumed, files)
+        await has_all(resumed, files)
         began = time.perf_counter()
         fork = await self._create(snapshot=resumed.state.snapshot)
         took["name_fork_s"] = time.perf_counter() - began
         await fork.start()
         took["fork_s"] = time.perf_counter() - began
-        await _has_all(fork, files)
-        took["fork_stop_s"] = await _timed(fork.stop())
+        await has_all(fork, files)
+        took["fork_stop_s"] = await timed(fork.stop())
         for each in (resumed, fork):
-            await self._client.delete(each)
+            await self._delete(each)
         return took
 
 
-async def _timed(work: Any) -> float:
+def manifest_of(files: int) -> Any:
+    entries = {f"d{n % 10}/f{n}": File(content=b"%d\n" % n * 100) for n in range(files)}
+    return Manifest(entries=entries)
+
+
+async def timed(work: Any) -> float:
     began = time.perf_counter()
     await work
     return time.perf_counter() - began
 
 
-async def _checked(session: Any, command: str) -> None:
+async def checked(session: Any, command: str) -> None:
     done = await session.exec(command)
     if done.exit_code != 0:
         raise RuntimeError(f"{command}: {done}")
 
 
-async def _has_all(session: Any, files: int) -> None:
+async def has_all(session: Any, files: int) -> None:
     found = await session.exec("find . -type f | wc -l; cat d0/f0")
     if found.stdout.split() != [b"%d" % files, b"changed"]:
         raise RuntimeError(f"wrong result: {found}")
@@ -242,8 +229,9 @@ async def elsewhere(session: Any) -> None:
     session.remote.link = BusLink((await Process.of_this_loop()).bus, "local")
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     return Sessions()
 
 
-desk.serve(opened, sys.argv[2])
+if __name__ == "__main__":
+    lab_desk.serve(opened, sys.argv[2])

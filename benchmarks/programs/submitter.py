@@ -10,14 +10,14 @@ import sys
 import time
 from typing import Any
 
-import desk
+import lab_desk
 
 from sandstream.client import Client
 
 _kept: list[Client] = []
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     client = await Client.connect()
     _kept.append(client)
 
@@ -57,4 +57,4 @@ async def opened() -> desk.Handler:
     return handle
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

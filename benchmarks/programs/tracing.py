@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-import desk
+import lab_desk
 from sandstream_actors.run.state import RunState
 from sandstream_actors.tracing.actor import TracingActor, consumer_name
 from sandstream_actors.tracing.export.exporter import span_exporters
@@ -31,7 +31,7 @@ from sandstream.settings import Settings
 _kept: list[Any] = []
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     os.nice(10)
     settings = Settings.from_env()
     connection = await open_bus(settings, name="bench-tracing")
@@ -102,4 +102,4 @@ async def _views(store: TraceStore, run: str, times: int) -> dict[str, Any]:
     return took
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])

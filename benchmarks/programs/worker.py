@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import desk
+import lab_desk
 
 from sandstream import Agent, function_tool
 from sandstream._surface.connection import open_bus
@@ -31,7 +31,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-async def opened() -> desk.Handler:
+async def opened() -> lab_desk.Handler:
     bus = await open_bus(Settings.from_env(), name="bench-worker")
     agent = Agent(
         name="Adder", instructions="Add what you are asked to.", model="gpt-4.1", tools=[add]
@@ -46,4 +46,4 @@ async def opened() -> desk.Handler:
     return handle
 
 
-desk.serve(opened, sys.argv[2])
+lab_desk.serve(opened, sys.argv[2])
