@@ -1,5 +1,5 @@
 # On a fresh machine with Python, git and make, `make demo` and `make test` need nothing else (and
-# bubblewrap and, for the tests, busybox and Chromium, which a root shell with apt installs by itself).
+# bubblewrap and, for the tests, busybox, tmux and Chromium, which a root shell with apt installs by itself).
 PYTHON ?= python3
 ARGS ?=
 SOAK_MINUTES ?= 10
@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help isolation browser setup demo test quick check format bench scaling chaos soak fuzz-soak cluster-soak docker-chaos docs compose-test clean
+.PHONY: help isolation browser setup demo test quick check format bench scaling chaos soak fuzz-soak cluster-soak docker-chaos hosted-chaos docs compose-test clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -25,16 +25,16 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install -qq --editable '.[uvloop,nkeys]' --group dev
 	@touch $@
 
-# Local sandboxes are isolated by bubblewrap; busybox is for tests of boxes without Python. A root
-# shell with apt (a CI machine) gets them here.
+# Local sandboxes are isolated by bubblewrap; busybox is for tests of boxes without Python, tmux for
+# tests of the terminal UI. A root shell with apt (a CI machine) gets them here.
 isolation:
-	@{ command -v bwrap && command -v busybox; } >/dev/null 2>&1 || [ "$$(uname)" != Linux ] || { \
+	@{ command -v bwrap && command -v busybox && command -v tmux; } >/dev/null 2>&1 || [ "$$(uname)" != Linux ] || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "Installing bubblewrap, for isolated sandboxes, and busybox ..." >&2; \
+	    echo "Installing bubblewrap, for isolated sandboxes, busybox and tmux ..." >&2; \
 	    apt-get -qq update >/dev/null && \
-	    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends bubblewrap busybox >/dev/null; \
+	    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends bubblewrap busybox tmux >/dev/null; \
 	  else echo "note: without bubblewrap there are no isolated sandboxes, and their tests fail;" \
-	    "so do some without busybox; install them with your package manager" >&2; fi; }
+	    "so do some without busybox or tmux; install them with your package manager" >&2; fi; }
 
 # The page of a run is tested in a real browser. A root shell with apt gets it here.
 browser:
@@ -57,10 +57,8 @@ test: $(STAMP) isolation browser ## Run all tests, side by side; ARGS="-k name" 
 	@if [ -n "$(ARGS)" ]; then $(BIN)/python -m pytest -q $(ARGS); \
 	else $(BIN)/python tests/lanes.py $(if $(JUNIT),--junit $(JUNIT)); fi
 
-# Three processes for two cores, as some tests wait for time limits. Python keeps the compiled tests,
-# whatever the environment says: compiling them takes longer than to run them.
 quick: $(STAMP) ## Run the tests that need no server and no process, within 30 s; ARGS="-k name"
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -m quick -n 3 --dist loadfile $(ARGS)
+	@$(BIN)/python tests/quick.py -- $(ARGS)
 
 check: $(STAMP) isolation browser ## Format, lint, types (mypy strict, pyright), tests
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
@@ -91,7 +89,10 @@ cluster-soak: $(STAMP) isolation ## Random faults of a three-node cluster, for S
 	@PYTHONPATH=tests $(BIN)/python -m cluster.soak --minutes $(SOAK_MINUTES) $(ARGS)
 
 docker-chaos: $(STAMP) isolation ## kill -9 of actors, containers and Docker engines; ten minutes
-	@$(BIN)/python -m pytest -q tests/chaos/test_docker_*.py $(ARGS)
+	@$(BIN)/python -m pytest -q tests/chaos/docker $(ARGS)
+
+hosted-chaos: $(STAMP) isolation ## kill -9 of actors with boxes at Daytona and E2B; ten minutes
+	@$(BIN)/python -m pytest -q tests/chaos/hosted $(ARGS)
 
 docs: $(STAMP) ## Generate the pages in docs/ that are made from the code
 	@for generator in docs/generate*.py; do $(BIN)/python "$$generator" || exit 1; done
