@@ -354,7 +354,8 @@ class Provider(Protocol):
         ...
 
     async def list_owned(self, owner: str) -> list[BoxInfo]:
-        """All boxes with this owner label, in any state.
+        """All boxes with this owner label, in any state. The state of a box may lag behind for a
+        moment: an engine hears of a pause from its runtime, a vendor from the machine of the box.
 
         Args:
             owner: The installation that the boxes belong to.

@@ -101,6 +101,17 @@ async def thaw(engine: Engine, seen: Seen) -> None:
                 "the engine"
             )
         await asyncio.sleep(_PAUSE_S)
+    while await _seems_paused(engine, seen) and loop.time() < deadline:
+        # It runs. The news of the last pause has reached the engine late: that of this resumption
+        # follows, and until then lists would show the box as paused.
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _seems_paused(engine: Engine, seen: Seen) -> bool:
+    """What the engine believes."""
+    doing = f"look at the container {seen.name}"
+    shown = await engine.call(doing, lambda api: api.inspect_container(seen.id))
+    return bool(shown["State"]["Paused"])
 
 
 async def _paused(engine: Engine, seen: Seen) -> Literal["now", "before", "busy"]:

@@ -16,11 +16,17 @@ from sandstream_providers.interface import (
     ProviderError,
     ResolveRule,
 )
+from support.waiting import eventually
 
 
 async def _listed(provider: Provider, key: str) -> BoxInfo | None:
     found = [info for info in await provider.list_owned(OWNER) if info.key == key]
     return found[0] if found else None
+
+
+async def _runs(provider: Provider, key: str) -> bool:
+    info = await _listed(provider, key)
+    return info is not None and info.state == "running"
 
 
 def test_powers_are_those_of_the_table(stage: Stage) -> None:
@@ -208,9 +214,7 @@ def test_a_paused_box_stands_still_until_it_is_woken(stage: Stage) -> None:
             for _ in range(2):
                 await stage.provider.resume(box.key)
             assert (await task).stdout == b"awake\n"
-            info = await _listed(stage.provider, box.key)
-            assert info is not None
-            assert info.state == "running"
+            await eventually(lambda: _runs(stage.provider, box.key), what="it is listed as awake")
 
     stage.run(story())
 

@@ -91,6 +91,7 @@ def test_a_session_is_renamed_forked_archived_and_destroyed(
                 await ui.press("up", "D")
                 await ui.shows("Destroy named?", "Keep it")
                 await ui.press("enter")
+                await ui.until(lambda: "Keep it" not in ui.text(), "the question is closed")
                 assert (await (await place.client.sessions.get("one")).info()).life == "open"
                 await ui.press("D")
                 await ui.shows("Destroy named?")
