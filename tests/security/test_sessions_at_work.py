@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from security.guarded import DEADLINE_S, Guarded, Person, guarded
 from security.workplace import as_person
+from support.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -46,6 +47,13 @@ async def use(alice: Person) -> None:
     await alice.ask(f"{ask}.wake", {})
     await alice.ask(f"{ask}.pause", {})
     await until_state(alice, BLOG, life="paused")
+
+
+async def destroy_all(alice: Person) -> None:
+    """Boxes outlive their actors for some minutes, so the test does not leave any."""
+    for session in (BLOG, f"{BLOG}2"):
+        await alice.ask(f"session.{session}.destroy", {})
+        await until_state(alice, session, life="destroyed")
 
 
 async def attack(bob: Person, world: Guarded) -> None:
@@ -104,3 +112,8 @@ def test_sessions_work_with_these_permissions_and_no_other(tmp_path: Path) -> No
             assert state["session"] == BLOG
 
         as_person(world, "eve", only_reads)
+        as_person(world, "alice", destroy_all)
+        boxes = world.directory / "home" / "sandboxes"
+        asyncio.run(
+            until(lambda: not [*boxes.glob("[!.]*")], within_s=DEADLINE_S, what="no box is left")
+        )

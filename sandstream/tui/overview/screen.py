@@ -55,6 +55,8 @@ class ListScreen(Screen[None]):
         self._lines: list[Heading | Line] = []
         self._shown: list[tuple[str, str]] = []
         """The id and the text of each line on the screen."""
+        self._is_stale = True
+        """The lines must be drawn again even if they are the same."""
         self._is_due = False
         self._selected_id = ""
 
@@ -75,7 +77,7 @@ class ListScreen(Screen[None]):
         self.refresh_soon()
 
     def on_resize(self) -> None:
-        self._shown = []
+        self._is_stale = True
         self.set_class(self.size.width < 100, "-narrow")
         self.refresh_soon()
 
@@ -92,7 +94,7 @@ class ListScreen(Screen[None]):
         if self.query_one_optional(EntryList) is None:
             return  # the app ends
         if not self.is_current and self.app.screen is not self:
-            self._shown = []  # shown again when the screen is
+            self._is_stale = True
             return
         entries = self.desk.entries()
         wanted = self.query_one("#filter", Input).value
@@ -102,7 +104,7 @@ class ListScreen(Screen[None]):
         self._show_peek()
 
     def on_screen_resume(self) -> None:
-        self._shown = []
+        self._is_stale = True
         self.refresh_soon()
 
     def _put(self) -> None:
@@ -115,9 +117,10 @@ class ListScreen(Screen[None]):
             for it in self._lines
         ]
         shown = [(key, str(content.markup)) for key, content in contents]
-        if shown == self._shown:
+        if shown == self._shown and not self._is_stale:
             return
-        if [key for key, _ in shown] == [key for key, _ in self._shown]:
+        keys = [key for key, _ in shown]
+        if not self._is_stale and keys == [key for key, _ in self._shown]:
             for place, (new, old) in enumerate(zip(shown, self._shown, strict=True)):
                 if new != old:
                     options.replace_option_prompt_at_index(place, contents[place][1])
@@ -129,6 +132,7 @@ class ListScreen(Screen[None]):
             )
             self._select(selected)
         self._shown = shown
+        self._is_stale = False
 
     def select(self, id: str) -> None:
         """Select an entry, once it is listed.
@@ -137,7 +141,7 @@ class ListScreen(Screen[None]):
             id: The session or run.
         """
         self._selected_id = id
-        self._shown = []
+        self._is_stale = True
         self.refresh_soon()
 
     def _select(self, id: str) -> None:
@@ -201,7 +205,7 @@ class ListScreen(Screen[None]):
     def action_peek(self) -> None:
         peek = self.query_one(Peek)
         peek.display = not peek.display
-        self._shown = []
+        self._is_stale = True
         self._show_peek()
         self.call_after_refresh(self._show)
 

@@ -12,6 +12,7 @@ from support.tui.stage import screen, stage
 from support.waiting import eventually
 
 from sandstream.tui.conversation.screen import WorkScreen
+from sandstream.tui.overview.screen import ListScreen
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -92,6 +93,10 @@ def test_a_session_is_renamed_forked_archived_and_destroyed(
                 await ui.shows("Destroy named?", "Keep it")
                 await ui.press("enter")
                 await ui.until(lambda: "Keep it" not in ui.text(), "the question is closed")
+                shown = ui.app.screen
+                assert isinstance(shown, ListScreen)
+                shown.on_screen_resume()
+                assert shown.selected is not None  # also before the lines are drawn again
                 assert (await (await place.client.sessions.get("one")).info()).life == "open"
                 await ui.press("D")
                 await ui.shows("Destroy named?")
