@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sandstream_actors.harness.actor import Harness
 from sandstream_actors.model import ModelClient, Route
+from sandstream_actors.run.sandbox_record import SandboxRecord
 from sandstream_actors.sessions.actor import SessionsActor
+from sandstream_bus.bus import Bus
+from support.waiting import eventually
 
 from sandstream import Agent, Client, function_tool
 from sandstream._run.sandbox_host import start_sandbox_actor
@@ -56,7 +60,10 @@ async def world(
     sandboxes: bool = False,
     settings: Settings | None = None,
 ) -> AsyncIterator[World]:
-    """Actors on an installation of its own, and a client."""
+    """Actors on an installation of its own, and a client.
+
+    With ``sandboxes``, all sessions are destroyed and their boxes deleted before the actors stop.
+    """
     home = {"SANDSTREAM_HOME": os.environ["SANDSTREAM_HOME"]}
     settings = settings or Settings.from_env({"SANDSTREAM_PREFIX": prefix, **home})
     async with AsyncExitStack() as stack:
@@ -80,7 +87,24 @@ async def world(
                 other.bus, Path(home["SANDSTREAM_HOME"]), "none", own=False
             )
             actors.push_async_callback(box.stop)
+            actors.push_async_callback(_end_sessions, client)
         yield World(client, model, actors)
+
+
+async def _end_sessions(client: Client) -> None:
+    """Destroy what the test has not, and wait for the deletion of all boxes. A session is destroyed
+    as soon as the deletion is ordered, and a box whose actor stops before that lives on.
+    """
+    for info in await client.sessions.list(archived=True):
+        await (await client.sessions.get(info.id)).destroy()
+    for sandbox in await client.bus.sandboxes.names():
+        await eventually(
+            partial(_is_deleted, client.bus, sandbox), within_s=30, what=f"{sandbox} is deleted"
+        )
+
+
+async def _is_deleted(bus: Bus, sandbox: str) -> bool:
+    return SandboxRecord.of(sandbox, await bus.sandboxes.read(sandbox)).state == "deleted"
 
 
 async def until(
