@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli.cli_process import APP, CODER, Cli
+from cli.cli_process import APP, CODER, Cli, wait_until
 from cli.team_app import SCRIPTS, TEAM
 
 from sandstream.testing import (
@@ -102,6 +102,14 @@ def sandboxed(
     with cli.service("up", str(coder)) as up:
         assert up.ready["node"] and up.ready["sandboxes"]["isolation"]
         yield cli
+        # a destroyed session has only ordered the deletion of its box
+        wait_until(lambda: not _boxes(cli), "the deletion of all boxes")
+
+
+def _boxes(cli: Cli) -> list[str]:
+    """The sandboxes that may have a box."""
+    listed = cli.here("sandboxes", "--json").lines
+    return [it["sandbox"] for it in listed if it["state"] in ("intended", "ready", "paused")]
 
 
 @pytest.fixture(scope="session")

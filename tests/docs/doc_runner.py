@@ -255,6 +255,8 @@ class PageRunner:
             "PATH": f"{self._bin}:{scripts}:{os.environ['PATH']}",
             "HOME": str(directory),
             "SANDSTREAM_HOME": str(directory / "state"),
+            # a reader may stop the actors before they have deleted a box
+            "SANDSTREAM_SANDBOX_GRACE_S": "20",
             "OPENAI_BASE_URL": model.base_url,
             "PYTHONUNBUFFERED": "1",
             "NO_COLOR": "1",

@@ -68,6 +68,8 @@ def environ(tmp_path: Path, roots: list[Path]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return kept | {
         "SANDSTREAM_HOME": str(tmp_path / "state"),
+        # the actors may stop before they have deleted a box: it ends by itself
+        "SANDSTREAM_SANDBOX_GRACE_S": "15",
         "TMPDIR": str(tmp_path),
         "PYTHONWARNINGS": "error",
         "PYTHONUNBUFFERED": "1",
