@@ -30,7 +30,7 @@ COMMANDS = {
     "wc -c < link >> seen; ls -d empty >> seen; echo x >> counter",
 }
 SEEN = "-rwxr-x---\na b/ü/big\nnowhere\n300000\nempty\n"
-LEGS = (
+LEGS: tuple[tuple[str, dict[str, str], str, str, str], ...] = (
     ("docker", {"image": engine.PYTHON}, "sessions.switch_saved", "docker", "sandbox.after_create"),
     ("e2b", {}, "sessions.switch_opened", "e2b", "sandbox.after_create"),
     ("local", {}, "sessions.switch_verified", "e2b", "sandbox.before_delete"),
