@@ -1,6 +1,6 @@
 """Runs the whole suite in a few processes side by side: most tests wait for servers, not for CPUs.
 
-    python tests/lanes.py                     everything, three groups at a time
+    python tests/lanes.py                     everything, four groups at a time
     python tests/lanes.py --lanes 1           one after the other
     python tests/lanes.py --junit DIR         one report file per group, for CI
     python tests/lanes.py -- -x --durations=5 what is after -- goes to each pytest
@@ -9,8 +9,9 @@ A group is a directory of tests, or a file of the longest ones. The output of a
 group is printed when it ends; the last line has the totals, and names again what failed.
 
 All groups have one temporary directory of their own, and share one Docker engine. What the tests
-leave behind in the directory, running, or in the engine fails the run and is listed. The directory
-is kept if something failed.
+leave behind in the directory, running, or in the engine fails the run and is listed. Each group is
+checked when it has ended, because some leftovers end by themselves within minutes, and all of them
+once more at the end. The directory is kept if something failed.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class Outcome(NamedTuple):
     seconds: float
     counts: Counter[str]
     """How many tests passed, failed or were skipped; empty if pytest did not get so far."""
+    left: tuple[str, ...] = ()
+    """What the group left behind in the directory of its tests."""
 
 
 def groups() -> list[Path]:
@@ -178,7 +181,10 @@ async def _all(lanes: int, root: Path, junit: Path | None, more: list[str]) -> l
 
     async def one(number: int, group: Path) -> Outcome:
         async with of_engine if _uses_engine(group) else free:
-            return await _run(group, number, root, junit, more)
+            outcome = await _run(group, number, root, junit, more)
+        own = root / f"{_OWN}{number}"
+        left = await asyncio.to_thread(leftovers.wait_until_none, own, within_s=LEFT_S, files=False)
+        return outcome._replace(left=tuple(f"{it} (by {outcome.group})" for it in left))
 
     return list(await asyncio.gather(*(one(*it) for it in enumerate(groups()))))
 
@@ -210,7 +216,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--lanes", type=int, default=3)
+    parser.add_argument("--lanes", type=int, default=4)
     parser.add_argument("--junit", type=Path)
     parser.add_argument("more", nargs="*", help="for pytest, after --")
     arguments = parser.parse_args()
@@ -225,7 +231,9 @@ def main() -> int:
     if not arguments.more:  # arguments for pytest may choose among the tests
         # a group that failed may have ended early
         add_durations(DURATIONS, {it.group: it.seconds for it in outcomes if not it.code})
-    left = [*containers, *_left(root)]
+    named = [line for it in outcomes for line in it.left]
+    at_end = [it for it in _left(root) if not any(line.startswith(it) for line in named)]
+    left = [*containers, *named, *at_end]
     for line in left:
         print(f"left behind: {line}")
     has_failed = bool(left) or any(it.code for it in outcomes)

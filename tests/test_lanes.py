@@ -30,6 +30,11 @@ MIXED = (
     "def broken(): raise RuntimeError\n"
     "def test_no_fixture(broken): pass\n"
 )
+LEAVING = """
+import subprocess
+def test_starts(tmp_path):
+    subprocess.Popen(["sleep", "5"], cwd=tmp_path, start_new_session=True)
+"""
 
 
 def run(code: str, tests: Path, *arguments: str) -> tuple[int, str]:
@@ -66,6 +71,16 @@ def test_totals_of_all_groups(tmp_path: Path) -> None:
         "total: 5 passed, 2 failed, 1 skipped; groups: 4; time: N s; "
         "ended without a result: test_d.py; FAILED: test_c.py, test_d.py",
     )
+
+
+def test_what_a_group_leaves_behind_is_found_although_it_ends_soon_afterwards(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_a.py").write_text(LEAVING)
+    (tmp_path / "test_b.py").write_text("import time\ndef test_it(): time.sleep(9)\n")
+    patient = RUN.replace("sys.exit", "lanes.LEFT_S = 1.0\nsys.exit")
+    code, line = run(patient, tmp_path)
+    assert (code, line.rpartition("; ")[2]) == (1, "1 left behind")
 
 
 def test_the_longest_group_of_the_last_run_begins_first(tmp_path: Path) -> None:
