@@ -12,7 +12,7 @@ from sandstream_providers.docker.errors import EngineConflict, EngineRefused, No
 from sandstream_providers.docker.folders import Folders
 from sandstream_providers.docker.labels import box_key
 from sandstream_providers.docker.seen import Seen, find
-from sandstream_providers.interface import ProviderError
+from sandstream_providers.interface import BoxGone, ProviderError
 from sandstream_providers.removal import remove_tree
 
 END_S = 30.0
@@ -27,6 +27,8 @@ _AWAKE = "cannot resume a running"
 """What the runtime says of a container that needs no waking."""
 _BELIEVED_AWAKE = "not paused"
 """What the engine itself says of it."""
+_DEAD = "not running"
+"""What both say of a container that has ended; the engine may not have heard of that yet."""
 
 
 async def ours(engine: Engine, key: str) -> Seen | None:
@@ -44,7 +46,8 @@ async def end(engine: Engine, key: str, seen: Seen) -> None:
     deadline = loop.time() + END_S
     while (now := await find(engine, key)) is not None and now.state != "stopped":
         if now.state == "paused":
-            await wake(engine, now)  # it dies as soon as it is awake
+            with contextlib.suppress(BoxGone):
+                await wake(engine, now)  # it dies as soon as it is awake
         if loop.time() > deadline:
             raise ProviderError(f"cannot {doing}: it still runs after {END_S:.0f} s")
         await asyncio.sleep(_PAUSE_S)
@@ -125,6 +128,8 @@ async def _paused(engine: Engine, seen: Seen) -> Literal["now", "before", "busy"
             return "before"
         if any(it in text for it in _BUSY):
             return "busy"
+        if _DEAD in text:
+            raise BoxGone(f"the container {seen.name} has ended") from error
         raise
     return "now"
 
@@ -140,6 +145,8 @@ async def _woken(engine: Engine, seen: Seen) -> Literal["now", "before", "believ
             return "before"
         if _BELIEVED_AWAKE in text:
             return "believed"
+        if _DEAD in text:
+            raise BoxGone(f"the container {seen.name} has ended") from error
         raise
     return "now"
 
