@@ -143,7 +143,6 @@ def test_reasons_are_still_needed() -> None:
 MAY_BE_STALE = {
     "bus/sandstream_bus/logs/chain.py",  # by sequence: what is found is never outdated
     "bus/sandstream_bus/nats/fresh.py",  # checks what it gets
-    "bus/sandstream_bus/logs/runs.py",  # RunLog.glance
     "sandstream/cli/session.py",  # suggestions for a mistyped id
     "sandstream/_inspect/traces.py",
     "sandstream/_inspect/run_lists.py",

@@ -220,7 +220,7 @@ def test_every_kind_of_call_has_a_row_and_a_handler() -> None:
     assert set(CALLS) == KINDS
     sandbox = {kind for kind, traits in CALLS.items() if traits.is_sandbox}
     assert sandbox == set(get_args(SandboxKind))
-    hosted = {kind for kind, it in CALLS.items() if it.is_user_code and not it.is_tool}
+    hosted = {kind for kind, it in CALLS.items() if it.owner == "tool_host" and not it.is_tool}
     assert hosted == {*HOST_CALLS, "model"}
 
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from sandstream_actors.sandbox.actor import SandboxActor
 
     from sandstream._run.memory_host import EmbeddedMemory
-    from sandstream._run.sessions_host import EmbeddedSessions
     from sandstream.sandbox.session.link import BusLink
 
 logger = logging.getLogger(__name__)
@@ -76,7 +75,6 @@ class Process:
         self._left: set[str] = set()
         """Sandboxes of runs that cannot be continued and could not be cancelled."""
         self._memory: EmbeddedMemory | None = None
-        self._sessions: EmbeddedSessions | None = None
         self._kept_models = KeptModels()
         """Models of runs whose memories are made after their callers have left."""
         self._hosted_models = HostedModels(self.bus)
@@ -154,8 +152,6 @@ class Process:
             task.cancel()
         if self._memory is not None:
             await self._memory.stop()
-        if self._sessions is not None:
-            await self._sessions.stop()
         if self._actors is not None:
             await asyncio.gather(*(actor.stop(0.0) for actor in self._actors))
         for starting in self._sandboxes.values():
@@ -211,15 +207,6 @@ class Process:
 
             self._memory = EmbeddedMemory(self.bus, self._models, self._memory_place)
         return self._memory
-
-    @property
-    def sessions(self) -> EmbeddedSessions:
-        """The sessions actor of this process; it starts when it is wanted."""
-        if self._sessions is None:
-            from sandstream._run.sessions_host import EmbeddedSessions
-
-            self._sessions = EmbeddedSessions(self.bus)
-        return self._sessions
 
     async def _memory_place(self) -> tuple[str, str]:
         """Consolidations work in sandboxes of this process, isolated as its others are. They name

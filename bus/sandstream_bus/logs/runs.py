@@ -8,7 +8,7 @@ An event may name its *predecessor*, the previous event of its run. Decisions al
 :meth:`RunLog.send_after` tries to. A reader whose state ends at the predecessor needs no read at
 all, and others follow the predecessors back (:mod:`chain`).
 
-Reads are fresh unless their name says ``glance``.
+All reads are fresh.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sandstream_bus.logs.open_runs import OpenRuns, is_over, opened_by
 from sandstream_bus.logs.remarks import is_stray, read_event
 from sandstream_bus.logs.unread import in_place_of
 from sandstream_bus.nats.connection import PUBLISH_BUDGET_S, Connection
-from sandstream_bus.nats.direct import Stored, stale_many
+from sandstream_bus.nats.direct import Stored
 from sandstream_bus.nats.fresh import (
     fresh_last,
     fresh_last_each,
@@ -366,14 +366,6 @@ class RunLog:
             self._connection, self.stream, self._subjects.run_all(run), after=after, upto=upto
         )
         return await self._read_all(found, skip_unknown=False)
-
-    async def glance(
-        self, run: RunId, *, after: int = 0, skip_unknown: bool = True
-    ) -> list[LogEvent]:
-        """The run's events as some replica knows them: for displays, not for decisions."""
-        subject = self._subjects.run_all(run)
-        found = await stale_many(self._connection, self.stream, subject, after=after)
-        return await self._read_all(found, skip_unknown=skip_unknown)
 
     async def read_subject(
         self,

@@ -41,17 +41,6 @@ class LastEach(NamedTuple):
     """The last sequence of the stream on that replica."""
 
 
-async def stale_last(connection: Connection, stream: str, subject: str) -> Stored | None:
-    """The last message of a subject, according to some replica."""
-    if stream not in connection.no_direct_gets:
-        try:
-            reply = await _retrying(connection, f"$JS.API.DIRECT.GET.{stream}.{subject}", b"")
-            return None if _status(reply) else _stored(reply)
-        except PermissionDenied:
-            connection.no_direct_gets.add(stream)
-    return await ask_leader(connection, stream, {"last_by_subj": subject})
-
-
 async def stale_at(
     connection: Connection, stream: str, sequences: Sequence[int]
 ) -> list[Stored] | None:
@@ -191,16 +180,6 @@ def _status(message: Msg) -> str:
     if status not in ("404", "204"):
         raise BusError(f"reading the log failed: {status} {headers.get(h.DESCRIPTION, '')}")
     return status
-
-
-async def _retrying(connection: Connection, subject: str, data: bytes) -> Msg:
-    for _ in range(_TRIES):
-        try:
-            return await connection.request(subject, data)
-        except (TimeoutError, BusUnavailable):
-            await asyncio.sleep(0.05)
-            await connection.wait_connected(1.0)
-    raise BusUnavailable(f"the log cannot be read: no answer on {subject}")
 
 
 async def _retrying_many(

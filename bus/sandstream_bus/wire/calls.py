@@ -88,10 +88,6 @@ class CallTraits(msgspec.Struct, frozen=True, kw_only=True):
     """Its failure does not end the run."""
 
     @property
-    def is_user_code(self) -> bool:
-        return self.owner == "tool_host"
-
-    @property
     def is_sandbox(self) -> bool:
         """It opens, saves or closes a sandbox as a whole."""
         return self.owner == "sandbox"

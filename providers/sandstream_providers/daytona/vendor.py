@@ -95,9 +95,6 @@ class DaytonaVendor:
     def check_options(self, spec: BoxSpec) -> None:
         options_of(spec)
 
-    def box_name(self, spec: BoxSpec) -> str:
-        return name_of(spec)
-
     async def check(self) -> dict[str, str]:
         await self._client.ask("list its boxes", lambda api: api.list_sandboxes(limit=1))
         account = self._client.account

@@ -94,10 +94,6 @@ class E2BVendor:
     def check_options(self, spec: BoxSpec) -> None:
         options_of(spec)
 
-    def box_name(self, spec: BoxSpec) -> str:
-        """E2B has no names: boxes are found by the key in their metadata."""
-        return spec.key
-
     async def check(self) -> dict[str, str]:
         await self._control.listed({}, most=1)
         return {"engine": self.account.place, "isolation": "virtual machine"}

@@ -66,10 +66,6 @@ class Vendor(Protocol):
         """Raise ProviderError for an option that the vendor does not have, or of a wrong type."""
         ...
 
-    def box_name(self, spec: BoxSpec) -> str:
-        """The name under which the box of this specification is made and found."""
-        ...
-
     async def check(self) -> dict[str, str]:
         """Ask something cheap that needs the key. Raises VendorRefused with what to set."""
         ...

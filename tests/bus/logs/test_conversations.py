@@ -17,7 +17,7 @@ from sandstream_bus.logs.conversations import (
     ConversationBusy,
     InvalidItem,
 )
-from sandstream_bus.nats.direct import stale_last, stale_many
+from sandstream_bus.nats.direct import stale_last_each, stale_many
 from sandstream_bus.wire.conversations import (
     ConversationAdded,
     ConversationCleared,
@@ -345,10 +345,9 @@ def test_big_histories_are_read_from_the_last_snapshot(nats_server: NatsServer) 
             assert conversation.is_held_by("last")
             assert conversation.events == 53 - 50
             assert len(conversation.left) == 26
-            stored = await stale_last(
-                bus.connection, bus.topology.log, bus.subjects.session_snapshot("c")
+            (stored,) = await stale_last_each(
+                bus.connection, bus.topology.log, [bus.subjects.session_snapshot("c")]
             )
-            assert stored is not None
             snapshot = await bus.codec.conversation_snapshot(stored.data)
             assert isinstance(snapshot, ConversationCompacted)
             assert len(snapshot.history) == 25

@@ -195,7 +195,7 @@ def test_files_belong_to_their_scope(nats_server: NatsServer) -> None:
 def test_only_the_memory_of_a_workspace_expires(nats_server: NatsServer) -> None:
     async def main() -> None:
         async with open_bus(nats_server) as bus:
-            from sandstream_bus.nats.direct import stale_last
+            from sandstream_bus.nats.direct import stale_last_each
 
             found = {}
             rollout = Rollout(id="r", name="r")
@@ -203,8 +203,7 @@ def test_only_the_memory_of_a_workspace_expires(nats_server: NatsServer) -> None
                 rollouts = {} if scope == "asked for" else {"r": rollout}
                 await _grown(bus, scope, rollouts=rollouts)
                 subject = bus.subjects.memory_state(scope)
-                stored = await stale_last(bus.connection, bus.topology.memory, subject)
-                assert stored is not None
+                (stored,) = await stale_last_each(bus.connection, bus.topology.memory, [subject])
                 found[scope] = stored.headers.get("Nats-TTL")
             assert found == {"alice": None, "sandbox:x": "2592000s", "asked for": "3600s"}
 

@@ -20,9 +20,9 @@ from providers.daytona.daytona_boxes import (
     vendor_at,
 )
 from sandstream_providers.daytona import vendor as adapter
-from sandstream_providers.daytona.account import DaytonaAccount
 from sandstream_providers.daytona.boxes import box_of, is_gone
 from sandstream_providers.daytona.errors import DaytonaRefused
+from sandstream_providers.daytona.options import name_of
 from sandstream_providers.hosted.errors import (
     BoxAsleep,
     CannotPause,
@@ -94,15 +94,11 @@ async def test_options_reach_the_vendor(server: VendorServer) -> None:
 
 
 def test_later_generations_have_other_names() -> None:
-    async def run() -> None:
-        vendor = adapter.DaytonaVendor(DaytonaAccount())
-        named, unnamed = new_spec(name="mine"), new_spec()
-        later = {**named.labels, "generation": "2"}
-        assert vendor.box_name(named) == "mine"
-        assert vendor.box_name(msgspec.structs.replace(named, labels=later)) == "mine-2"
-        assert vendor.box_name(unnamed) == unnamed.key
-
-    asyncio.run(run())
+    named, unnamed = new_spec(name="mine"), new_spec()
+    later = {**named.labels, "generation": "2"}
+    assert name_of(named) == "mine"
+    assert name_of(msgspec.structs.replace(named, labels=later)) == "mine-2"
+    assert name_of(unnamed) == unnamed.key
 
 
 @in_loop

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 from sandstream_bus.bus import Bus
-from sandstream_bus.nats.direct import stale_last
+from sandstream_bus.nats.direct import stale_last_each
 from support.waiting import eventually
 
 
@@ -60,5 +60,5 @@ async def _api(bus: Bus, call: str, body: dict[str, Any]) -> dict[str, Any]:
 
 async def stale_answers(bus: Bus, stream: str, subject: str, *, tries: int = 60) -> int:
     """How many of ``tries`` direct gets miss a message that exists."""
-    found = [await stale_last(bus.connection, stream, subject) for _ in range(tries)]
-    return sum(it is None for it in found)
+    found = [await stale_last_each(bus.connection, stream, [subject]) for _ in range(tries)]
+    return sum(not it for it in found)

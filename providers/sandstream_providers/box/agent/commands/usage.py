@@ -158,11 +158,6 @@ def _shared_without_name(pid: int) -> int:
     return total
 
 
-def at_most(processes: Iterable[Process]) -> int:
-    """Quickly: all pages, each counted for everyone who shares it."""
-    return sum(process.resident for process in processes)
-
-
 def in_group(stat: int) -> tuple[int, int]:
     """What a control group's processes hold for themselves, and its shared memory, from the open
     ``memory.stat`` of either version.
