@@ -258,13 +258,9 @@ def _begins_subject(text: str) -> bool:
 
 MAY_READ_ENVIRONMENT = {
     "sandstream_bus.environment": "reads it for all of our packages that may import the bus",
-    "sandstream_providers.local.launch": "providers import none of our packages: PATH of the box",
-    "sandstream_providers.box.agent.network.transports": "runs alone in a box, without a bus",
-    "sandstream_providers.local.records": "providers import none of our packages: XDG_RUNTIME_DIR",
-    "sandstream_providers.docker.engine": "providers import none of our packages: DOCKER_HOST",
-    "sandstream_providers.daytona.account": "providers import none of our packages: DAYTONA_*",
-    "sandstream_providers.e2b.account": "providers import none of our packages: E2B_*",
-    "sandstream_providers.box.agent.network.background": "runs alone in a box, without a bus",
+    "sandstream_providers.environment": "reads it for the providers, which may not import the bus",
+    "sandstream_providers.box.agent.network.transports": "runs alone in a box: the agent's token",
+    "sandstream_providers.box.agent.network.background": "runs alone in a box: what commands get",
 }
 
 

@@ -1,4 +1,4 @@
-"""The process's environment. All of our packages read it, and set it, only here.
+"""The process's environment. All packages that may import the bus read it, and set it, only here.
 
 Settings that belong together are read in one go by their own type (``Settings.from_env``,
 ``TracingSettings.of``, ``routes_from_env``), which gets :func:`environment`. Nothing is kept here:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 
+from sandstream_providers.environment import variables
 from sandstream_providers.hosted.errors import VendorRefused
 
 DEFAULT_URL = "https://app.daytona.io/api"
@@ -60,7 +59,7 @@ def account_of(endpoint: str = "", api_key: str = "") -> DaytonaAccount:
         endpoint: The service's address, if not the one that the environment names.
         api_key: The key, if not the one that the environment has.
     """
-    found = os.environ
+    found = variables()
     return DaytonaAccount(
         api_key=api_key or found.get(KEY_VARIABLE, ""),
         api_url=endpoint or found.get("DAYTONA_API_URL", "") or DEFAULT_URL,

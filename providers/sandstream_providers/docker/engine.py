@@ -24,6 +24,7 @@ from sandstream_providers.docker.errors import (
     EngineSilent,
     NoSuchContainer,
 )
+from sandstream_providers.environment import variables
 from sandstream_providers.interface import ProviderError, ProviderUnavailable
 
 T = TypeVar("T")
@@ -138,7 +139,7 @@ class Engine:
     @property
     def url(self) -> str:
         """Where it listens, as far as it was said."""
-        return self._url or os.environ.get("DOCKER_HOST", "")
+        return self._url or variables().get("DOCKER_HOST", "")
 
     @property
     def is_expected(self) -> bool:

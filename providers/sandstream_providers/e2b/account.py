@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import msgspec
+
+from sandstream_providers.environment import variables
 
 KEY_VARIABLE = "E2B_API_KEY"
 URL_VARIABLE = "E2B_API_URL"
@@ -48,7 +49,7 @@ def account_of(
     api_key: The key, if not the one that the environment has.
     environment: In place of this process's own.
     """
-    env = os.environ if environment is None else environment
+    env = variables(environment)
     api_url, domain = env.get(URL_VARIABLE, ""), env.get(DOMAIN_VARIABLE, "")
     sandbox_url = env.get(SANDBOX_URL_VARIABLE, "")
     if "://" in endpoint:

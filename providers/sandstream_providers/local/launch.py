@@ -21,6 +21,7 @@ import msgspec
 from sandstream_providers.box.agent import landlock
 from sandstream_providers.box.package import agent_source
 from sandstream_providers.box.start import agent_config
+from sandstream_providers.environment import variables
 from sandstream_providers.grants import check_grants, first_closed
 from sandstream_providers.interface import ProviderError
 from sandstream_providers.leases import Patience
@@ -218,7 +219,7 @@ def _base_env(record: BoxRecord) -> dict[str, str]:
     """Nothing of the host's; without isolation the box has the host's programs, so its path too."""
     if record.mode == "bubblewrap":
         return BASE_ENV
-    return {**BASE_ENV, "PATH": os.environ.get("PATH", PATH)}
+    return {**BASE_ENV, "PATH": variables().get("PATH", PATH)}
 
 
 def _memory_task(record: BoxRecord, groups: cgroups.Groups) -> dict[str, Any]:

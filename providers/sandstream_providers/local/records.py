@@ -25,6 +25,7 @@ from typing import Literal
 
 import msgspec
 
+from sandstream_providers.environment import variables
 from sandstream_providers.interface import KEY, BoxSpec, ProviderError, check_key
 from sandstream_providers.local import sockets
 from sandstream_providers.locks import KeyLock
@@ -149,7 +150,7 @@ class Layout:
         return KeyLock(self._locks / key, remove_after=remove_after)
 
     def _short_path(self) -> Path:
-        base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+        base = variables().get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
         if len(os.fsencode(base)) > _SHORT_BASE_BYTES:
             base = "/tmp"
         name = hashlib.sha256(os.fsencode(self.home.absolute())).hexdigest()[:12]

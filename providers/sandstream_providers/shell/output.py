@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from sandstream_providers.box.agent.commands.output import unfinished
 from sandstream_providers.interface import OnOutput, Stream
 
 STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
@@ -122,15 +123,7 @@ class Collected:
     def _whole_characters(self, stream: Stream) -> int:
         end = self.seen[stream]
         pieces = [*self._head[stream], *self._tail[stream]][-3:]
-        tail = b"".join(data for _, data in pieces)[-3:]
-        for count in range(1, len(tail) + 1):
-            byte = tail[-count]
-            if byte < 0x80:
-                break
-            if byte >= 0xC0:
-                needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
-                return end - count if count < needs else end
-        return end
+        return end - unfinished(b"".join(data for _, data in pieces)[-3:])
 
     def answer(self, stream: Stream, end: int, total: int) -> bytes:
         """What is kept of a stream up to ``end``: its beginning and its newest bytes."""

@@ -12,6 +12,21 @@ import os
 IN_MEMORY = 4096
 
 
+def unfinished(tail: bytes) -> int:
+    """How many bytes at the end of an output begin a UTF-8 character that is not complete yet.
+
+    ``tail``: its last three bytes. An incomplete character has no more.
+    """
+    for count in range(1, len(tail) + 1):
+        byte = tail[-count]
+        if byte < 0x80:
+            break
+        if byte >= 0xC0:
+            needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
+            return count if count < needs else 0
+    return 0
+
+
 class OutputStore:
     """``total`` counts all that was said, kept or not."""
 

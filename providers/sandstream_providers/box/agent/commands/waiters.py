@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from sandstream_providers.box.agent.commands.command import Command, outcome
+from sandstream_providers.box.agent.commands.output import unfinished
 from sandstream_providers.box.agent.loop import Loop, Timer
 from sandstream_providers.box.agent.network.connection import Connection
 
@@ -128,16 +129,7 @@ def whole_characters(command: Command) -> tuple[int, int]:
     ends = []
     stores = (command.stdout, command.stderr)
     for store, end, shown in zip(stores, command.said(), command.cursor):
-        tail = store.read(max(shown, end - 3), end)
-        for count in range(1, len(tail) + 1):
-            byte = tail[-count]
-            if byte < 0x80:
-                break
-            if byte >= 0xC0:
-                needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
-                if count < needs:
-                    end -= count
-                break
+        end -= unfinished(store.read(max(shown, end - 3), end))
         ends.append(end)
     return ends[0], ends[1]
 
