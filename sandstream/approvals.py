@@ -180,7 +180,7 @@ async def _open_in(bus: Bus, entries: Sequence[OpenEntry]) -> list[OpenApproval]
     found = []
     for (run_id, call), it in questions.items():
         root = roots.get(run_id) or await _root(bus, run_id, listed[run_id, call])
-        found.append(_shown(run_id, root, it.asked, it.since))
+        found.append(open_approval(run_id, root, it.asked, it.since))
     return found
 
 
@@ -232,7 +232,8 @@ def _asked_at(events: Sequence[LogEvent], question: ApprovalRequested) -> str:
     return ""
 
 
-def _shown(run_id: str, root: str, question: ApprovalRequested, since: str) -> OpenApproval:
+def open_approval(run_id: str, root: str, question: ApprovalRequested, since: str) -> OpenApproval:
+    """The view of a request for an approval; ``since`` is its time."""
     return OpenApproval(
         run_id=run_id,
         root_run=root,
@@ -301,7 +302,7 @@ async def decide(
     asked = below if question.run else events
     parent = state.started.parent if state.started else None
     root = parent.root if parent else run
-    return _shown(question.run or run, root, question, _asked_at(asked, question))
+    return open_approval(question.run or run, root, question, _asked_at(asked, question))
 
 
 async def _ask(

@@ -12,7 +12,7 @@ from sandstream._inspect.rows import Approval, ChildCall, RunTree
 from sandstream._inspect.summaries import read_known, read_last
 from sandstream._inspect.trees import address_of, read_logs, tree_of
 from sandstream._wire.asks import Asks
-from sandstream.approvals import ApprovalNotFound, OpenApproval, decide
+from sandstream.approvals import ApprovalNotFound, OpenApproval, decide, open_approval
 from sandstream.sessions.requests import Requests
 from sandstream.sessions.views import SessionInfo, info_of
 
@@ -83,18 +83,7 @@ def _open(tree: RunTree, root: str) -> Iterator[OpenApproval]:
         return
     for step in tree.steps:
         if isinstance(step, Approval) and step.decision == "waiting" and not step.asked.run:
-            asked = step.asked
-            yield OpenApproval(
-                run_id=tree.summary.run_id,
-                root_run=root,
-                call=asked.call,
-                call_id=asked.call_id,
-                agent=asked.agent,
-                tool=asked.name,
-                arguments=asked.arguments,
-                since=step.time,
-                expires_s=asked.expires_s,
-            )
+            yield open_approval(tree.summary.run_id, root, step.asked, step.time)
         elif isinstance(step, ChildCall) and step.run is not None:
             yield from _open(step.run, root)
 
