@@ -16,9 +16,10 @@ from sandstream_actors.harness.step_kinds import Step
 from sandstream_bus.wire import subjects
 from sandstream_bus.wire.calls import CALLS, CallKind, SandboxKind
 from sandstream_bus.wire.conversations import ConversationEvent
-from sandstream_bus.wire.memories import MemoryEvent
+from sandstream_bus.wire.memories import MemoryEvent, MemoryRequest
 from sandstream_bus.wire.messages import CallRequested, RunEvent
 from sandstream_bus.wire.sandboxes import SandboxAction, SandboxEvent
+from sandstream_bus.wire.sessions import SessionMessage, SessionRequest
 from sandstream_bus.wire.traces import TraceEvent
 from support.sources import FOLDERS, ROOT, modules, nodes
 
@@ -29,6 +30,9 @@ UNIONS: dict[str, UnionType] = {
     "SandboxEvent": SandboxEvent,
     "SandboxAction": SandboxAction,
     "MemoryEvent": MemoryEvent,
+    "MemoryRequest": MemoryRequest,
+    "SessionRequest": SessionRequest,
+    "SessionMessage": SessionMessage,
     "ConversationEvent": ConversationEvent,
     "TraceEvent": TraceEvent,
     "Step": Step,
@@ -87,6 +91,24 @@ def test_every_message_of_the_bus_is_in_a_union_that_is_checked() -> None:
 
     decoded = {it for it in vars(codec) if it.endswith("Event")}
     assert decoded <= set(UNIONS)
+
+
+def test_every_union_of_messages_is_checked() -> None:
+    """A new union in the vocabulary must be listed above."""
+    wire = FOLDERS["sandstream_bus"] / "wire"
+    named = {
+        node.targets[0].id
+        for file in modules().values()
+        if file.parent == wire
+        for node in nodes(file)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id[0].isupper()
+        and isinstance(node.value, ast.BinOp)
+        and isinstance(node.value.op, ast.BitOr)
+    }
+    assert {"RunEvent", "SessionRequest"} <= named
+    assert named - set(UNIONS) == set()
 
 
 def test_every_run_event_can_be_handled_by_an_actor() -> None:

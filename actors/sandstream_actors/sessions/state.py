@@ -7,8 +7,8 @@ state. Effects (runs, sandboxes, copies of conversations) follow from the state;
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, assert_never
 
 import msgspec
 from sandstream_bus.errors import InvalidSubject
@@ -111,16 +111,53 @@ def _applied(state: SessionState, ask: StoredAsk, agents: Mapping[str, KnownAgen
     request = ask.request
     if request is None:
         raise RefusedAsk("invalid", ask.why)
-    if isinstance(request, CreateSession):
-        return _create(state, request, ask, agents)
-    if isinstance(request, ForkSession):
-        return _fork(state, request, ask)
+    if not isinstance(request, CreateSession | ForkSession):
+        _check_exists(state, request)
+    after = _changed(state, request, ask, agents)
+    return after if after is state else replace(after, changed=ask.time)
+
+
+def _check_exists(state: SessionState, request: SessionRequest) -> None:
     if not has_begun(state):
         raise RefusedAsk("unknown", f"there is no session {state.session}")
     if state.life in ("destroying", "destroyed") and not isinstance(request, DestroySession):
         raise RefusedAsk("destroyed", f"the session {state.session} was destroyed")
-    after = _CHANGES[type(request)](state, request, ask)
-    return after if after is state else replace(after, changed=ask.time)
+
+
+def _changed(
+    state: SessionState, request: SessionRequest, ask: StoredAsk, agents: Mapping[str, KnownAgent]
+) -> SessionState:
+    match request:
+        case CreateSession():
+            return _create(state, request, ask, agents)
+        case ForkSession():
+            return _fork(state, request, ask)
+        case SendMessage():
+            return _queued(state, request, ask)
+        case EditMessage():
+            return _edit(state, request)
+        case RemoveMessage():
+            return _remove(state, request)
+        case InterruptSession():
+            return _interrupt(state, request)
+        case PauseSession():
+            return _pause(state)
+        case WakeSession():
+            return _wake(state, ask)
+        case RenameSession():
+            return replace(state, title=_title(request.title))
+        case SwitchProvider():
+            return _switch(state, request, ask)
+        case RewindSession():
+            return _rewind(state, request, ask)
+        case ConfigureSession():
+            return _configure(state, request)
+        case ArchiveSession():
+            return _archive(state)
+        case DestroySession():
+            return _destroy(state)
+        case _:
+            assert_never(request)
 
 
 # --- beginning ------------------------------------------------------------------------------------
@@ -204,10 +241,6 @@ def _with_input(state: SessionState, text: str, ask: StoredAsk) -> SessionState:
 # --- the queue ------------------------------------------------------------------------------------
 
 
-def _send(state: SessionState, request: SendMessage, ask: StoredAsk) -> SessionState:
-    return _queued(state, request, ask)
-
-
 def _queued(state: SessionState, request: SendMessage, ask: StoredAsk) -> SessionState:
     name = request.id or f"m{ask.sequence}"
     if len(name) > _ID_CHARS:
@@ -232,7 +265,7 @@ def _queued(state: SessionState, request: SendMessage, ask: StoredAsk) -> Sessio
     )
 
 
-def _edit(state: SessionState, request: EditMessage, _: StoredAsk) -> SessionState:
+def _edit(state: SessionState, request: EditMessage) -> SessionState:
     _check_text(request.input)
     place = _place_of(state, request.id)
     queue = list(state.queue)
@@ -241,7 +274,7 @@ def _edit(state: SessionState, request: EditMessage, _: StoredAsk) -> SessionSta
     return replace(state, queue=queue)
 
 
-def _remove(state: SessionState, request: RemoveMessage, _: StoredAsk) -> SessionState:
+def _remove(state: SessionState, request: RemoveMessage) -> SessionState:
     place = _place_of(state, request.id)
     return replace(state, queue=state.queue[:place] + state.queue[place + 1 :])
 
@@ -272,7 +305,7 @@ def _check_size(queue: list[QueuedMessage]) -> None:
 # --- the rest of the life -------------------------------------------------------------------------
 
 
-def _interrupt(state: SessionState, request: InterruptSession, _: StoredAsk) -> SessionState:
+def _interrupt(state: SessionState, request: InterruptSession) -> SessionState:
     active = state.active
     if active is None or request.turn not in (0, active.number):
         raise RefusedAsk("not_working", "that turn is not at work: nothing is interrupted")
@@ -281,26 +314,22 @@ def _interrupt(state: SessionState, request: InterruptSession, _: StoredAsk) -> 
     return replace(state, active=replace(active, interrupted=True, reason=request.reason[:1000]))
 
 
-def _pause(state: SessionState, _: PauseSession, __: StoredAsk) -> SessionState:
+def _pause(state: SessionState) -> SessionState:
     return state if state.life == "paused" else replace(state, life="paused", opening=0)
 
 
-def _archive(state: SessionState, _: ArchiveSession, __: StoredAsk) -> SessionState:
+def _archive(state: SessionState) -> SessionState:
     return state if state.life == "archived" else replace(state, life="archived", opening=0)
 
 
-def _wake(state: SessionState, _: WakeSession, ask: StoredAsk) -> SessionState:
+def _wake(state: SessionState, ask: StoredAsk) -> SessionState:
     space = state.workspace
     must_open = space is not None and space.box != "open" and state.active is None
     opening = ask.sequence if must_open else state.opening
     return replace(state, life="open", opening=opening, trouble="")
 
 
-def _rename(state: SessionState, request: RenameSession, _: StoredAsk) -> SessionState:
-    return replace(state, title=_title(request.title))
-
-
-def _configure(state: SessionState, request: ConfigureSession, _: StoredAsk) -> SessionState:
+def _configure(state: SessionState, request: ConfigureSession) -> SessionState:
     if request.idle_s is not msgspec.UNSET:
         _check_idle(request.idle_s)
         state = replace(state, idle_s=request.idle_s)
@@ -337,7 +366,7 @@ def _check_free(state: SessionState) -> None:
         raise RefusedAsk("busy", "a switch or a rewind is under way: wait until it is done")
 
 
-def _destroy(state: SessionState, _: DestroySession, __: StoredAsk) -> SessionState:
+def _destroy(state: SessionState) -> SessionState:
     if state.life in ("destroying", "destroyed"):
         return state
     active, space = state.active, state.workspace
@@ -374,23 +403,6 @@ def leftover(state: SessionState, space: SessionWorkspace) -> LeftoverSandbox:
     """The sandbox of a workspace, to be deleted."""
     name = session_sandbox(state.session, space.generation)
     return LeftoverSandbox(sandbox=name, provider=space.provider)
-
-
-_Change = Callable[[SessionState, Any, StoredAsk], SessionState]
-_CHANGES: dict[type[SessionRequest], _Change] = {
-    SendMessage: _send,
-    EditMessage: _edit,
-    RemoveMessage: _remove,
-    InterruptSession: _interrupt,
-    PauseSession: _pause,
-    WakeSession: _wake,
-    RenameSession: _rename,
-    SwitchProvider: _switch,
-    RewindSession: _rewind,
-    ConfigureSession: _configure,
-    ArchiveSession: _archive,
-    DestroySession: _destroy,
-}
 
 
 # --- checks ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from sandstream.tui.conversation.blocks import (
     CallStep,
     Note,
     Thought,
+    TurnHead,
     UserText,
 )
 from sandstream.tui.conversation.transcript import Transcript
@@ -303,5 +304,5 @@ def text_of(block: AnyBlock) -> str:
             return block.text
         case CallStep():
             return f"{block.call.name} {block.call.arguments}\n{block.call.output or block.live}"
-        case _:
+        case TurnHead():
             return f"turn {block.turn}"
