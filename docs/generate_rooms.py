@@ -1,4 +1,4 @@
-"""The rooms of the code and the arrows between them: checks them, and lists them on a page.
+"""The rooms of the code and the arrows between them: checks them, and shows them on a page.
 
     python docs/generate_rooms.py          writes the diagram
     python docs/generate_rooms.py --check  fails if an arrow is wrong or the diagram is outdated
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,8 +21,9 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
-HEAD = "| room | purpose | modules | built on |\n"
-"""The first line of the table on the page. The table ends at the next empty line."""
+HEAD = '<!-- doctest: skip="a picture of the rooms" -->\n'
+"""The line before the diagram on the page. The table after it ends at the next empty line."""
+TABLE = "| room | purpose | modules | built on |\n"
 FOLDERS = {
     "sandstream_bus": "bus",
     "sandstream_providers": "providers",
@@ -204,26 +206,45 @@ def _components(graph: dict[str, set[str]]) -> Iterator[list[str]]:
                     del path[start:]
 
 
-def diagram() -> str:
-    """The rooms as a table. Of the rooms that one imports, only those that no other of them
-    imports are named: the rest follows.
-    """
-    known = modules()
-    sizes = Counter(room_of(module) for module in known)
+def built_on() -> dict[str, list[Room]]:
+    """For each room the rooms that it imports, without those that another of them imports too."""
     uses: dict[str, set[str]] = {room.name: set() for room in ROOMS}
-    for it in imports(known):
+    for it in imports(modules()):
         if it.source not in FOLDERS:
             uses[room_of(it.source)].add(room_of(it.target))
     below: dict[str, set[str]] = {}
-    lines = [HEAD.rstrip(), "|---|---|---|---|"]
+    found = {}
     for room in ROOMS:  # each one after those that it imports
         others = uses[room.name] - {room.name}
         implied = set().union(*(below[it] for it in others))
         below[room.name] = others | implied
-        named = ", ".join(_shown(it) for it in ROOMS if it.name in others - implied)
-        lines.append(
-            f"| {_shown(room)} | {room.purpose} | {sizes[room.name]} | {named or 'nothing'} |"
-        )
+        found[room.name] = [it for it in ROOMS if it.name in others - implied]
+    return found
+
+
+def diagram(below: dict[str, list[Room]]) -> str:
+    """The rooms as a picture: an arrow points to what a room is built on."""
+    node = {room.name: re.sub(r"\W+", "_", room.name) for room in ROOMS}
+    lines = ["```mermaid", "flowchart TB"]
+    for package in FOLDERS:
+        lines.append(f'  subgraph package_{package}["{package}"]')
+        for room in ROOMS:
+            inside = room.name.removeprefix(package)
+            if inside[:1] in ("", ".", ":"):
+                lines.append(f'    {node[room.name]}["{inside.strip(".: ") or package}"]')
+        lines.append("  end")
+    for room in reversed(ROOMS):
+        lines += [f"  {node[room.name]} --> {node[it.name]}" for it in below[room.name]]
+    return "\n".join([*lines, "```"]) + "\n"
+
+
+def table(below: dict[str, list[Room]]) -> str:
+    """The rooms as a table, in their order."""
+    sizes = Counter(room_of(module) for module in modules())
+    lines = [TABLE.rstrip(), "|---|---|---|---|"]
+    for room in ROOMS:
+        named = ", ".join(map(_shown, below[room.name])) or "nothing"
+        lines.append(f"| {_shown(room)} | {room.purpose} | {sizes[room.name]} | {named} |")
     return "\n".join(lines) + "\n"
 
 
@@ -235,14 +256,15 @@ def _shown(room: Room) -> str:
 def main() -> int:
     text = PAGE.read_text()
     before, _, rest = text.partition(HEAD)
-    _, blank, after = rest.partition("\n\n")
-    made = f"{before}{diagram()}{blank[1:]}{after}"
+    _, blank, after = rest.partition(TABLE)[2].partition("\n\n")
+    below = built_on()
+    made = f"{before}{HEAD}{diagram(below)}\n{table(below)}{blank[1:]}{after}"
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(made)
         return 0
     wrong = wrong_arrows()
     if made != text:
-        wrong.append(f"the table of rooms in {PAGE.name} is outdated: run `make docs`")
+        wrong.append(f"the diagram of rooms in {PAGE.name} is outdated: run `make docs`")
     sys.stderr.write("".join(f"{line}\n" for line in wrong))
     return 1 if wrong else 0
 
