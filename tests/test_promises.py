@@ -113,6 +113,25 @@ def test_code_names_its_subjects() -> None:
     assert too_many == {}
 
 
+QUOTED_RIDDLES = {
+    "CONTRIBUTING.md": 1,  # names the words that these tests refuse
+    "docs/composition.md": 1,  # what a user says in an example
+    "docs/guide.md": 2,  # the same
+}
+"""By page, the lines that may have such a word."""
+
+
+def test_pages_name_their_subjects() -> None:
+    files = [ROOT / "compose.yaml", *ROOT.glob("*.md"), *ROOT.glob("*/README.md")]
+    files += [*(ROOT / "docs").rglob("*.md"), *(ROOT / "sandstream").rglob("*.md")]
+    counts = {
+        file.relative_to(ROOT).as_posix(): len(lines)
+        for file in files
+        if (lines := [it for it in file.read_text().splitlines() if RIDDLES.search(it)])
+    }
+    assert counts == QUOTED_RIDDLES
+
+
 # --- tests without mocks --------------------------------------------------------------------------
 
 USES_MOCK = {"cli_process.py": "the environment and the standard input of a command"}

@@ -1,7 +1,7 @@
-"""Which addresses are public: what a stranger may let this machine connect to.
+"""Which addresses are public, so that an untrusted task may make this machine connect to them.
 
-An address is public if every machine on the Internet could reach it. All others lead into the
-machine or the network that it stands in: loopback services, a cloud's metadata, a neighbour.
+An address is public if every machine on the Internet can reach it. All others lead to this machine
+or into its network: loopback services, a cloud's metadata, a neighbour.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv4 addresses for machines that have IPv6 only: the last 32 bits say where it leads."""
+"""IPv4 addresses as seen by machines with IPv6 only: the last 32 bits are the IPv4 address."""
 _SPECIAL_V6 = [
     ipaddress.IPv6Network(text)
     for text in (
@@ -41,7 +41,7 @@ async def resolve_host(host: str, port: int) -> list[str]:
 
 
 def kind_of(address: str) -> str:
-    """``public``, or what the address is instead."""
+    """``public``, or the kind of private address."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -136,7 +136,7 @@ class AgentProvider(Provider, Leasing):
             )
 
     def recall(self, spec: BoxSpec, vendor_id: str) -> None:
-        """Tell what the log says of a box, before it is asked for.
+        """Note what the log says about a box, before any other call for this box.
 
         Args:
             spec: The specification with which the box was ordered.
@@ -248,7 +248,7 @@ class AgentProvider(Provider, Leasing):
         await answer
 
     async def _keep(self, host: KeptAlive) -> None:
-        """Keep the boxes alive in which something runs, and only those."""
+        """Keep alive the boxes in which something runs, and let the others reach their limit."""
         while self._boxes:
             await self._turn(host)
             await asyncio.gather(*(self._kept(host, key) for key in list(self._boxes)))

@@ -45,8 +45,8 @@ class HostedBox(msgspec.Struct, frozen=True, kw_only=True):
     vendor_id: str = ""
     """The vendor's own id of the box, if it has one besides the key."""
     silent_s: float | None = None
-    """A link whose agent leaves a question unanswered for so long is given up. None: the end of
-    the connection tells."""
+    """How long a link waits for an answer of the agent before it is given up. None: until the
+    connection ends."""
 
 
 class BoxHost(Protocol):
@@ -217,7 +217,7 @@ class Recalling(Protocol):
     """A host that keeps nothing about its boxes: the caller tells what the log says of them."""
 
     def recall(self, spec: BoxSpec, vendor_id: str) -> None:
-        """Note what the log says of a box, before it is asked for.
+        """Note what the log says about a box, before any other call for this box.
 
         Args:
             spec: The specification with which the box was ordered.

@@ -102,7 +102,7 @@ class Box(Protocol):
         ...
 
     async def first_request(self, op: str, request: str) -> str:
-        """Which request asked for this operation first: ``request``, unless there was another.
+        """The request that asked for this operation first: ``request``, or an earlier one.
 
         The box remembers it as long as it remembers the operation. So an actor notices that an
         operation was begun on behalf of a request that the log no longer contains.
@@ -114,7 +114,7 @@ class Box(Protocol):
         ...
 
     async def kill(self, op: str) -> None:
-        """End the command's whole process tree. One that is unknown or over is no error.
+        """End the command's whole process tree. Does nothing if it is unknown or has ended.
 
         Args:
             op: The id of the operation that started the command.
@@ -427,10 +427,10 @@ class Recalls(Protocol):
     """A provider that keeps nothing about its boxes: its caller tells what the log says."""
 
     def recall(self, spec: BoxSpec, vendor_id: str) -> None:
-        """Tell it of a box before it is asked for it.
+        """Note what the log says about a box, before any other call for this box.
 
         Args:
-            spec: As it was made.
+            spec: The specification with which the box was made.
             vendor_id: The vendor's own id; empty if it is not known.
         """
         ...

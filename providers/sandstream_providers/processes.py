@@ -26,7 +26,7 @@ import msgspec
 LINUX = sys.platform == "linux"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BASE_ENV = {"PATH": PATH, "LANG": "C.UTF-8", "TERM": "xterm-256color"}
-"""The environment of programs that see nothing of this process's own."""
+"""The environment of programs that must not see this process's environment."""
 FIRST_FD = 3
 _HIGH_FD = 200
 """Copies made for a child are numbered from here, so that no target number is a source too."""
@@ -100,7 +100,7 @@ def spawn_detached(
 async def run_once(
     argv: list[str], env: Mapping[str, str], fds: ChildFds, *, timeout_s: float
 ) -> tuple[int, str]:
-    """Run to the end: the exit code (minus the signal that ended it) and the last that it said."""
+    """Run to the end. Returns the exit code (minus the fatal signal) and the last output."""
     with tempfile.TemporaryFile() as log:
         pid = _spawn(argv, env, fds, log.fileno())
         end = asyncio.ensure_future(asyncio.to_thread(os.waitpid, pid, 0))

@@ -23,7 +23,7 @@ GROUP = "sandstream.providers"
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a factory is told."""
+    """The settings that a factory gets."""
 
     home: Path
     """The state directory of this machine."""

@@ -1,7 +1,7 @@
-"""Removing what a box has left behind.
+"""Removes the files of a box.
 
-The box decided on names, modes and depth of these files, so the system's own tools do it: they do
-not follow links, and they do not stop at a tree that is deeper than an interpreter's stack.
+The box chose their names, modes and depth, so the system's own tools remove them: they follow no
+links, and they can remove a tree that is deeper than an interpreter's stack.
 """
 
 from __future__ import annotations

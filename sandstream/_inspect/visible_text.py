@@ -30,8 +30,8 @@ STEERING: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0
 
 
 def clean(text: str) -> str:
-    """Foreign text without anything that steers a terminal, and with what deceives the eye as its
-    code; line ends and tabs stay.
+    """Foreign text that is safe to print: control sequences are removed, and characters that look
+    like others become their codes. Line ends and tabs stay.
     """
     return visible(STEERING.sub("", text))
 

@@ -43,7 +43,7 @@ _KINDS: dict[str, DeltaKind] = {
 
 
 class _Piece(msgspec.Struct):
-    """What of a model's stream event is told."""
+    """The part of a model's stream event that followers get."""
 
     type: str
     delta: str = ""

@@ -83,7 +83,7 @@ class SandboxBoxes:
         self._removals = Removals(provider)
 
     async def record(self, sandbox: str) -> SandboxRecord:
-        """What the log says. A provider that keeps nothing about its boxes is told of the box."""
+        """The record of a sandbox, from its log. Tells a provider that keeps no records itself."""
         record = SandboxRecord.of(sandbox, await self._bus.sandboxes.read(sandbox))
         is_ours = record.may_have_box and record.provider == self._provider.name
         if is_ours and isinstance(self._provider, Recalls):

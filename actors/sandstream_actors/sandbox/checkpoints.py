@@ -58,7 +58,7 @@ async def take_checkpoint(
 
 
 async def loss_of(store: WorkspaceStore, record: SandboxRecord, box: Box) -> str:
-    """What the box has lost of its last checkpoint, in words; empty: nothing.
+    """What the box has lost since its last checkpoint, as text; empty: nothing.
 
     Only files that are missing or cut short count: a command that was frozen in the middle may have
     written others since the checkpoint.

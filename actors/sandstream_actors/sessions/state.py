@@ -378,7 +378,7 @@ def _destroy(state: SessionState) -> SessionState:
         queue=[],
         active=active,
         leftovers=[*state.leftovers, *_all_sandboxes(state)],
-        # it stays known what the sandbox was like: a fork may come later
+        # keep its description: a fork may need it later
         workspace=replace(space, box="none") if space is not None else None,
         fork=None,
         switch=None,

@@ -186,5 +186,5 @@ class Workspaces:
 
 
 def _node(record: SandboxRecord) -> str:
-    """Only the sandboxes of a program must be asked for by node: others take over each other's."""
+    """The node to name in a request, for the sandboxes of a program; other nodes share the work."""
     return record.node if record.node.startswith(OWN_NODE) else ""

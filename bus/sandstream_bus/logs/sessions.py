@@ -1,7 +1,7 @@
 """Sessions: their requests, their states, replaced with compare-and-set, and their finished turns.
 
-The sessions actor follows the requests to a session and writes its state. Everybody else publishes
-requests and reads states. After each new state a hint goes to the session's live subject.
+The sessions actor follows the requests to a session and writes its state. All other programs
+publish requests and read states. After each new state a hint goes to the session's live subject.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class ExtractRequested(Message, frozen=True, kw_only=True, tag="memory.extract")
     """How many runs of the rollout the extraction must include."""
     attempt: int = 1
     watches: str = ""
-    """Only look whether this extraction run is alive."""
+    """Only check whether this extraction run is alive."""
 
 
 class MergeRequested(Message, frozen=True, kw_only=True, tag="memory.merge"):

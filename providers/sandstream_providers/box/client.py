@@ -132,7 +132,7 @@ class AgentBox:
         except ProviderError as error:
             if _CANNOT not in str(error):
                 raise
-            return request  # an agent of an older version does not remember requests
+            return request  # an agent of an older version does not store requests
         return str(first)
 
     async def kill(self, op: str) -> None:

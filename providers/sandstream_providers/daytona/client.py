@@ -30,7 +30,7 @@ INSTALL = "the package for Daytona is not installed: pip install 'sandstream[day
 _SOURCE = "sdk-python-async"
 _IDLE_CONNECTION_S = 30.0
 _PING_S = 20.0
-"""Proxies cut connections on which nothing is said for long."""
+"""How often to ping: proxies close connections that are silent for long."""
 
 
 class _Open(NamedTuple):

@@ -50,13 +50,13 @@ class Conflict(VendorBusy):
 def refusal(
     doing: str, status: int, said: str, headers: Mapping[str, str], *, repeatable: bool
 ) -> ProviderError:
-    """What an answer with an error status means.
+    """The error that an answer with an error status means.
 
     Args:
-        doing: What was asked for, after "cannot".
+        doing: The attempted operation, as it reads after "cannot".
         status: The HTTP status.
         said: The body of the answer.
-        headers: Of the answer.
+        headers: The headers of the answer.
         repeatable: Doing it twice has the same effect as once.
     """
     reason = _reason(said)

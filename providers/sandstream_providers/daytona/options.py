@@ -12,9 +12,9 @@ from sandstream_providers.interface import BoxSpec, ProviderError
 PREFIX = names.PREFIX
 """Labels that begin with it are ours."""
 NET_MINUTES = 15
-"""After so long without activity the vendor stops a box, unless the user says otherwise."""
+"""The vendor stops a box after this long without activity, unless an option says otherwise."""
 KEPT_MINUTES = 7 * 24 * 60
-"""After so long in a stop the vendor deletes a box."""
+"""The vendor deletes a box that has been stopped for this long."""
 MOST_URL_S = 24 * 60 * 60
 
 Amount = Annotated[int, msgspec.Meta(ge=1)]
@@ -39,7 +39,7 @@ class DaytonaOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     snapshot: str = ""
     """A snapshot of the account. Without image and snapshot, the vendor's default is used."""
     resources: DaytonaResources | None = None
-    """Only with an image: a snapshot has resources of its own."""
+    """Only with an image: a snapshot decides its own resources."""
     name: str = ""
     """Later generations of the sandbox get a number behind it. Empty: the key of the box."""
     auto_stop_interval: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -53,7 +53,7 @@ class DaytonaOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     url_ttl_s: Annotated[int, msgspec.Meta(ge=1, le=MOST_URL_S)] = 3600
     """How long the address of a port is valid."""
     ttl_minutes: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """The vendor deletes the box after so long, in any state. 0: never."""
+    """The vendor deletes the box after this long, in any state. 0: never."""
     labels: dict[str, str] = {}
     users: list[str] = []
     """Accounts to make in the box, whose own user must be root or become it by ``sudo``."""

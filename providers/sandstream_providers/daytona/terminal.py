@@ -40,7 +40,7 @@ class DaytonaTerminal:
         """Args:
         box_id: The box whose terminal this is.
         socket: Closed together with this terminal.
-        kill: Ends the shell. Only the end of the connection would leave it running.
+        kill: Ends the shell, which would go on without a connection.
         """
         self.box_id = box_id
         self._socket = socket

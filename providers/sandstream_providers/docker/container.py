@@ -198,7 +198,7 @@ def _host_config(plan: Plan, folders: Folders, volumes_of: str) -> dict[str, Any
 
 
 def _kernel_limits(plan: Plan) -> dict[str, Any]:
-    """Clamped to what the engine takes: a wish above it is no reason to have no box."""
+    """The limits that the kernel enforces. One above the engine's maximum becomes that maximum."""
     limits, engine = plan.spec.limits, plan.engine
     found: dict[str, Any] = {}
     if limits.memory_mb is not None and engine.limits_memory:
@@ -216,7 +216,7 @@ def _kernel_limits(plan: Plan) -> dict[str, Any]:
 
 
 def _ulimits(limits: Limits) -> list[dict[str, Any]]:
-    """Only such as lower what the engine has: one that raises it may be refused."""
+    """Limits below the engine's own: an engine may refuse a container with a higher one."""
     found = [{"Name": "core", "Soft": 0, "Hard": 0}]
     if limits.file_mb is not None:
         size = limits.file_mb * _MB

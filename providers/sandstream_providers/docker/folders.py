@@ -170,7 +170,7 @@ class Folders:
     # --- removal ----------------------------------------------------------------------------------
 
     def put_aside(self, key: str) -> Path | None:
-        """From now on there is no such box here, though its files are still there."""
+        """Take the box out of the list of boxes. Its files are still there, to be removed."""
         for link in self.top.glob("pool-*"):
             if link.is_symlink() and link.readlink() == Path(key):
                 link.unlink()

@@ -316,7 +316,7 @@ class DockerHost(BoxHost):
 
 
 def _with(text: str, error: ProviderError) -> ProviderError:
-    """An error for callers who do not know the container. A full disk stays what it is."""
+    """The error with another text, of a kind that callers know: full disk, or any other error."""
     kind = EngineFull if isinstance(error, EngineFull) else ProviderError
     return kind(f"{text}: {error}")
 

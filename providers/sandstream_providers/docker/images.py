@@ -50,7 +50,7 @@ _TELL = "install Python 3.8 or newer in it, or say agent=False to use only its s
 _MB = 1024 * 1024
 _TRY_S = 60.0
 _OLD_S = 600.0
-"""A probe that has not been started for so long never will be."""
+"""A probe that has not been started for this long belongs to a dead process."""
 _PROBE_LABEL = f"{PREFIX}probe"
 
 
@@ -61,7 +61,7 @@ class ImageFacts(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     uid: int = 0
     gid: int = 0
-    """Of the user that was asked for, or of the image's own."""
+    """The group of the requested user, or else of the image's own user."""
     python: str = ""
     """Runs the agent. Empty: no Python, or one that is too old."""
     broken: str = ""
@@ -100,7 +100,7 @@ class Images:
         return facts
 
     async def _found(self, options: DockerOptions) -> dict[str, Any] | None:
-        """An image that is here is never asked for elsewhere."""
+        """The image on this machine, or None. If it is here, no registry is asked."""
         try:
             found: dict[str, Any] = await self._engine.call(
                 f"find the image {options.image}", lambda api: api.inspect_image(options.image)

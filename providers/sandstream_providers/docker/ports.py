@@ -1,4 +1,4 @@
-"""Ports of a box that has a network of its own: its agent accepts on this machine's loopback.
+"""Ports of a box with its own network: its agent accepts connections on this machine's loopback.
 
 A listener is made here and passed to the agent, which keeps it as long as the box runs. No other
 process is needed for it, and the box gets no network by it.

@@ -82,7 +82,7 @@ class Starter:
             await self._engine.call(doing, lambda api: api.start(seen.id))
 
     async def tell(self, record: BoxRecord, seen: Seen) -> tuple[BoxRecord, Seen]:
-        """Tell an agent that waits what it must know. From then on it is the agent of a box."""
+        """Send its settings to an agent that waits for a box. From then on it serves this box."""
         key = record.spec.key
         record = msgspec.structs.replace(record, token=new_token(), link="")
         self._folders.write(record)
@@ -148,7 +148,7 @@ class Starter:
         return config
 
     async def _brief(self, record: BoxRecord, seen: Seen) -> None:
-        """Tell the agent, before it is started, what it must know. Only this user can read it."""
+        """Write the agent's settings into a file before it starts. Only this user can read it."""
         spec, config = record.spec, self._config(record, seen)
         if seen.shared:
             self._folders.open_to_box(spec.key, config)

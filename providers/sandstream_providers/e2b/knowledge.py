@@ -1,4 +1,4 @@
-"""What this process knows of E2B's boxes. It saves calls; all of it can be asked for again."""
+"""What this process knows about E2B's boxes. It is a cache that saves calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandstream_providers.e2b.terminal import E2BTerminal
 
 _MOST_KEEP_S = 60.0
 _SEEN_S = 10.0
-"""A box that was seen awake is believed to be awake for so long."""
+"""How long a box that was seen awake is assumed to be awake."""
 _MOST_BOXES = 512
 _NEVER = float("-inf")
 

@@ -13,7 +13,7 @@ from sandstream_providers.interface import BoxSpec, ProviderError
 
 DEFAULT_TIMEOUT_S = 300
 TIMEOUT = "sandstream-timeout"
-"""Name of the metadata that tell any process how long the box lives without being kept."""
+"""The metadata key with the time limit of the box, so that every process can read it."""
 _CODE_INTERPRETER = "code-interpreter-v1"
 
 

@@ -33,7 +33,7 @@ class E2BTerminal:
         self._arrived: asyncio.Queue[bytes] = asyncio.Queue(_MOST_EVENTS)
         self._turn = asyncio.Lock()
         self._has_ended = False
-        """The shell has ended, or its stream."""
+        """The shell or its stream has ended."""
         self._is_broken = False
         """A piece of the input may be lost."""
         self._is_over = False
@@ -46,8 +46,8 @@ class E2BTerminal:
     async def open(
         cls, sandbox: Any, size: Any, *, user: str | None = None, request_s: float
     ) -> Self:
-        """Start a login shell on a new terminal. Raises what the SDK raises. ``user``: None is the
-        template's own.
+        """Start a login shell on a new terminal, as ``user`` or as the template's own user. Errors
+        of the SDK pass through.
         """
         terminal = cls(sandbox.pty)
         terminal._handle = handle = await sandbox.pty.create(

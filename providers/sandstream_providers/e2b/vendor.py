@@ -62,7 +62,7 @@ _COMMAND = (
     "_c=$SANDSTREAM_COMMAND; unset SANDSTREAM_COMMAND; "
     'printf %s {begin}; /bin/sh -c "$_c" </dev/null; printf %s {end}'
 )
-"""For a login shell, whose profile may write to the output: only what is between the marks counts.
+"""Runs in a login shell. Its profile may print text too, so only text between the marks counts.
 The command itself is a variable, so that it needs no quotes.
 """
 

@@ -133,7 +133,7 @@ async def _request(reader: asyncio.StreamReader) -> tuple[int, str, int]:
 async def _connected(
     addresses: list[str], port: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """To the first that answers. They are addresses, not names: nothing is looked up again."""
+    """Connect to the first address that answers. They were resolved and checked before."""
     last: OSError = OSError("it has no address")
     for address in addresses:
         try:

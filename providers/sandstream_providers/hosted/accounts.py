@@ -26,8 +26,8 @@ _BECOME = r"""
 }
 exec "$@"
 """
-"""``sudo`` would choose a search path of its own. A terminal may echo this text, so the mark is not
-in it.
+"""Sets the search path, because ``sudo`` would choose another one. Does not contain the mark,
+because a terminal may echo this text.
 """
 
 _ACCOUNTS = r"""

@@ -1,4 +1,4 @@
-"""Calls to a vendor: each has a deadline of ours, and what may be asked again is asked again."""
+"""Calls to a vendor: each has our own deadline, and calls that can be repeated are repeated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def within(what: str, seconds: float, work: Awaitable[T]) -> T:
-    """Wait for one call. No SDK is trusted to have a deadline of its own."""
+    """Wait for one call, with our own deadline: an SDK may have none."""
     try:
         async with asyncio.timeout(seconds):
             return await work

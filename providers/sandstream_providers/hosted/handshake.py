@@ -26,7 +26,7 @@ FIRST_LINE = (
 )
 """The echo of this line does not contain the mark that its output begins with."""
 IDLE_LINK_S = 900.0
-"""A relay whose other side has vanished unnoticed ends after so long."""
+"""A relay ends after this long without a sign of its other side."""
 _MARK = re.compile(rb"SANDSTREAM-([A-Z]+)[ ]?([^\r\n]*)\r?\n")
 _MOST_NOISE = 1024 * 1024
 

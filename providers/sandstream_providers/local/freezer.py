@@ -27,7 +27,7 @@ async def freeze(layout: Layout, record: BoxRecord) -> None:
 
 
 async def thaw(layout: Layout, record: BoxRecord) -> None:
-    """A command that had stopped itself goes on too, where there is no control group."""
+    """Resume a paused box. Without a control group this also resumes stopped commands."""
     if cgroups.freeze(record.cgroups, False):
         return
     first = _first(layout, record)

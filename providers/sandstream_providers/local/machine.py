@@ -131,9 +131,9 @@ def box_uid(machine: Machine, key: str) -> int | None:
 
 
 def free_uids(uid_map: str) -> range:
-    """Users that boxes can run as: a high range, or within what a container has been given.
+    """Users that boxes can run as: a high range, or the part of it that a container may use.
 
-    Empty where root is the only user there is, as in a user namespace made by hand.
+    Empty if root is the only user, as in a user namespace made by hand.
     """
     largest = range(0)
     for line in uid_map.splitlines():

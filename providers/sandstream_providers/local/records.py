@@ -127,7 +127,7 @@ class Layout:
         return sorted(path.name for path in self._boxes.iterdir() if KEY.fullmatch(path.name))
 
     def put_aside(self, key: str) -> Path | None:
-        """From now on there is no such box, though its files are still there."""
+        """Take the box out of the list of boxes. Its files are still there, to be removed."""
         aside = self._boxes / f"{_DELETED}{key}"
         if aside.exists() and self.folder(key).exists():  # a removal of before was cut short
             aside = aside.with_name(f"{aside.name}-{uuid.uuid4().hex}")

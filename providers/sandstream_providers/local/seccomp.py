@@ -23,9 +23,9 @@ _FEED_TERMINAL, _CONSOLE = 0x5412, 0x541C
 _NAMESPACES = 0x7E020000
 """The flags of ``clone`` that make a namespace."""
 _TIME_NAMESPACE = 0x80
-"""Of ``unshare`` only: ``clone`` keeps the signal of the end there."""
+"""Only for ``unshare``: in ``clone`` this bit is part of the exit signal."""
 _PERSONALITIES = (0, 0xFFFFFFFF)
-"""The ordinary one, and the question which one it is."""
+"""The ordinary one, and the value that asks for the current one."""
 
 FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
 PROTOCOLS = {"any": 0, "ICMP": 1, "TCP": 6, "UDP": 17, "ICMPv6": 58}
@@ -47,7 +47,7 @@ def _argument(index: int) -> Step:
 
 
 def program(machine: str = "") -> bytes | None:
-    """The filter for this machine, or None: its numbers are not known here."""
+    """The filter for this machine; None if the numbers of its system calls are not known."""
     machine = machine or platform.machine()
     if machine not in syscalls.MACHINES:
         return None

@@ -129,7 +129,7 @@ syslog:103:116 umount2:166:39 userfaultfd:323:282 uselib:134: vhangup:153:58 vms
 """
 
 ALLOWED = {purpose: _calls(text) for purpose, text in _ALLOWED_TEXT.items()}
-"""By what they are for. Some of them look at their arguments, too: see the filter."""
+"""The allowed system calls by purpose. For some, the filter also checks their arguments."""
 
 REFUSED = _calls(_REFUSED_TEXT)
 """Power over the machine, other ways to its memory, or parts of the kernel that had many holes."""

@@ -1,4 +1,4 @@
-"""What all scripts begin with, and what a box is asked once.
+"""The first lines of all scripts, and the probe that asks a box once for its facts.
 
 Directories below ``records``: ``jobs`` has one directory for each command, ``sessions`` links from
 session numbers to jobs, ``live`` one file for each command that may be running, ``asked`` the first

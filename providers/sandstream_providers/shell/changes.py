@@ -1,9 +1,9 @@
-"""Many changes at once: all or none, or laid out where nothing is yet.
+"""Many changes at once: all or none. Files for an empty root are written without this care.
 
 The contents of a batch come as one archive, which is unpacked in a hidden directory below the root
 together with the plan, a script of one line for each change. Before something is changed, a note in
-the records says how to undo it. The batch is made when its outcome is recorded; before that, the
-next script undoes it.
+the records says how to undo it. The batch counts once its outcome is recorded; until then, the next
+script undoes it.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class Commands:
 
     async def _end(self, facts: BoxFacts, script: str, **given: str) -> None:
         whole = self._scripts.basics.script(killing(facts), watch_scripts.IS_OVER, script, **given)
-        for _ in range(KILL_TRIES):  # what cannot be killed must not keep everybody waiting
+        for _ in range(KILL_TRIES):  # do not wait for a process that cannot be killed
             if not _fine(await self._scripts.run(whole)):
                 return
 

@@ -103,8 +103,9 @@ fi
 printf '%s\n' "$outcome"
 recover
 """
-"""A refusal is the last line that the body says. Shells do not say why they cannot write, so ``dd``
-tries it again: on a full disk there is no outcome, and the next script undoes what was done."""
+"""The last line that the body prints says why it refuses. A shell does not say why a write fails,
+so ``dd`` repeats the write and says it. On a full disk no outcome is stored, and the next script
+undoes the change."""
 RECOVER = "lock\nrecover\n"
 FORGET = r"""
 cd "$R/done" && ls -t | tail -n +10001 | while read -r name; do rm -f "./$name"; done
@@ -122,7 +123,7 @@ class Effects:
         self._asked = 0
 
     async def recover(self) -> None:
-        """Undo what a killed process left half done, before the files are used."""
+        """Undo the unfinished change of a killed process, before the files are used."""
         if self._recovered:
             return
         async with self._one_at_a_time:
@@ -142,8 +143,8 @@ class Effects:
         data: bytes = b"",
         **values: str | bytes | int,
     ) -> None:
-        """``body`` defines the function of that name. ``asked``: paths for messages; the body says
-        the number of the one that it failed at, if there are several.
+        """Make one change. ``body`` is a script that defines the function ``body``. ``asked`` are
+        the paths of the change: a body that fails prints the number of the path at fault.
         """
         await self.recover()
         facts = await self._scripts.facts()

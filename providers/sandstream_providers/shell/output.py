@@ -101,7 +101,7 @@ class Collected:
                 self._on_output(stream, offset, new)
 
     def _keep(self, stream: Stream, offset: int, data: bytes) -> None:
-        """Live output without end must not fill the memory: what the box drops is dropped here."""
+        """Drop what the box has dropped, so that endless live output does not fill the memory."""
         head = self._limit // 2
         if offset < head:
             self._head[stream].append((offset, data))

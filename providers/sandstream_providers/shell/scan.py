@@ -38,7 +38,7 @@ MOST_EXCLUDED = 50_000
 Facts = tuple[str, int, str, str, int]
 """Kind, mode, digest, target, time of change: what makes an entry differ."""
 Digest = tuple[tuple[int, int, int, int, int], str, bool]
-"""Of which state of the file, the digest, whether to trust it."""
+"""The state of the file that was read, its digest, and whether the digest can be trusted."""
 _SUM = re.compile(rb"\\?([0-9a-f]{64}) [ *]")
 
 

@@ -186,7 +186,7 @@ class _Outbox:
 class WorkspaceJsonlSink(EventSink):
     """Appends events to a JSONL file in the session's own workspace.
 
-    Everyone who works in the sandbox can change that file, so it is not evidence; use
+    Every program in the sandbox can change that file, so it is not evidence; use
     ``JsonlOutboxSink`` or ``HttpProxySink`` for that. Lines are buffered while the sandbox is not
     running. Stopping, shutting down and saving the workspace write them sooner than
     ``flush_every``. The whole file is rewritten each time.

@@ -338,7 +338,7 @@ class Transcript:
     # --- runs below ----------------------------------------------------------------------------
 
     def _below(self, step: RunStep) -> None:
-        """Tell what a run below does in the block of the call that started it."""
+        """Show what a child run does, in the block of the call that started it."""
         row = step.row
         block = self._children.get(row.run)
         event = row.event

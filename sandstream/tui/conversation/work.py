@@ -21,7 +21,7 @@ from sandstream.sessions.turn_follower import TurnFollower
 
 
 class ForkedHere(NamedTuple):
-    """What follows is the fork's own; what came before is its source's."""
+    """Marks where a fork begins: the blocks before it belong to its source."""
 
     origin: ForkOrigin
     is_gone: bool = False

@@ -55,7 +55,7 @@ async def connect_to_write(
 
 
 def _make_file(path: Path) -> None:
-    """Create the file for this user only; SQLite would make it readable for everyone."""
+    """Create the file for this user only; SQLite would let all users read it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)

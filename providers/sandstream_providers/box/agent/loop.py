@@ -123,7 +123,7 @@ class Loop:
 
 
 def _guarded(call: Callable[[], None]) -> None:
-    """A fault in one thing must not end all commands."""
+    """Call it and log what it raises: one fault must not end the agent and all commands."""
     try:
         call()
     except Exception as error:  # noqa: BLE001 - it is reported on stderr

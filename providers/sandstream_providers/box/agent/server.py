@@ -25,7 +25,7 @@ REMEMBERED = 10000
 
 
 class Effect:
-    """A change of files that was asked for. Asked again, it has the same outcome."""
+    """A requested change of files. A repeated request gets the same outcome."""
 
     def __init__(self) -> None:
         self.outcome: dict[str, Any] | None = None

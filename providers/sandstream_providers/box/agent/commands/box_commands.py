@@ -225,7 +225,7 @@ class Commands:
         try:
             self._jobs.started(command.op, facts)
         except OSError:
-            pass  # a full disk: the claim stands, and that is what counts
+            pass  # the disk is full, but the claim of the operation is already stored
 
     def _new_number(self) -> int:
         if not self._marking:
@@ -332,8 +332,8 @@ class Commands:
             command.process.exited(code)
 
     def end_everything(self) -> None:
-        """At once: the agent itself ends. Commands that it ends are lost; their ends are not noted,
-        because they would look like ends that the commands chose.
+        """Kill all commands at once, because the agent itself ends. Their exits are not recorded:
+        they would look as if the commands had ended by themselves.
         """
         self.reap()
         self._by_pid.clear()

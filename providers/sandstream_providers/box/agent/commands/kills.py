@@ -60,7 +60,7 @@ class Killing:
         elif time.monotonic() < self._hard_at:
             self._loop.after(POLL_S, self._poll)
         elif time.monotonic() > self._hard_at + GIVE_UP_S:
-            self._done()  # what cannot be killed must not keep everybody waiting
+            self._done()  # do not wait for a process that cannot be killed
         else:
             kill_at_once(self._find)
             self._loop.after(self._pause, self._poll)

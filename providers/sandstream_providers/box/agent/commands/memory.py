@@ -81,7 +81,7 @@ class MemoryWatch(Watch):
         super().__init__(loop, commands, limit)
         self._directories = directories
         self._owners: dict[tuple[int, int], int | None] = {}
-        """By process, from when it was seen first: what it does to its mark later is no matter."""
+        """The command of each process when it was first seen: it may change its mark later."""
         self._before: Deque[Tuple[float, Sizes]] = deque()
         self._ending = False
 
@@ -150,8 +150,9 @@ class MemoryWatch(Watch):
 
 
 class GroupWatch(Watch):
-    """Where a control group holds the commands. The kernel ends the process with the most pages,
-    and those of a file in memory that is only open belong to no process: its score gets them.
+    """Watches commands that are in a control group. There the kernel kills the process with the
+    most pages. It counts no pages of files in memory that a process only holds open, so the watch
+    adds them to the score of that process.
     """
 
     def __init__(self, loop: Loop, commands: Commands, limit: int, stat: int) -> None:

@@ -52,7 +52,7 @@ class OutputStore:
         self._keep(position, data)
 
     def use_file(self) -> None:
-        """From now on: the command runs on, and what it says should outlive this process."""
+        """Keep the output in the file from now on, so that it outlives this process."""
         if self._memory is not None:
             said, self._memory = bytes(self._memory), None
             self._keep(0, said)

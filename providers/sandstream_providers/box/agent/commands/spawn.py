@@ -30,7 +30,7 @@ OUT_OF_PROCESSES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class Program:
-    """What to start. In some boxes another process than this one starts commands."""
+    """A program to start. In some boxes another process starts it for the agent."""
 
     __slots__ = ("argv", "cwd", "env", "number", "path", "streams", "terminal")
 
@@ -60,7 +60,7 @@ class Started:
 
 
 def can_mark() -> bool:
-    """False where there is no such limit, and where it is in use already."""
+    """Is the limit that marks processes free? Some systems lack it, and some already use it."""
     return (
         hasattr(resource, "prlimit")
         and resource.getrlimit(tree.MARK_LIMIT)[1] == resource.RLIM_INFINITY
@@ -76,7 +76,7 @@ def start(
     number: int,
     launch: Callable[[Program], int],
 ) -> Started:
-    """In a new session. Raises Refused: CannotExecute or LimitReached."""
+    """Start a program in a new session. Raises Refused: CannotExecute or LimitReached."""
     if not argv or not argv[0]:
         raise Refused("CannotExecute", "no program was given: the command is empty")
     try:

@@ -134,7 +134,9 @@ class Family:
         self._seen: dict[int, int] = {}
 
     def members(self, processes: list[Process], leaders: set[int]) -> list[Process]:
-        """``leaders``: of all commands. A number that was used again is no session of ours."""
+        """The processes of this command. ``leaders`` are the session leaders of all commands: a
+        process of another leader's session is not of this command, even if it has our mark.
+        """
         found = {}
         foreign = leaders - {self.leader}
         for process in processes:

@@ -82,7 +82,7 @@ def _memfds(pid: int) -> list[tuple[tuple[int, int], int]]:
 
 
 def segments() -> list[Segment]:
-    """Those of the box: without a process table of its own it has no segments of its own either."""
+    """The shared segments of the box. Only a box with its own process table has any."""
     if os.getpid() != 1:
         return []
     try:

@@ -362,7 +362,7 @@ def _keep_owner(folder: int, name: bytes, before: os.stat_result) -> None:
 
 
 def _follows(change: dict[str, Any]) -> bool:
-    """A link counts as what it leads to, unless nothing may be there: it is something itself."""
+    """Does the change apply to the target of a link? An exclusive one does not: the link is there."""
     return change["kind"] in ("file", "dir") and not change["exclusive"]
 
 

@@ -1,6 +1,6 @@
-"""Laying many files out where nothing is yet: written in place, neither staged nor undone.
+"""Writes many files into an empty root, in place: they are not staged and not undone.
 
-For a root that was just cleared. What a command has put there meanwhile is replaced.
+The root has just been cleared. Files that a command has written there meanwhile are replaced.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Place:
         self.path = path
         """Absolute, with all links followed."""
         self.facts = facts
-        """None: there is nothing of this name."""
+        """None: the file does not exist."""
         self.missing = missing
         """Parents to be made between ``folder`` and ``name``, outermost first."""
         self.root = b""

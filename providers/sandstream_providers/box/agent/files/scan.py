@@ -70,7 +70,7 @@ class Scanner:
             return {"scan": self._number}
 
     def next(self, request: dict[str, Any], _payload: bytes) -> tuple[list[Row], bytes]:
-        """Batch number ``index``; no items: that was all. The last one may be asked for again."""
+        """Batch number ``index``; an empty one is the end. The last one may be requested again."""
         with self._one_at_a_time:
             return self._walk(request).batch(request["index"])
 

@@ -1,9 +1,9 @@
 """Takes listeners of the host's network, for the ports of a box that has a network of its own.
 
-A socket keeps the network that it was made in, so a process of the host makes the listener and
-passes it here: one message with the token, the ports and the descriptors, on a socket of its own.
-The answer says where each port can be reached. A listener for a port that has one is not taken, so
-the same may be asked again, and without descriptors it is a question only.
+A socket stays in the network namespace in which it was made. So a process of the host makes the
+listeners and passes them to this one: one message with the token, the ports and the descriptors, on
+a separate socket. The answer says where each port can be reached. A port that already has a
+listener keeps it, so a request can be repeated. A request without descriptors only asks.
 """
 
 from __future__ import annotations
