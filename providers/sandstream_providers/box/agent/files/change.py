@@ -362,7 +362,7 @@ def _keep_owner(folder: int, name: bytes, before: os.stat_result) -> None:
 
 
 def _follows(change: dict[str, Any]) -> bool:
-    """Does the change apply to the target of a link? An exclusive one does not: the link is there."""
+    """Does the change apply to the target of a link? An exclusive one finds the link in its way."""
     return change["kind"] in ("file", "dir") and not change["exclusive"]
 
 
