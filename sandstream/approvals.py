@@ -405,7 +405,7 @@ def _raise_if_decided(
 
 def _nothing_waits(run: RunId, state: RunState, events: Sequence[LogEvent]) -> str:
     if not events:
-        return f"there is no run {run!r}; `sandstream runs` lists those there are"
+        return f"there is no run {run!r}; `sandstream runs` lists all"
     if state.done is not None:
         return f"no call of run {run} waits for a person: it has ended ({state.done.status})"
     return f"no call of run {run} waits for a person"

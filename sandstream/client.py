@@ -49,7 +49,7 @@ class RunNotFound(UserError):
     code = "run_not_found"
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"there is no run {run_id!r}; `sandstream runs` lists those there are")
+        super().__init__(f"there is no run {run_id!r}; `sandstream runs` lists all")
 
 
 class Client:

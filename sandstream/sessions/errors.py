@@ -17,9 +17,7 @@ class SessionNotFound(UserError):
     code = "session_not_found"
 
     def __init__(self, session: str) -> None:
-        super().__init__(
-            f"there is no session {session!r}; `sandstream sessions` lists those there are"
-        )
+        super().__init__(f"there is no session {session!r}; `sandstream sessions` lists all")
         self.session = session
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -20,6 +21,8 @@ from support.processes import warm_python
 from support.processes.warm_server import Order
 
 from sandstream.cli.main import main
+from sandstream.client import Client
+from sandstream.settings import Settings
 
 APP = '''
 import asyncio
@@ -165,3 +168,13 @@ def wait_until(holds: Any, what: str) -> Any:
         assert time.monotonic() < deadline, f"{what} did not come true"
         time.sleep(0.05)
     return found
+
+
+def publish(cli: Cli, subject: str, data: bytes, msg_id: str) -> None:
+    """Store a message as any client could."""
+
+    async def send() -> None:
+        async with await Client.connect(Settings.from_env(cli.env)) as client:
+            await client.bus.connection.publish(subject, data, msg_id=msg_id)
+
+    asyncio.run(send())

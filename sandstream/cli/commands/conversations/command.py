@@ -132,7 +132,7 @@ async def _found(client: Client, session: str) -> Conversation:
         hint = did_you_mean(session, await readable(client.bus.conversations.names()))
         raise CliError(
             Exit.NOT_FOUND,
-            f"there is no conversation {session!r}; `sandstream conversations` lists them{hint}",
+            f"there is no conversation {session!r}; `sandstream conversations` lists all{hint}",
         )
     return conversation
 

@@ -1,54 +1,12 @@
-"""``parked`` and ``doctor``."""
+"""``doctor``."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from cli.cli_process import Cli, wait_until
+from cli.cli_process import Cli, publish
 from support.nats_server import NatsServer
-
-from sandstream.client import Client
-from sandstream.settings import Settings
-
-
-def _publish(cli: Cli, subject: str, data: bytes, msg_id: str) -> None:
-    async def publish() -> None:
-        async with await Client.connect(Settings.from_env(cli.env)) as client:
-            await client.bus.connection.publish(subject, data, msg_id=msg_id)
-
-    asyncio.run(publish())
-
-
-def test_parked(served: Cli) -> None:
-    _publish(served, "sandstream.task.assistant", b"{no task", "broken-task")
-
-    def find() -> list[dict[str, object]]:
-        lines = served("parked", "--json").lines
-        return [one for one in lines if one["parked"]["body"] == "{no task"]
-
-    entry = str(wait_until(find, "the parked task")[0]["id"])
-    listed = served("parked", "ls")
-    assert listed.out.startswith("ID ") and entry in listed.out and "redrive" in listed.err
-    shown = served("parked", "show", entry)
-    assert "message.undecodable" in shown.out and shown.out.endswith("{no task\n")
-    redriven = served("parked", "redrive", entry, "--json")
-    assert (redriven.code, redriven.out) == (1, "")
-    assert "run broken-task would be refused again: the message is not valid JSON" in redriven.err
-    assert [it["id"] for it in find()] == [entry]  # it is where it was
-    assert served("parked", "drop", entry).code == 0
-    assert find() == []
-    gone = served("parked", "drop", entry)
-    assert (gone.code, gone.out) == (3, "")
-
-
-def test_an_unreadable_event_hides_no_run(served: Cli, finished: str) -> None:
-    _publish(served, "sandstream.run.strange.done", b'{"type":"from.the.future"}', "strange")
-    listed = served("runs", "--limit", "1000", "--json")
-    assert listed.code == 0
-    assert finished in {run["run_id"] for run in listed.lines}
-    assert served("show", "strange").code == 3
 
 
 def test_doctor_of_a_served_installation(served: Cli) -> None:
@@ -106,10 +64,10 @@ def test_doctor_refuses_an_isolation_that_does_not_exist(cli: Cli) -> None:
 def test_doctor_counts_what_waits(cli: Cli) -> None:
     with cli.service("actor", "harness"):
         pass
-    _publish(cli, "sandstream.task.assistant", b'{"input":"hi"}', "waits-1")
+    publish(cli, "sandstream.task.assistant", b'{"input":"hi"}', "waits-1")
     checks = {check["name"]: check for check in cli("doctor", "--json").lines}
     assert checks["harness"]["found"] == "none is live, 1 message waits"
-    _publish(cli, "sandstream.task.assistant", b'{"input":"hi"}', "waits-2")
+    publish(cli, "sandstream.task.assistant", b'{"input":"hi"}', "waits-2")
     checks = {check["name"]: check for check in cli("doctor", "--json").lines}
     assert checks["harness"]["found"] == "none is live, 2 messages wait"
 
