@@ -47,7 +47,8 @@ def document() -> dict[str, Any]:
     table = channels()
     kinds = list(dict.fromkeys(kind for channel in table for kind in channel.messages))
     twins: dict[type[Any], type[Any]] = {}
-    described = [_twin(kind, twins) for kind in (*kinds, *_OUTPUTS, *_RESULTS)]
+    spoken: list[type[Any]] = [*kinds, *_OUTPUTS, *_RESULTS]
+    described = [_twin(kind, twins) for kind in spoken]
     _, schemas = msgspec.json.schema_components(
         described, ref_template="#/components/schemas/{name}"
     )
