@@ -15,7 +15,7 @@ from sandstream_providers.errors import ProviderError
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a box may use. None: no limit of ours."""
+    """What a box may use. None: we set no limit."""
 
     cpus: float | None = None
     """How many processors the box may use; 0.5 is half the time of one."""
@@ -132,7 +132,7 @@ class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
     tty: bool = False
     """Whether the command gets a terminal."""
     keep_stdin: bool = False
-    """Leave stdin open for :meth:`Box.interact`; else it is empty."""
+    """Keep stdin open for :meth:`Box.interact`. Otherwise stdin is empty."""
     stdin: bytes = b""
     """Written at the start; stdin is closed after it unless ``keep_stdin``."""
 
@@ -143,7 +143,7 @@ OnOutput = Callable[[Stream, int, bytes], None]
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command has said and how it stands."""
+    """The output of a command so far, and its state."""
 
     state: Literal["running", "exited", "lost"]
     """``lost``: its sandbox went away under it; whether it finished is unknown."""
@@ -165,13 +165,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One thing in the workspace, for snapshots and listings."""
 
     path: str
-    """Relative to what was asked for; surrogate escapes for odd names."""
+    """Relative to the requested path. Bytes that are not UTF-8 are surrogate escapes."""
     kind: Literal["file", "dir", "link", "other"]
     mode: int = 0o644
     """Permission bits."""
     size: int = 0
     digest: str = ""
-    """SHA-256 of a file, in snapshots."""
+    """The SHA-256 of a file. Only in snapshots."""
     target: str = ""
     """Of a link."""
     mtime_ns: int = 0
@@ -188,7 +188,7 @@ class FileWrite(msgspec.Struct, frozen=True, kw_only=True):
     mode: int | None = None
     """None: 0o644 for a new file, 0o755 for a new directory, unchanged for an existing one."""
     target: str = ""
-    """Of a link, or where to move."""
+    """The target of a link, or of a move."""
     exclusive: bool = False
     """Refuse if it exists."""
     must_exist: bool = False

@@ -49,7 +49,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     settings: ProviderSettings
     """The settings of the provider on this machine."""
     is_alone: bool = False
-    """No other machine could serve the sandboxes of this installation."""
+    """No other machine can serve the sandboxes of this installation."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,7 +66,7 @@ class StateCache:
         return self._log
 
     def at(self, run: RunId, delivery: Delivery) -> States:
-        """The same states, of which this run's need not be newer than a call that was delivered."""
+        """The same states, where this run's state need not be newer than the delivered call."""
         return _AtCall(self, run, delivery)
 
     async def load(self, run: RunId) -> RunState:

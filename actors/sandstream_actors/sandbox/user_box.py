@@ -195,5 +195,5 @@ def _above(path: str, names: int) -> str:
 
 
 def _fresh() -> str:
-    """Looking has no name of its own: the answer is to be true now."""
+    """A new id for a read, so that the box does not repeat an earlier answer."""
     return f"look-{uuid.uuid4().hex}"

@@ -22,7 +22,7 @@ from sandstream_bus.nats.leader import Stored, ask_leader, leader_end
 from sandstream_bus.wire import headers as h
 
 _PAUSES_S = (0.0, 0.002, 0.01, 0.05)
-"""A lagging replica is asked again after these pauses; then the leader, message by message."""
+"""The pauses before a lagging replica is asked again; then the leader answers each message."""
 _LEADER_PATIENCE_S = 10.0
 """How long a new leader may take to apply what its predecessor had acknowledged."""
 _FEW = 8

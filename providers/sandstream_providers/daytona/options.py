@@ -56,7 +56,7 @@ class DaytonaOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The vendor deletes the box after this long, in any state. 0: never."""
     labels: dict[str, str] = {}
     users: list[str] = []
-    """Accounts to make in the box, whose own user must be root or become it by ``sudo``."""
+    """Accounts to create in the box. Its own user must be root, or become root by ``sudo``."""
     groups: dict[str, list[str]] = {}
     """Groups to make, with their members."""
 

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 CALL_S = 30.0
 CHANGE_S = 60.0
-"""How long a box may take to stop or to pause; to start, unless its options say otherwise."""
+"""How long a box may take to stop, to pause, or to start if its options set no other limit."""
 KILL_S = 10.0
 _MARGIN_S = 5.0
 """How much later than the daemon we give up on a command."""
@@ -62,7 +62,7 @@ _LAST_LOOK_S = 1.0
 _LONGER = 1.25
 """A change is noticed late by about a quarter of the time that it took, and never by over 1 s."""
 _PAGE = 200
-"""Boxes in one answer: the vendor's maximum."""
+"""The most boxes in one answer of the vendor."""
 _MOST_PLACES = 10_000
 _NO_PAUSE = (405, 422, 501)
 
@@ -218,7 +218,7 @@ class DaytonaVendor:
         return PortAddress(url.hostname, url.port or (443 if tls else 80), tls, url.query)
 
     async def make_root(self, box_id: str, root: str) -> None:
-        """All of the vendor's calls have the rights of the box's user."""
+        """The vendor makes all calls as the user of the box."""
         raise no_root(root)
 
     async def close(self) -> None:

@@ -41,7 +41,7 @@ _AGENT_MB = 64
 _MOST_PIDS = 4_194_304
 """The kernel takes no more."""
 _LEAST_MEMORY_MB = 6
-"""Engines refuse less."""
+"""The smallest memory limit that engines accept."""
 _MB = 1024 * 1024
 _TMP_MB = 1024
 _SOCKETS = (
@@ -59,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineFacts
     has_agent: bool
     shared: bool
-    """The engine sees the files of this machine, so that they can be mounted."""
+    """Does the engine see the files of this machine, so that it can mount them?"""
     quota: bool
     """The engine can limit the disk of a container."""
     pool: bool = False
@@ -82,7 +82,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ports(self) -> list[int]:
-        """What the engine itself publishes; else the agent forwards."""
+        """The ports that the engine itself publishes; the agent forwards all others."""
         forwards = self.has_agent and self.shared
         return [] if forwards or self.spec.network == "none" else self.spec.ports
 
@@ -266,5 +266,5 @@ def bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
 
 
 def _volume(target: str) -> dict[str, Any]:
-    """An anonymous one: the engine removes it with its container."""
+    """An anonymous volume: the engine removes it with its container."""
     return {"Type": "volume", "Target": target}

@@ -26,9 +26,9 @@ _STILL = ("already paused", "cannot pause a paused")
 _AWAKE = "cannot resume a running"
 """What the runtime says of a container that needs no waking."""
 _BELIEVED_AWAKE = "not paused"
-"""What the engine itself says of it."""
+"""The message of the engine."""
 _DEAD = "not running"
-"""What both say of a container that has ended; the engine may not have heard of that yet."""
+"""The message of both about a container that has ended; the engine may not know of that yet."""
 
 
 async def ours(engine: Engine, key: str) -> Seen | None:

@@ -197,7 +197,7 @@ class Engine:
 
 
 async def remove_container(engine: Engine, container: str) -> None:
-    """With its anonymous volumes. No error if it is gone, or going."""
+    """Remove a container with its anonymous volumes. No error if it does not exist any more."""
     doing = f"remove the container {container}"
     try:
         await engine.call(doing, lambda api: api.remove_container(container, force=True, v=True))

@@ -36,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     env: dict[str, str]
     shared: bool
-    """Files of this machine are mounted in it."""
+    """Are files of this machine mounted in it?"""
     read_only: bool
     in_memory: bool
     """Its workspace ends with its processes."""

@@ -16,13 +16,13 @@ SANDBOX_URL_VARIABLE = "E2B_SANDBOX_URL"
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Empty texts leave a choice to the SDK, which knows where the vendor's own cloud is."""
+    """An account. Where a text is empty, the SDK chooses: it knows the vendor's own cloud."""
 
     api_key: str = ""
     api_url: str = ""
-    """Where boxes are ordered."""
+    """The address of the API that makes boxes."""
     domain: str = ""
-    """Boxes have names below it."""
+    """The domain of the names of boxes."""
     sandbox_url: str = ""
     """One address for the commands of all boxes, in place of a name for each box."""
 
@@ -32,7 +32,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """The address of the service, for people."""
         return self.api_url or self.domain or "the vendor's own cloud"
 
     @property

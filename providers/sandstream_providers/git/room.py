@@ -1,4 +1,4 @@
-"""Where git works for one clone: a directory of its own, far from the files of any box."""
+"""The directory in which git works for one clone, outside of the files of all boxes."""
 
 from __future__ import annotations
 

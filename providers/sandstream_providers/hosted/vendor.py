@@ -15,7 +15,7 @@ from sandstream_providers.interface import BoxSpec
 from sandstream_providers.interface import PortAddress as PortAddress
 
 PREFIX = "sandstream."
-"""Before the name of each of our labels (Daytona) or metadata (E2B)."""
+"""The names of our labels (Daytona) and metadata (E2B) begin with it."""
 KEY, OWNER = f"{PREFIX}key", f"{PREFIX}owner"
 """By these labels we find our boxes. The others of a specification go with them."""
 
@@ -57,7 +57,7 @@ class Vendor(Protocol):
     name: str
     """The provider's name in the registry."""
     label: str
-    """How people call it: ``Daytona``, ``E2B``."""
+    """The vendor's name for people: ``Daytona``, ``E2B``."""
     powers: frozenset[str]
     keep_s: float
     """How often a box that works must be kept alive."""

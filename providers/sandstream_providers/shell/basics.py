@@ -66,7 +66,7 @@ class BoxFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Basics:
-    """The beginning of scripts for one box."""
+    """The first lines of the scripts for one box."""
 
     def __init__(self, key: str, root: str, settings: ShellSettings) -> None:
         self.records = settings.records

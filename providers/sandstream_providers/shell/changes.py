@@ -251,7 +251,7 @@ def _line(number: int, change: FileWrite, *, last: bool) -> bytes:
 
 
 def _chmods(modes: dict[int, list[int]]) -> list[bytes]:
-    """So many staged files at once as a command line holds."""
+    """The staged files in groups that fit into a command line."""
     lines = [b'( cd "$S" || bad']
     for mode, numbers in modes.items():
         for start in range(0, len(numbers), NAMES_AT_ONCE):

@@ -22,7 +22,7 @@ class BadArguments(Exception):
 
 
 def parse_arguments(text: str, shape: type[T]) -> T:
-    """The arguments as ``shape``, which says types, limits and defaults.
+    """Decode the arguments as ``shape``, which defines types, limits and defaults.
 
     Raises:
         BadArguments: with all fields that are wrong or missing.

@@ -124,7 +124,7 @@ class _Runs:
         if over:
             stats.completed += status == "completed"
             stats.failed += status != "completed"
-            if began:  # otherwise the log had lost the beginning
+            if began:  # otherwise the log has lost the beginning
                 self._took.add(end - began)
         else:
             stats.waiting += status == "waiting"

@@ -140,7 +140,7 @@ class Commands:
         return list(self._live.values())
 
     def forget(self, connection: Connection, request: int | None = None) -> None:
-        """The client no longer waits, or is gone."""
+        """The client has stopped waiting, or its connection has ended."""
         for waiter in list(self._waiters):
             if waiter.connection is connection and request in (None, waiter.request):
                 waiter.stop()

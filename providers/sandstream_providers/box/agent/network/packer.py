@@ -36,7 +36,7 @@ class Unpacker:
         self._stream = zlib.decompressobj(_RAW)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Raises ConnectionResetError if the bytes were changed on their way."""
+        """Unpack bytes. Raises ConnectionResetError if they were changed on their way."""
         try:
             piece = self._stream.decompress(data, MOST)
             while piece:
