@@ -22,13 +22,14 @@ from sandstream_bus.wire.sandboxes import (
 from sandstream_bus.wire.specs import NO_JSON, GraphSpec
 from sandstream_bus.wire.subjects import RunId
 from sandstream_providers.interface import BoxGone
+from sandstream_providers.progress import listening
 
 from sandstream_actors.run.retry import attempt_of, is_answered
 from sandstream_actors.run.state import RunState
 from sandstream_actors.sandbox.attempts import in_box
 from sandstream_actors.sandbox.failures import Elsewhere, LetGo, Refused, Settled, failure_of
 from sandstream_actors.sandbox.live import Live, restored_notice
-from sandstream_actors.sandbox.live_output import live_output
+from sandstream_actors.sandbox.live_output import live_output, live_progress
 from sandstream_actors.sandbox.memory_sync import mount_of
 from sandstream_actors.sandbox.operations import Tools, check_user, tool_in
 from sandstream_actors.sandbox.stored_request import StoredRequest
@@ -65,7 +66,8 @@ class RunCalls:
             if call.traits.is_tool:
                 request = StoredRequest(sequence, time_ns)
                 return await self._tool(run, call, request, fresh=fresh)
-            result = await self._lifecycle_call(run, call, sequence, fresh=fresh)
+            with listening(live_progress(self._bus, run, call.call_id or call.call)):
+                result = await self._lifecycle_call(run, call, sequence, fresh=fresh)
         except (Elsewhere, SandboxMovedOn, Settled):
             raise
         except Exception as error:

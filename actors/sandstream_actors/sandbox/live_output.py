@@ -1,4 +1,7 @@
-"""Publishes a command's output while it runs. Core NATS: not acknowledged and not stored."""
+"""Publishes a command's output while it runs, and what a provider says of a box in the making.
+
+Core NATS: not acknowledged and not stored.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import msgspec
 from sandstream_bus.bus import Bus
 from sandstream_bus.wire.sandboxes import LiveOutput
 from sandstream_providers.interface import OnOutput, Stream
+from sandstream_providers.progress import OnProgress
 
 PIECE_BYTES = 64 * 1024
 """The most output in one message. A box may report megabytes at a time, and the server closes the
@@ -34,3 +38,23 @@ def live_output(bus: Bus, run: str, call: str) -> OnOutput:
         bus.connection.publish_now(subject, [_encode(it) for it in pieces])
 
     return publish
+
+
+def live_progress(bus: Bus, run: str, call: str) -> OnProgress:
+    """A callback that publishes lines of a provider as output of the call that opens its box.
+
+    Args:
+        bus: The bus to publish on.
+        run: The run.
+        call: The call that opens the box.
+    """
+    publish = live_output(bus, run, call)
+    said = 0
+
+    def tell(text: str) -> None:
+        nonlocal said
+        data = f"{text}\n".encode()
+        publish("stderr", said, data)
+        said += len(data)
+
+    return tell

@@ -24,7 +24,7 @@ from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.errors import EngineFull, EngineSilent
 from sandstream_providers.docker.facts import EngineFacts, ask, describe
 from sandstream_providers.docker.folders import PORTS, BoxRecord, Folders
-from sandstream_providers.docker.images import Images, OnProgress, remove_old_probes
+from sandstream_providers.docker.images import Images, remove_old_probes
 from sandstream_providers.docker.maker import Maker, check_ours
 from sandstream_providers.docker.options import options_of
 from sandstream_providers.docker.pool import Pool
@@ -53,14 +53,12 @@ class DockerHost(BoxHost):
         engine: Engine,
         *,
         patience: Patience | None = None,
-        on_progress: OnProgress | None = None,
         agents: bool = True,
     ) -> None:
         """Args:
         home: The state directory of this machine.
         engine: Closed together with this host.
         patience: How long a box waits for a process that holds it.
-        on_progress: Told about images that are pulled.
         agents: False: no box gets our agent, even if its image has Python.
         """
         self._agents = agents
@@ -69,7 +67,7 @@ class DockerHost(BoxHost):
         self.leases = Leases(self.folders.lease)
         self.powers = frozenset({*_ALL_POWERS, "isolated"})
         patience = patience or Patience()
-        images = Images(engine, self.folders.images, on_progress)
+        images = Images(engine, self.folders.images)
         self._maker = Maker(engine, self.folders, images, patience)
         self.starter = Starter(engine, self.folders, self.leases, patience)
         self._pool = Pool(engine, self.folders, self._maker, self.starter)

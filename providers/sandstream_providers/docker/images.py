@@ -10,7 +10,7 @@ import logging
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,9 @@ from sandstream_providers.docker.labels import PREFIX
 from sandstream_providers.docker.options import DockerOptions
 from sandstream_providers.docker.streams import said_by
 from sandstream_providers.locks import KeyLock
+from sandstream_providers.progress import OnProgress, teller
 
 logger = logging.getLogger(__name__)
-
-OnProgress = Callable[[str], None]
-"""Gets a line such as "python:3.13-slim: Downloading, 31 of 48 MB"."""
 
 _PROBE = """
 read -r _
@@ -48,6 +46,8 @@ _PYTHON_PROBE = (
 LEAST_PYTHON = (3, 8)
 _TELL = "install Python 3.8 or newer in it, or say agent=False to use only its shell"
 _MB = 1024 * 1024
+_TOLD_PART = 0.1
+"""People are told of so much more at a time."""
 _TRY_S = 60.0
 _OLD_S = 600.0
 """A probe that has not been started for this long belongs to a dead process."""
@@ -71,10 +71,9 @@ class ImageFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Images:
     """The images of one engine."""
 
-    def __init__(self, engine: Engine, cache: Path, on_progress: OnProgress | None = None) -> None:
+    def __init__(self, engine: Engine, cache: Path) -> None:
         self._engine = engine
         self._cache = cache
-        self._on_progress = on_progress
         self._known: dict[str, ImageFacts] = {}
 
     async def facts(self, options: DockerOptions) -> ImageFacts:
@@ -112,28 +111,17 @@ class Images:
 
     async def _pulled(self, options: DockerOptions) -> dict[str, Any]:
         doing = f"pull the image {options.image}"
+        tell = teller()
+        tell(f"pulling the image {options.image}")
+        logger.info("an image is pulled", extra={"image": options.image})
         try:
-            await self._engine.call(doing, lambda api: self._pull(api, options))
+            await self._engine.call(doing, lambda api: _pull(api, options, tell))
         except EngineRefused as error:
             raise _pull_error(options, str(error.data.get("why", error))) from error
         found = await self._found(options)
         if found is None:
             raise _pull_error(options, f"there is none for {options.platform or 'this engine'}")
         return found
-
-    def _pull(self, api: Any, options: DockerOptions) -> None:
-        """In a thread, as it may take minutes; the engine says something every second."""
-        name, tag = _name_and_tag(options.image)
-        more = {"platform": options.platform} if options.platform else {}
-        for line in _steps(api.pull(name, tag=tag, stream=True, decode=True, **more)):
-            if "error" in line:
-                raise _pull_error(options, str(line["error"]))
-            self._tell(f"{options.image}: {line['status']}")
-
-    def _tell(self, text: str) -> None:
-        logger.info("an image is pulled: %s", text)
-        if self._on_progress is not None:
-            self._on_progress(text)
 
     # --- what it can do ---------------------------------------------------------------------------
 
@@ -227,19 +215,24 @@ def _make_probe(api: Any, name: str, image: str, options: DockerOptions) -> None
     )
 
 
-def _steps(lines: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """The lines of a pull that say something new: the engine repeats itself many times a second."""
-    before: dict[str, tuple[str, int]] = {}
-    for line in lines:
-        layer, status = str(line.get("id", "")), str(line.get("status", ""))
+def _pull(api: Any, options: DockerOptions, tell: OnProgress) -> None:
+    """In a thread, as it may take minutes; the engine says something many times a second."""
+    name, tag = _name_and_tag(options.image)
+    more = {"platform": options.platform} if options.platform else {}
+    parts: dict[str, tuple[int, int]] = {}
+    """Of each layer: how much is here, and its size."""
+    told = 0.0
+    for line in api.pull(name, tag=tag, stream=True, decode=True, **more):
+        if "error" in line:
+            raise _pull_error(options, str(line["error"]))
         detail = line.get("progressDetail") or {}
-        current, total = detail.get("current", 0), detail.get("total", 0)
-        tenth = current * 10 // total if total else 0
-        if "error" not in line and before.get(layer) == (status, tenth):
+        if line.get("status") != "Downloading" or not detail.get("total"):
             continue
-        before[layer] = (status, tenth)
-        amount = f", {current // _MB} of {total // _MB} MB" if total else ""
-        yield {**line, "status": f"{layer} {status}{amount}".strip()}
+        parts[str(line.get("id"))] = (int(detail.get("current", 0)), int(detail["total"]))
+        here, size = (sum(numbers) for numbers in zip(*parts.values(), strict=True))
+        if here / size >= told + _TOLD_PART:  # a layer more makes it less
+            told = here / size
+            tell(f"pulling the image {options.image}: {here / _MB:.0f} of {size / _MB:.0f} MB")
 
 
 def _pull_error(options: DockerOptions, why: str) -> ImageUnusable:

@@ -41,6 +41,14 @@ def test_a_run_in_a_container(contained: Cli, coder: Path, tmp_path: Path, image
     assert contained("sandboxes", "rm", found["sandbox"], "--yes").code == 0
 
 
+def test_a_pull_is_told_while_the_run_waits_for_it(contained: Cli, coder: Path) -> None:
+    image = "127.0.0.1:9/none:1"
+    done = contained("run", str(coder), "look around", "--sandbox", "docker", "--image", image)
+    assert done.code == 1
+    told, failed = f"│        pulling the image {image}", f"the image {image} is not here"
+    assert told in done.err and failed in done.err.partition(told)[2], done.err
+
+
 def test_up_serves_both_providers_and_doctor_knows_the_engine(contained: Cli, coder: Path) -> None:
     with contained.service("up", str(coder)) as up:
         assert up.ready["providers"] == ["local", "docker"]
