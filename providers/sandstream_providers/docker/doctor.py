@@ -20,7 +20,7 @@ async def examine(question: Question) -> list[Finding]:
     except ProviderUnavailable as error:
         if not engine.is_expected:
             return [Finding(name="docker", state="ok", found=_NONE)]
-        found = "docker: no engine"
+        found = "no engine can be used"
         return [Finding(name="docker", state="warning", found=found, todo=str(error))]
     finally:
         await engine.close()

@@ -36,6 +36,7 @@ USUAL = "unix:///var/run/docker.sock"
 _THREADS = 24
 _QUICK_S = 3.0
 _WANTS_TLS = "HTTP request to an HTTPS server"
+_NOTHING_THERE = {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.EHOSTUNREACH}
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _INSTALL = "the Docker provider needs the package docker: pip install 'sandstream[docker]'"
 _START = (
@@ -149,9 +150,9 @@ class Engine:
     @property
     def place(self) -> str:
         """Where the engine is, for people."""
-        if self._api is not None:
-            return str(self._api.base_url).replace("http+docker://localhost", "the local socket")
-        return self._url or "the place that DOCKER_HOST names"
+        if self._given is not None:
+            return str(self._given.base_url).replace("http+docker://localhost", "the local socket")
+        return self.url or USUAL
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -178,7 +179,8 @@ class Engine:
                 f"cannot {doing}: no permission to talk to the Docker engine at {self.place}; "
                 f"{_ALLOW}"
             )
-        if numbers & {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.EHOSTUNREACH}:
+        has_no_host = any(isinstance(it, socket.gaierror) for it in causes)
+        if has_no_host or numbers & _NOTHING_THERE:
             return EngineSilent(
                 f"cannot {doing}: no Docker engine answers at {self.place}; {_START}"
             )
@@ -190,6 +192,11 @@ class Engine:
         if isinstance(error, OSError) or names & {"ConnectionError", "ProtocolError"}:
             return EngineSilent(
                 f"cannot {doing}: the connection to the Docker engine broke: {error}"
+            )
+        if isinstance(error, docker.errors.TLSParameterError):
+            return ProviderUnavailable(
+                f"cannot {doing}: DOCKER_TLS_VERIFY is set, and the certificates for it are not "
+                "there: set DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem"
             )
         if isinstance(error, docker.errors.DockerException):
             return ProviderUnavailable(f"cannot {doing}: {error}; {_START}")

@@ -43,8 +43,8 @@ class ForeignContainer(ProviderError):
 
 
 class ImageUnusable(ProviderError):
-    """No box can be made of this image. ``data["reason"]``: ``missing``, ``auth``, ``platform``,
-    ``no_shell``, ``python``, ``pull``.
+    """No box can be made of this image. ``data["reason"]``: ``name``, ``missing``, ``auth``,
+    ``platform``, ``no_shell``, ``python``, ``pull``.
     """
 
     code = "image_unusable"

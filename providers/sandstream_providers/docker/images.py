@@ -48,6 +48,7 @@ _TELL = "install Python 3.8 or newer in it, or say agent=False to use only its s
 _MB = 1024 * 1024
 _TOLD_PART = 0.1
 """People are told of so much more at a time."""
+_BAD_REQUEST = 400
 _TRY_S = 60.0
 _OLD_S = 600.0
 """A probe that has not been started for this long belongs to a dead process."""
@@ -106,6 +107,14 @@ class Images:
             )
         except NoSuchContainer:
             return None
+        except EngineRefused as error:
+            if error.status != _BAD_REQUEST:
+                raise
+            raise ImageUnusable(
+                f"{options.image!r} is not the name of an image: {error.data['why']}",
+                reason="name",
+                image=options.image,
+            ) from error
         wanted = options.platform.split("/")[1:2]
         return found if not wanted or found.get("Architecture") == wanted[0] else None
 

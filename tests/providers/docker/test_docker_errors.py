@@ -53,10 +53,20 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         asyncio.run(_asked("unix:///nowhere"))
 
 
-def test_no_engine(tmp_path: Path) -> None:
-    with pytest.raises(ProviderUnavailable, match="no Docker engine answers") as caught:
-        asyncio.run(_asked(f"unix://{tmp_path}/docker.sock"))
+@pytest.mark.parametrize("url", ["unix://{}/docker.sock", "tcp://no-such.invalid:2375"])
+def test_no_engine(tmp_path: Path, url: str) -> None:
+    place = url.format(tmp_path)
+    with pytest.raises(ProviderUnavailable) as caught:
+        asyncio.run(_asked(place))
+    assert f"no Docker engine answers at {place};" in str(caught.value)
     assert "DOCKER_HOST" in str(caught.value)
+
+
+def test_no_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
+    with pytest.raises(ProviderUnavailable, match="set DOCKER_CERT_PATH to the directory with ca"):
+        asyncio.run(_asked("tcp://127.0.0.1:9"))
 
 
 def test_doctor_says_what_is_there(tmp_path: Path) -> None:
@@ -87,7 +97,7 @@ def test_doctor_does_not_warn_where_docker_was_not_asked_for(
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(usual))
     state, todo = found()
-    assert state == "warning" and "no Docker engine answers" in todo
+    assert state == "warning" and f"no Docker engine answers at unix://{usual};" in todo
     usual.unlink()
     monkeypatch.setenv("DOCKER_HOST", f"unix://{usual}")
     assert found()[0] == "warning"
@@ -180,6 +190,11 @@ def _refused(home: Path, error: type[ProviderError], image: str, **fields: Any) 
 def test_an_image_that_is_nowhere(tmp_path: Path) -> None:
     error = _refused(tmp_path, ImageUnusable, "127.0.0.1:9/sandstream/none:1")
     assert "cannot be pulled" in str(error) and "docker pull" in str(error)
+
+
+def test_a_name_that_no_image_can_have(tmp_path: Path) -> None:
+    error = _refused(tmp_path, ImageUnusable, "Not A Name")
+    assert error.data["reason"] == "name" and "'Not A Name' is not the name" in str(error)
 
 
 def test_an_image_without_a_shell(tmp_path: Path) -> None:
