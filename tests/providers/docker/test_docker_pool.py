@@ -10,14 +10,15 @@ from urllib.parse import quote
 from providers.docker.docker_boxes import OWNER, docker_provider, inspect, new_spec
 from providers.local.local_boxes import said
 from sandstream_providers.agent_provider import AgentProvider
+from sandstream_providers.docker.labels import OWNER as OWNER_LABEL
 from sandstream_providers.docker.labels import POOL
 from support.engines import engine
 from support.waiting import until
 
 
 def _waiting() -> list[str]:
-    """The containers that nobody has taken."""
-    filters = quote(json.dumps({"label": [POOL]}))
+    """The containers that no box has taken. Other processes may have some on the same engine."""
+    filters = quote(json.dumps({"label": [POOL, f"{OWNER_LABEL}={OWNER}"]}))
     found = engine.ask(engine.ensure(), f"/containers/json?filters={filters}")
     names = [name for it in found for name in it["Names"]]
     return [name for name in names if name.startswith("/sandstream-pool-")]
@@ -43,6 +44,30 @@ def test_a_box_is_taken_from_the_pool(tmp_path: Path) -> None:
             await provider.delete(spec.key)
             assert not [it for it in (tmp_path / "docker").iterdir() if it.is_symlink()]
         assert _waiting() == [], "a process that ends removes what nobody has taken"
+
+    asyncio.run(story())
+
+
+def test_members_that_died_or_were_left(tmp_path: Path) -> None:
+    """A process that is killed leaves its members: others know whose they are. One that has died is
+    no box; the next box is started as usual.
+    """
+
+    async def story() -> None:
+        options = {"pool": 1}
+        async with docker_provider(tmp_path) as provider:
+            await provider.create(new_spec(options=options))
+            await until(lambda: len(_waiting()) == 1, within_s=30)
+            (member,) = _waiting()
+            key = member.removeprefix("/sandstream-")
+            async with docker_provider(tmp_path / "other", owner="nobody") as other:
+                (left,) = [it for it in await other.list_owned(OWNER) if it.key == key]
+                assert left.labels == {"owner": OWNER}, "it belongs to no sandbox"
+                await other.delete(key)
+            spec = new_spec(options=options)
+            box = await provider.create(spec)
+            assert POOL not in inspect(spec.key)["Config"]["Labels"]
+            assert await said(box, "echo fine") == "fine\n"
 
     asyncio.run(story())
 
