@@ -5,6 +5,7 @@
 #   tests/engine/up.sh --alone -- FLAGS   in a network of its own, without a bridge; FLAGS for dockerd
 # ENGINE_HIDES is a directory that this engine sees empty, as an engine on another machine would.
 # ENGINE_DISK_MB is the size of a disk of its own for its data, in memory.
+# ENGINE_CONTAINERD: containerd keeps the images, as it does in new installations of Docker 29.
 # ENGINE_HOME is the place of its socket, log and state; ENGINE_SUITE the Debian release of the engine.
 set -euo pipefail
 home=${ENGINE_HOME:-/tmp/sandstream-engine}
@@ -78,8 +79,13 @@ if [ -n "${ENGINE_DISK_MB:-}" ] && ! mountpoint -q "$data"; then
   mount -t tmpfs -o "size=${ENGINE_DISK_MB}m" none "$data"
 fi
 libraries=$(echo "$programs"/usr/lib/*-linux-gnu)
-flags=(--data-root "$data" --exec-root "$home/exec" --pidfile "$home/pid" -H "unix://$socket"
-  --storage-driver overlay2)
+flags=(--data-root "$data" --exec-root "$home/exec" --pidfile "$home/pid" -H "unix://$socket")
+if [ -n "${ENGINE_CONTAINERD:-}" ]; then
+  echo '{"features": {"containerd-snapshotter": true}}' >"$home/daemon.json"
+  flags+=(--config-file "$home/daemon.json")
+else
+  flags+=(--storage-driver overlay2)
+fi
 network=()
 if [ -n "$alone" ]; then
   flags+=(--bridge=none --iptables=false --ip6tables=false)

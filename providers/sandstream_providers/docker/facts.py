@@ -27,6 +27,14 @@ class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
     rootless: bool
 
     @property
+    def may_limit_disk(self) -> bool:
+        """Whether it may be asked to limit the disk of a container, and says if it cannot. Other
+        drivers count the image as well (btrfs, zfs), or ignore the limit (the image store of
+        containerd, ``overlayfs``).
+        """
+        return self.driver == "overlay2"
+
+    @property
     def powers(self) -> frozenset[str]:
         """What boxes of this engine can do."""
         found = {"pty", "ports", "pause", "users", "isolated", "limits.disk"}

@@ -51,7 +51,7 @@ class Maker:
             engine=engine,
             has_agent=bool(image.python) and options.agent is not False,
             shared=self.shared,
-            quota=self._quota,
+            quota=self._quota and engine.may_limit_disk,
             pool=pool,
         )
         container.check(plan, self._folders.home, self._engine.url)

@@ -9,7 +9,7 @@ import pytest
 from providers.docker.docker_boxes import docker_provider, new_spec
 from providers.local.local_boxes import said, sh
 from sandstream_providers.docker.errors import EngineSilent
-from sandstream_providers.interface import ExecSpec
+from sandstream_providers.interface import ExecSpec, Limits
 from support.engines.own_engine import OwnEngine
 
 WAITS = ExecSpec(argv=["sh", "-c", "echo once >> ran; sleep 60"], cwd="/workspace")
@@ -44,11 +44,13 @@ def test_kill_9_of_the_engine(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_an_engine_that_sees_none_of_our_files(tmp_path: Path) -> None:
-    """As on another machine: the agent is copied, and reached by executions."""
+    """As on another machine: the agent is copied, and reached by executions. This one keeps its
+    images in containerd, so it accepts limits of the disk and does not keep them.
+    """
 
     async def story() -> None:
         async with (
-            OwnEngine(live_restore=False, hides=tmp_path) as own,
+            OwnEngine(live_restore=False, hides=tmp_path, containerd_images=True) as own,
             docker_provider(tmp_path, url=own.url) as provider,
         ):
             spec = new_spec(env={"MINE": "ü"})
@@ -60,5 +62,7 @@ def test_an_engine_that_sees_none_of_our_files(tmp_path: Path) -> None:
             again = await provider.get(spec.key)
             assert again is not None
             assert await said(again, "cat file") == "ü\n"
+            limited = await provider.create(new_spec(limits=Limits(disk_mb=8)))
+            assert (await sh(limited, "head -c 9000000 /dev/zero > big")).exit_code != 0
 
     asyncio.run(story())

@@ -21,18 +21,25 @@ class OwnEngine:
     """In a network of its own, with the images of the tests. Its data are gone afterwards."""
 
     def __init__(
-        self, *, live_restore: bool, hides: Path | None = None, disk_mb: int | None = None
+        self,
+        *,
+        live_restore: bool,
+        hides: Path | None = None,
+        disk_mb: int | None = None,
+        containerd_images: bool = False,
     ) -> None:
         """Args:
         live_restore: Containers go on while the engine restarts; else they end. May be changed
             before a restart.
         hides: A directory whose files the engine does not see.
         disk_mb: The size of the disk for images, containers and volumes.
+        containerd_images: containerd keeps the images, as in new installations of Docker 29.
         """
         self.live_restore = live_restore
         self._more = {
             "ENGINE_HIDES": str(hides or ""),
             "ENGINE_DISK_MB": str(disk_mb or ""),
+            "ENGINE_CONTAINERD": "yes" if containerd_images else "",
         }
         # short, because of its socket
         self._home = Path(tempfile.mkdtemp(prefix="sandstream-engine-", dir="/tmp"))
