@@ -68,7 +68,8 @@ fi
 # --- the engine -------------------------------------------------------------------------------------
 mkdir -p "$home/config/cli-plugins"
 ln -sf "$programs"/usr/libexec/docker/cli-plugins/* "$home/config/cli-plugins/"
-rm -f "$home/pid"
+# Of an engine that was killed: its containerd died with it, and a new one would wait for that process.
+rm -f "$home/pid" "$home/exec/containerd/containerd.pid"
 # Memory is several times faster than a disk, where there is enough.
 data=$home/data
 free_mb=$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 {print $4}')

@@ -29,7 +29,11 @@ STATE = f"{RUN}/state"
 JOBS = f"{STATE}/jobs"
 OWN_ID = 1000
 """The user and group of a box whose image would be root."""
-STAY = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
+STOP_SIGNAL = "SIGKILL"
+"""Nothing in a box prepares for its end, and a first process gets no other signal by default: an
+engine that shuts down would wait ten seconds for it.
+"""
+STAY = "while :; do sleep 3600 & wait $!; done"
 """The first process of a box without an agent. It collects processes that lost their parent."""
 ROOT_CAPS = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETUID", "SETGID", "KILL"]
 """What an agent needs that starts commands as several users."""
@@ -129,6 +133,7 @@ def create(api: Any, plan: Plan, folders: Folders, name: str, volumes_of: str = 
         hostname="sandbox",
         ports=plan.ports,
         healthcheck={"test": ["NONE"]},
+        stop_signal=STOP_SIGNAL,
         host_config=api.create_host_config(**_host_config(plan, folders, volumes_of)),
         **more,
     )

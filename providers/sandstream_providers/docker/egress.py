@@ -16,7 +16,15 @@ from typing import Any
 import msgspec
 
 from sandstream_providers.box.start import proxy_command
-from sandstream_providers.docker.container import AGENT, PROXY, RUN, Plan, bind, proxy_key
+from sandstream_providers.docker.container import (
+    AGENT,
+    PROXY,
+    RUN,
+    STOP_SIGNAL,
+    Plan,
+    bind,
+    proxy_key,
+)
 from sandstream_providers.docker.engine import Engine
 from sandstream_providers.docker.errors import EngineConflict
 from sandstream_providers.docker.folders import LEASE, Folders, socket_address
@@ -86,6 +94,7 @@ def create(api: Any, plan: Plan, folders: Folders, patience: Patience) -> None:
         command=[],
         user="{}:{}".format(*plan.user),
         labels={**labels_of(spec, {}), COMPANION: key},
+        stop_signal=STOP_SIGNAL,
         host_config=host_config,
     )
 

@@ -105,6 +105,10 @@ def test_the_engine_is_told_to_allow_little(siege: dict[str, Any]) -> None:
     assert siege["inspect"]["Config"]["User"] == "1000:1000"
 
 
+def test_an_engine_that_shuts_down_need_not_wait(siege: dict[str, Any]) -> None:
+    assert siege["inspect"]["Config"]["StopSignal"] == "SIGKILL"
+
+
 def test_secrets_are_not_shown_by_the_engine(siege: dict[str, Any]) -> None:
     shown = json.dumps(siege["inspect"])
     assert SECRET not in shown
