@@ -29,7 +29,7 @@ command -v apt-get >/dev/null || fail "only machines with apt can start an engin
 # --- the programs -----------------------------------------------------------------------------------
 # A private list of packages, so that the machine's own sources stay as they are. The signatures count.
 fetch() { # fetch RELEASE PACKAGE...
-  local release=$1 state=$cache/apt-$1 source
+  local release=$1 state=$cache/apt-$2 source
   shift
   mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$cache/packages"
   source=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list 2>/dev/null || true; } |
@@ -48,7 +48,9 @@ if [ ! -e "$programs/.complete" ]; then
   rm -rf "$programs" "$cache/packages"
   # The engine needs an old C library only, so a newer one than the machine's can be had. What is
   # linked to more must be the machine's own.
-  newer=(docker.io containerd docker-cli docker-compose docker-buildx)
+  newer=(docker.io containerd)
+  # bookworm has the command in docker.io, and no compose that can be used
+  if [ "$suite" != bookworm ]; then newer+=(docker-cli docker-compose docker-buildx); fi
   own=(runc tini iptables libip4tc2 libip6tc2 libxtables12 libnfnetlink0 libnetfilter-conntrack3
     libnftnl11 libmnl0 busybox-static)
   fetch "$host" "${own[@]}" &
