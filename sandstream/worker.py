@@ -243,6 +243,7 @@ class AgentWorker:
         context = msgspec.json.decode(started.context) if started.context else None
         own = Circle(started.graph.start, agents, self._config)
         bound = bound_agents(own, run, self._bind)
+        self._move_to_sessions(bound, started)
         return HostedRun(
             agents,
             RunContextWrapper(context=context),
@@ -254,6 +255,16 @@ class AgentWorker:
             host=Host(self._bus, self._find_run),
             options=started.options,
         )
+
+    def _move_to_sessions(self, bound: dict[str, BoundAgent], started: RunStarted) -> None:
+        """The sandbox of a durable session has a name of its own, and may be at any provider."""
+        from sandstream.sandbox.session.link import BusLink
+
+        for key, it in bound.items():
+            agent = started.graph.agents.get(key)
+            use = agent.sandbox if agent is not None else None
+            if use is not None and use.id and use.spec.session:
+                it.move_to(use.id, BusLink(self._bus, use.spec.provider))
 
     def _deployed_in(self, started: RunStarted) -> dict[str, Agent[Any]]:
         """The agents of another program's run that we registered, by their keys in the run."""

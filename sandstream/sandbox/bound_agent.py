@@ -128,6 +128,12 @@ class BoundAgent:
             sandbox_id=sandbox_of(run, self.public.name),
         )
 
+    def move_to(self, sandbox: str, link: SandboxLink) -> None:
+        """Work in another sandbox than the run's own: in that of a durable session."""
+        self.session.state.rename(sandbox)
+        remote = self.session.remote
+        remote.sandbox, remote.link, remote.node = sandbox, link, ""
+
     async def use(self) -> SandboxUse:
         """The description of the sandbox for the run. Uploads local sources to the object store;
         starts the caller's session if it is not running.

@@ -16,7 +16,7 @@ from sandstream_actors.sessions.actor import SessionsActor
 from sandstream_bus.bus import Bus
 from support.waiting import eventually
 
-from sandstream import Agent, Client, function_tool
+from sandstream import Agent, Client, RunConfig, function_tool
 from sandstream._run.sandbox_host import start_sandbox_actor
 from sandstream.sandbox import SandboxAgent
 from sandstream.sessions import SessionEvent, SessionInfo
@@ -59,6 +59,8 @@ async def world(
     *,
     sandboxes: bool = False,
     settings: Settings | None = None,
+    agents: Sequence[Agent[Any]] = AGENTS,
+    config: RunConfig | None = None,
 ) -> AsyncIterator[World]:
     """Actors on an installation of its own, and a client.
 
@@ -77,7 +79,7 @@ async def world(
         actors = await stack.enter_async_context(AsyncExitStack())
         for actor in (
             Harness(other.bus, models),
-            AgentWorker(other.bus, {it.name: it for it in AGENTS}, pool="app"),
+            AgentWorker(other.bus, {it.name: it for it in agents}, pool="app", config=config),
             SessionsActor(other.bus),
         ):
             await actor.start()
@@ -99,12 +101,13 @@ async def _end_sessions(client: Client) -> None:
         await (await client.sessions.get(info.id)).destroy()
     for sandbox in await client.bus.sandboxes.names():
         await eventually(
-            partial(_is_deleted, client.bus, sandbox), within_s=30, what=f"{sandbox} is deleted"
+            partial(_has_no_box, client.bus, sandbox), within_s=30, what=f"{sandbox} is deleted"
         )
 
 
-async def _is_deleted(bus: Bus, sandbox: str) -> bool:
-    return SandboxRecord.of(sandbox, await bus.sandboxes.read(sandbox)).state == "deleted"
+async def _has_no_box(bus: Bus, sandbox: str) -> bool:
+    record = SandboxRecord.of(sandbox, await bus.sandboxes.read(sandbox))
+    return not record.may_have_box and record.state != "unknown"
 
 
 async def until(
