@@ -18,7 +18,7 @@ from sandstream_bus.wire.messages import ConversationOpened, ErrorInfo, RunDone,
 from sandstream_bus.wire.specs import SessionUse
 from sandstream_bus.wire.subjects import RunId
 
-from sandstream_actors.run.output_items import without_orphans
+from sandstream_actors.run.output_items import since_compaction, without_orphans
 from sandstream_actors.run.state import RunState
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,8 @@ class Membership:
         # a run that has left was reopened: it has had its turn, and must not wait for another one
         if not conversation.is_held_by(state.run) and state.run not in conversation.left:
             return None
-        return ConversationOpened(history=readable(conversation.history, session.limit))
+        history = since_compaction(state.agent, conversation.history)
+        return ConversationOpened(history=readable(history, session.limit))
 
     async def _relieve(self, session: str, run: RunId) -> None:
         """Release the conversation if its holder has ended without a harness, or is not in the log

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 from sandstream_bus.wire.messages import InputStaged, ModelAnswered
+from sandstream_bus.wire.specs import AgentSpec
 
 from sandstream_actors.model.responses_request import FAKE_ID
 
@@ -194,6 +195,16 @@ def without_orphans(items: list[Raw]) -> list[Raw]:
         for item, head in zip(items, heads, strict=True)
         if head.call_id in paired or head.type not in (*_CALLS, *_OUTPUTS)
     ]
+
+
+def since_compaction(agent: AgentSpec, items: list[Raw]) -> list[Raw]:
+    """What an agent reads of a conversation. If it has long ones compacted, the last compaction
+    stands for all that came before it.
+    """
+    for index in range(len(items) - 1, -1, -1) if agent.compacts else ():
+        if b"compaction" in bytes(items[index]) and _head(items[index]).type == "compaction":
+            return items[index:]
+    return items
 
 
 class _Head(msgspec.Struct):

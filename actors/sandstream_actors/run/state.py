@@ -53,6 +53,7 @@ from sandstream_actors.run.output_items import (
     call_output_item,
     handoff_outputs,
     read_answer,
+    since_compaction,
     staged_items,
 )
 from sandstream_actors.run.places import Places, past_events
@@ -193,13 +194,11 @@ class RunState(AnswerCalls):
         staged = [item for _, items in self.staged for item in items]
         if self.turn > 0 and self.options.is_server_managed:
             return self.items[self.server_knows :] + staged
-        return (self.history or []) + self.input + self.items + staged
+        return since_compaction(self.agent, (self.history or []) + self.input + self.items + staged)
 
     @property
     def said(self) -> list[Raw]:
-        """All items that the run has added, even if a handoff's filter hides some from the next
-        agent.
-        """
+        """All items that the run has added; a handoff's filter may hide some of them."""
         return self._said_before + self.items[self._rewritten :]
 
     def next_save(self, *, paused: bool = False) -> str | None:

@@ -222,6 +222,13 @@ class AgentSpec(Spec, frozen=True, kw_only=True):
     hooks: list[str] = []
     """The hooks that are registered (see sandstream/_hosting/hooks.py)."""
 
+    @property
+    def compacts(self) -> bool:
+        """Whether it asks the model's vendor to compact long conversations."""
+        wanted = (self.settings.get("extra_args") or {}).get("context_management")
+        items = wanted if isinstance(wanted, list) else []
+        return any(isinstance(it, dict) and it.get("type") == "compaction" for it in items)
+
 
 class GraphSpec(Spec, frozen=True, kw_only=True):
     """All agents that a run can reach by handoffs, and all that it can call as tools."""
