@@ -41,7 +41,9 @@ class Forks:
             crashpoint("sessions.fork_recorded")
             await self._copy_history(state, source, record)
         except (NoSuchTurn, WorkspaceFailed, PayloadTooLarge) as error:
-            return _given_up(pending, str(error), getattr(error, "code", "unknown_turn"))
+            is_used = await self._bus.sessions.turn(state.session, 0) is not None
+            code = getattr(error, "code", "unknown_turn")
+            return _given_up(pending, str(error), code, is_used=is_used)
         crashpoint("sessions.fork_copied")
         return _forked(pending, source, record)
 
@@ -128,11 +130,15 @@ def _forked(pending: PendingFork, source: SessionState, record: SessionTurn) -> 
     return change
 
 
-def _given_up(pending: PendingFork, why: str, code: str) -> Change:
+def _given_up(pending: PendingFork, why: str, code: str, *, is_used: bool = False) -> Change:
+    """``is_used``: the log has a beginning, which must not become that of another session."""
+
     def change(now: SessionState) -> SessionState | None:
         if now.fork != pending:
             return None
         none = replace(now, fork=None, life="destroyed", queue=[], switch=None, rewind=None)
+        if is_used:
+            none = replace(none, agent="?")
         return refuse(none, pending.request, "fork", why, f"session.{code}")
 
     return change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.wire.sessions import SessionDue, SessionState, SessionWorkspace
+from sandstream_bus.wire.sessions import IDLE_S, SessionDue, SessionState, SessionWorkspace
 
 from sandstream_actors.run.deployed import UnknownAgent
 from sandstream_actors.sessions.changes import Change, replace
@@ -24,7 +24,8 @@ class Sleep:
 
     async def arm(self, state: SessionState) -> None:
         """Arm the timer. The same one again has no effect; another delay moves it."""
-        assert state.idle_s is not None and state.workspace is not None
+        assert state.workspace is not None
+        delay_s = IDLE_S if state.idle_s is None else state.idle_s
         place = f"{state.begun}:{state.workspace.generation}:{state.workspace.sleeps}"
         crashpoint("sessions.before_timer")
         await self._bus.timers.arm(
@@ -32,8 +33,8 @@ class Sleep:
             TIMER,
             self._bus.subjects.session_idle(state.session),
             SessionDue(session=state.session, begun=state.begun),
-            delay_s=state.idle_s,
-            msg_id=f"{state.session}:idle:{place}:{state.idle_s}",
+            delay_s=delay_s,
+            msg_id=f"{state.session}:idle:{place}:{delay_s}",
         )
         crashpoint("sessions.after_timer")
 
@@ -57,7 +58,7 @@ class Sleep:
             if trouble:
                 return replace(now, workspace=replace(there, box="open"), trouble=trouble)
             there = replace(there, box="asleep", tree=tree or there.tree)
-            return replace(now, workspace=there)
+            return replace(now, workspace=there, trouble="")
 
         return change
 

@@ -36,13 +36,14 @@ def settled(state: SessionState, due: SessionDue | None = None) -> SessionState:
         return state
     if state.life == "destroying" and state.active is None and not state.leftovers:
         return replace(state, life="destroyed")
+    is_due = due is not None and due.begun == state.begun
     if state.life != "open" and state.life != "destroying":
         if _is_open(state) and state.active is None and not _is_moving(state):
-            return _closing(state) if not state.trouble else state
+            return _closing(state) if is_due or not state.trouble else state
         return state
     if _may_begin(state):
         return _with_turn(state)
-    if due is not None and due.begun == state.begun and _is_idle(state) and _is_open(state):
+    if is_due and _is_idle(state) and _is_open(state):
         return _closing(state) if state.idle_s is not None else state
     return state
 
@@ -64,11 +65,13 @@ def next_step(state: SessionState) -> Step | None:
         return Step.REWIND
     if state.switch is not None:
         return Step.SWITCH
-    if space is None or state.life != "open":
+    if space is None or state.life in ("destroying", "destroyed"):
         return None
     if state.opening:
         return Step.OPEN
-    return Step.TIMER if space.box == "open" and state.idle_s is not None else None
+    # a paused one that is open could not be put to sleep: that is tried again
+    is_to_sleep = state.idle_s is not None or state.life != "open"
+    return Step.TIMER if space.box == "open" and is_to_sleep else None
 
 
 def _with_turn(state: SessionState) -> SessionState:

@@ -25,7 +25,7 @@ from sandstream_bus.wire.sessions import (
     SwitchProvider,
     WakeSession,
 )
-from sandstream_bus.wire.subjects import session_sandbox
+from sandstream_bus.wire.subjects import session_conversation, session_sandbox
 from support.nats_server import NatsServer
 from support.waiting import eventually
 
@@ -217,6 +217,28 @@ def test_a_turn_that_waits_for_its_provider_says_so_and_can_be_stopped(
     asyncio.run(main())
 
 
+def test_a_paused_session_sleeps_as_soon_as_its_sandbox_actor_is_back(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            it.actors[0]._bus.sandboxes.patience_s = 0.2
+            await it.create("a", idle_s=1.0, input="count")
+            await it.idle("a")
+            await it.sandboxes.stop(0.0)
+            await it.ask("a", PauseSession())
+
+            async def told() -> str:
+                return (await it.state("a")).trouble
+
+            assert "the workspace cannot sleep" in await eventually(told, what="trouble")
+            await it.start_sandboxes()
+            state = await it.until_box("a", "asleep")
+            assert (state.life, state.trouble) == ("paused", "")
+
+    asyncio.run(main())
+
+
 def test_a_checkpoint_that_cannot_be_restored_is_told(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
@@ -327,6 +349,26 @@ def test_everything_at_once_ends_in_order(nats_server: NatsServer, tmp_path: Pat
             return state if is_done else None
 
         return await eventually(look, within_s=30, what=f"{session} has worked")
+
+    asyncio.run(main())
+
+
+def test_a_fork_that_failed_half_way_leaves_nothing_to_the_next_one(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            for name, text in (("a", "one"), ("b", "two")):
+                await it.create(name, TALKER, input=text)
+                await it.idle(name)
+            # someone clears the conversation behind the back of the session
+            await it.bus.conversations.clear(session_conversation("a"))
+            with pytest.raises(SessionRefused, match="conversation was removed"):
+                await it.ask("f", ForkSession(source="a"))
+            with pytest.raises(SessionRefused, match="choose another id"):
+                await it.ask("f", ForkSession(source="b"))
+            await it.ask("g", ForkSession(source="b"))
+            assert await it.history("g") == await it.history("b")
 
     asyncio.run(main())
 

@@ -187,9 +187,12 @@ def test_a_paused_session_takes_no_turn_and_sleeps(request_: SessionRequest) -> 
     assert (woken.life, woken.opening) == ("open", woken.through)
 
 
-def test_a_session_that_cannot_sleep_tries_again_only_after_a_request() -> None:
-    stuck = idle(life="paused", trouble="the disk is full")
-    assert (settled(stuck), next_step(stuck)) == (stuck, None)
+@pytest.mark.parametrize("idle_s", [60.0, None])
+def test_a_paused_session_that_cannot_sleep_tries_again_later(idle_s: float | None) -> None:
+    stuck = idle(life="paused", trouble="the disk is full", idle_s=idle_s)
+    assert (settled(stuck), next_step(stuck)) == (stuck, Step.TIMER)
+    again = settled(stuck, SessionDue(session="alice=a", begun=1))
+    assert (next_step(again), next_step(idle("asleep", life="paused"))) == (Step.SLEEP, None)
     assert settled(told(WakeSession(), state=stuck)).trouble == ""
 
 
