@@ -179,12 +179,13 @@ class Lab:
             "OPENAI_API_KEY": "scripted",
             "OPENAI_BASE_URL": base_url,
             "SANDSTREAM_HOME": str(home),
-            **({_NO_TRACING: "1"} if side == "agents" else {}),
+            **({_NO_TRACING: "1"} if side in ("agents", "temporal") else {}),
             "TMPDIR": str(home.parent),  # puts the baseline's sandboxes next to ours
         }
 
     def command(self, program: str, side: str, loop: str = "asyncio") -> list[str]:
-        python = peer.python() if side == "agents" else sys.executable
+        makers = {"agents": peer.python, "temporal": peer.temporal_python}
+        python = makers[side]() if side in makers else sys.executable
         return [python, str(_PROGRAMS / f"{program}.py"), side, loop]
 
     def start(
