@@ -259,9 +259,8 @@ class Sessions:
 
     async def turn(self, session: str, number: int) -> SessionTurn | None:
         """The record of a finished turn; None: there is none, or it has expired."""
-        stored = await fresh_last(
-            self._connection, self._topology.log, self._subjects.session_turn(session, number)
-        )
+        subject = self._subjects.session_turn(session, number)
+        stored = await fresh_last(self._connection, self._topology.log, subject)
         return await self._turn(stored) if stored is not None else None
 
     async def turns(self, session: str) -> list[SessionTurn]:
@@ -273,26 +272,39 @@ class Sessions:
         records = [it for it in [await self._turn(each) for each in found] if it is not None]
         return sorted(records, key=lambda it: it.number)
 
-    async def _turn(self, stored: Stored) -> SessionTurn | None:
-        try:
-            message = await self._codec.session_message(stored.data)
-        except MessageError:
-            if stored.msg_id:
-                raise
-            return None
+    async def _turn(self, last: Stored) -> SessionTurn | None:
+        """The record on the subject of this last message, which may be one of the server's own."""
+        if last.msg_id:
+            return await self._record(last)
+        found = await fresh_many(self._connection, self._topology.log, last.subject, after=0)
+        ours = next((it for it in found if it.msg_id), None)
+        return await self._record(ours) if ours is not None else None
+
+    async def _record(self, stored: Stored) -> SessionTurn | None:
+        message = await self._codec.session_message(stored.data)
         return message if isinstance(message, SessionTurn) else None
 
     async def record(self, session: str, turn: SessionTurn) -> None:
         """Write the record of a finished turn, once."""
         subject = self._subjects.session_turn(session, turn.number)
-        with contextlib.suppress(WrongSequence):  # a replica was faster: the turn has its record
-            await self._connection.publish(
-                subject,
-                await self._codec.encode(turn),
-                msg_id=f"{session}:turn:{turn.number}",
-                expect=Expect(0, subject),
-                budget_s=None,
-            )
+        data = await self._codec.encode(turn)
+        after = 0
+        while True:
+            try:
+                await self._connection.publish(
+                    subject,
+                    data,
+                    msg_id=f"{session}:turn:{turn.number}",
+                    expect=Expect(after, subject),
+                    budget_s=None,
+                )
+            except WrongSequence:
+                last = await fresh_last(self._connection, self._topology.log, subject)
+                if last is None or await self._turn(last) is not None:
+                    return  # a replica was faster: the turn has its record
+                after = last.sequence  # a message of the server is no record
+            else:
+                return
 
 
 def is_settled(state: SessionState, sequence: int) -> bool:

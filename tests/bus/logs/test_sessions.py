@@ -13,6 +13,7 @@ from sandstream_bus.logs.sessions import (
     counted_turns,
     decode_request,
 )
+from sandstream_bus.nats.fresh import fresh_many
 from sandstream_bus.wire.message_base import ErrorInfo
 from sandstream_bus.wire.sessions import (
     CreateSession,
@@ -140,6 +141,24 @@ def test_a_turn_has_one_record(nats_server: NatsServer) -> None:
             turns = await sessions.turns("blog")
             assert [it.number for it in turns] == [1, 2, 3]
             assert [it.number for it in counted_turns(turns, 3)] == [1, 3]
+
+    asyncio.run(main())
+
+
+def test_a_message_of_the_server_takes_no_place_of_a_turn(nats_server: NatsServer) -> None:
+    """A reader may name any subject for an answer of the server, and the log stores it there."""
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus:
+            record = SessionTurn(number=1, after=0, run="r", status="completed", said="Done.")
+            subject = bus.subjects.session_turn("blog", 1)
+            for _ in range(2):  # before the record, and after it
+                await bus.connection.request(subject, b'{"stream":"X","seq":1}')
+                await bus.sessions.record("blog", record)
+                assert await bus.sessions.turn("blog", 1) == record
+                assert await bus.sessions.turns("blog") == [record]
+            stored = await fresh_many(bus.connection, bus.topology.log, subject, after=0)
+            assert [bool(it.msg_id) for it in stored] == [False, True, False]
 
     asyncio.run(main())
 
