@@ -17,7 +17,7 @@ from sandstream_bus.wire.subjects import session_conversation
 from sandstream_actors.sessions.changes import Change, replace
 from sandstream_actors.sessions.lineage import NoSuchTurn, turn_of
 from sandstream_actors.sessions.state import has_begun, refuse
-from sandstream_actors.sessions.workspaces import WorkspaceFailed, Workspaces
+from sandstream_actors.sessions.workspaces import WorkspaceFailed, Workspaces, instead
 
 
 class Forks:
@@ -81,7 +81,10 @@ class Forks:
         if space.box != "open":
             return replace(last, tree=space.tree or space.base or last.tree)
         op = f"fork-{pending.request}"
-        tree = await self._workspaces.checkpoint(source.session, space, op)
+        try:
+            tree = await self._workspaces.checkpoint(source.session, space, op)
+        except WorkspaceFailed as failed:
+            raise instead(failed, source.turn) from failed
         now = (await self._bus.sessions.read(source.session)).state
         if now is None or now.begun != source.begun or now.workspace != space:
             return last  # a turn began meanwhile: the checkpoint may have a part of its work

@@ -17,7 +17,13 @@ from sandstream_workspaces.store import WorkspaceStore
 from sandstream_actors.run.deployed import UnknownAgent
 from sandstream_actors.sessions.changes import Change, replace
 from sandstream_actors.sessions.state import leftover, refuse
-from sandstream_actors.sessions.workspaces import WorkspaceFailed, Workspaces, deployed, use_of
+from sandstream_actors.sessions.workspaces import (
+    WorkspaceFailed,
+    Workspaces,
+    deployed,
+    instead,
+    use_of,
+)
 
 
 class Switches:
@@ -49,7 +55,10 @@ class Switches:
         self, state: SessionState, old: SessionWorkspace, new: SessionWorkspace, op: str
     ) -> SessionWorkspace:
         crashpoint("sessions.before_switch")
-        tree = await self._workspaces.checkpoint(state.session, old, op)
+        try:
+            tree = await self._workspaces.checkpoint(state.session, old, op)
+        except WorkspaceFailed as failed:
+            raise instead(failed, state.turn) from failed
         new = replace(new, base=tree)
         if not tree:
             return new  # nothing was made yet: the next turn makes it at the new provider

@@ -42,6 +42,15 @@ class WorkspaceFailed(Exception):
         self.code = code
 
 
+def instead(failed: WorkspaceFailed, turn: int) -> WorkspaceFailed:
+    """The failure with a way out, if there is one: a checkpoint needs no actor of its provider."""
+    if failed.code != NoSandboxActor.code or not turn:
+        return failed
+    return WorkspaceFailed(
+        failed.code, f"{failed}. Its files after turn {turn} are saved: fork that turn instead"
+    )
+
+
 class Deployed(NamedTuple):
     """The agent of a session as it is registered now."""
 

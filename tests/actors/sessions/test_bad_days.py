@@ -196,6 +196,30 @@ def test_a_provider_that_is_gone_at_wake_is_named_and_the_session_can_go_elsewhe
     asyncio.run(main())
 
 
+def test_a_session_whose_box_is_out_of_reach_can_be_forked_from_its_last_turn(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            it.actors[0]._bus.sandboxes.patience_s = 0.2
+            await it.create("a", idle_s=None, input="count")
+            await it.idle("a")
+            await it.sandboxes.stop(0.0)
+            for session, request in (
+                ("a", SwitchProvider(provider="mars")),
+                ("b", ForkSession(source="a")),
+            ):
+                with pytest.raises(SessionRefused, match="fork that turn instead") as refused:
+                    await it.ask(session, request)
+                assert refused.value.info.code == "session.no_sandbox_actor"
+            fork = await it.ask("b", ForkSession(source="a", turn=1, provider="mars"))
+            source = await it.state("a")
+            assert fork.workspace is not None and source.workspace is not None
+            assert (fork.workspace.provider, fork.workspace.tree) == ("mars", source.workspace.tree)
+
+    asyncio.run(main())
+
+
 def test_a_turn_that_waits_for_its_provider_says_so_and_can_be_stopped(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
