@@ -57,7 +57,7 @@ MAY: dict[str, tuple[str, ...]] = {
     "memory": (*_HARNESS, rf"{S}memory\.shop\..*", _SANDBOXES),
     "sessions": (
         rf"{S}session\.talk\..*",
-        rf"{S}run\.victim\.(start\.main|turn\.main|cancel)",
+        rf"{S}run\.victim\.(start\.main|turn\.main|cancel|done)",
         rf"{S}open\.victim",
         rf"{S}sandbox\.box\.op\..*",
         rf"{S}timer\.victim\.retry",

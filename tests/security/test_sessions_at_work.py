@@ -49,6 +49,19 @@ async def use(alice: Person) -> None:
     await until_state(alice, BLOG, life="paused")
 
 
+async def lose_the_agent(world: Guarded, alice: Person) -> None:
+    """A turn whose agent is not offered any more fails, and says so."""
+    admin = await world.connect("admin")
+    try:
+        purge = json.dumps({"filter": "sandstream.agent.smith"}).encode()
+        await admin.request("$JS.API.STREAM.PURGE.SANDSTREAM_AGENTS", purge, timeout=10)
+    finally:
+        await admin.close()
+    await alice.ask(f"session.{BLOG}.send", {"input": "forge, please"})
+    turn = await alice.until_stored(f"sandstream.session.{BLOG}.turn.3")
+    assert turn["error"]["code"] == "unknown_agent"
+
+
 async def destroy_all(alice: Person) -> None:
     """Boxes outlive their actors for some minutes, so the test does not leave any."""
     for session in (BLOG, f"{BLOG}2"):
@@ -112,6 +125,7 @@ def test_sessions_work_with_these_permissions_and_no_other(tmp_path: Path) -> No
             assert state["session"] == BLOG
 
         as_person(world, "eve", only_reads)
+        as_person(world, "alice", lambda it: lose_the_agent(world, it))
         as_person(world, "alice", destroy_all)
         boxes = world.directory / "home" / "sandboxes"
         asyncio.run(

@@ -317,8 +317,9 @@ def _sessions(topology: Topology, _: str) -> Grant:
         | _serving(topology, topology.log, "sessions")
         | _serving(topology, topology.requests, "sessions-asks")
         | _serving(topology, topology.timers, "sessions-timers")
-        | _events(topology, "session.>", "run.*.start.*", "run.*.cancel", "run.*.turn.*")
-        | _events(topology, "open.*", "sandbox.*.op.>", "timer.>", "live.*.session")
+        # It ends a run itself if no worker offers the agent any more.
+        | _events(topology, *(f"run.*.{it}" for it in ("start.*", "turn.*", "cancel", "done")))
+        | _events(topology, "session.>", "open.*", "sandbox.*.op.>", "timer.>", "live.*.session")
         | _hearing(topology, "sandbox.*.reply.*", "live.*.session")
     )
 
