@@ -96,8 +96,19 @@ class Forks:
         history = (await self._bus.conversations.read(session_conversation(source.session))).history
         if len(history) < record.items:
             raise NoSuchTurn("a part of the conversation was removed meanwhile")
+        await self._check_counts(source, record)
         name = session_conversation(state.session)
         await self._bus.conversations.copy(name, history[: record.items], by="sessions")
+
+    async def _check_counts(self, source: SessionState, record: SessionTurn) -> None:
+        """The history that was read must be that of the turn: a rewind since the turn was chosen
+        may have cut it, and later turns may have filled it up again.
+        """
+        now = (await self._bus.sessions.read(source.session)).state
+        if now is None or (now.rewind is not None and now.rewind.turn < record.after):
+            raise NoSuchTurn(f"the session {source.session} is being rewound: try again")
+        if record.after:
+            await turn_of(self._bus, now, record.after)
 
 
 def _forked(pending: PendingFork, source: SessionState, record: SessionTurn) -> Change:

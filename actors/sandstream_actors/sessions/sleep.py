@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.wire.sessions import IDLE_S, SessionDue, SessionState, SessionWorkspace
@@ -23,18 +25,17 @@ class Sleep:
         self._workspaces = workspaces
 
     async def arm(self, state: SessionState) -> None:
-        """Arm the timer. The same one again has no effect; another delay moves it."""
-        assert state.workspace is not None
-        delay_s = IDLE_S if state.idle_s is None else state.idle_s
-        place = f"{state.begun}:{state.workspace.generation}:{state.workspace.sleeps}"
+        """Arm the timer, or move it: a request counts as work, too. One that fired while the
+        workspace could not sleep must not be taken for a duplicate of this one.
+        """
         crashpoint("sessions.before_timer")
         await self._bus.timers.arm(
             state.session,
             TIMER,
             self._bus.subjects.session_idle(state.session),
             SessionDue(session=state.session, begun=state.begun),
-            delay_s=delay_s,
-            msg_id=f"{state.session}:idle:{place}:{delay_s}",
+            delay_s=IDLE_S if state.idle_s is None else state.idle_s,
+            msg_id=f"{state.session}:idle:{uuid.uuid4().hex}",
         )
         crashpoint("sessions.after_timer")
 

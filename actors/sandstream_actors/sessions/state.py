@@ -51,6 +51,7 @@ MAX_IDLE_S = 7 * 86_400.0
 _TITLE_CHARS = 200
 _FIRST_WORDS_CHARS = 60
 _ID_CHARS = 128
+_REASON_CHARS = 1000
 
 replace = msgspec.structs.replace
 
@@ -102,8 +103,9 @@ def follow(
 def refuse(
     state: SessionState, request: int, kind: str, message: str, code: str = "session.failed"
 ) -> SessionState:
-    """The state with one more refused request."""
-    refusal = Refusal(request=request, kind=kind, error=ErrorInfo(code=code, message=message))
+    """The state with one more refused request. A reason may quote a part of the request."""
+    error = ErrorInfo(code=code, message=message[:_REASON_CHARS])
+    refusal = Refusal(request=request, kind=kind, error=error)
     return replace(state, refused=[*state.refused, refusal][-MAX_REFUSED:])
 
 

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from actors.sessions.desk import SMITH, TALKER, Desk, desk
 from sandstream_bus.logs.sessions import SessionRefused
+from sandstream_bus.nats.fresh import fresh_last
 from sandstream_bus.wire.sessions import (
     MAX_QUEUED,
     MAX_TEXT_BYTES,
+    ConfigureSession,
     CreateSession,
     DestroySession,
     EditMessage,
@@ -19,6 +21,7 @@ from sandstream_bus.wire.sessions import (
     InterruptSession,
     PauseSession,
     RemoveMessage,
+    RewindSession,
     SendMessage,
     SessionDue,
     SessionState,
@@ -436,5 +439,63 @@ def test_the_run_of_a_turn_cannot_be_retried(nats_server: NatsServer, tmp_path: 
                 return any("send the message again" in entry.parked.reason for entry in found)
 
             await eventually(parked, what="the retry is refused")
+
+    asyncio.run(main())
+
+
+def test_a_timer_that_fired_without_effect_is_armed_again(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            await it.create("a", idle_s=1.0, input="count")
+            await it.idle("a")
+            await it.ask("a", ConfigureSession(idle_s=None))
+            timers = it.bus.topology.timers
+
+            async def fired() -> bool:
+                due = it.bus.subjects.due(it.bus.subjects.session_idle("a"))
+                return await fresh_last(it.bus.connection, timers, due) is not None
+
+            await eventually(fired, what="the timer has fired")
+            await it.ask("a", ConfigureSession(idle_s=1.0))
+            await it.until_box("a", "asleep")
+
+    asyncio.run(main())
+
+
+def test_a_fork_that_was_interrupted_does_not_mix_two_histories(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """A replica dies after it has chosen the turn; the source is rewound and goes on meanwhile."""
+
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            await it.create("a", TALKER)
+            await it.say("a", "one")
+            await it.say("a", "two")
+            chosen = await it.bus.sessions.turn("a", 2)
+            assert chosen is not None
+            record = msgspec.structs.replace(chosen, number=0, after=2, input=[])
+            await it.bus.sessions.record("b", record)
+            await it.ask("a", RewindSession(turn=1))
+            await it.say("a", "instead of two")
+            with pytest.raises(SessionRefused, match="has no turn 2"):
+                await it.ask("b", ForkSession(source="a", turn=2))
+            assert await it.history("b") == []
+
+    asyncio.run(main())
+
+
+def test_long_texts_of_refused_requests_are_cut(nats_server: NatsServer, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            await it.create("a", TALKER)
+            subject = it.bus.subjects.ask_session("shared", "a", "send")
+            body = b'{"input":"x","%s":1}' % (b"f" * 100_000)
+            ack = await it.bus.connection.publish(subject, body, msg_id="long")
+            with pytest.raises(SessionRefused, match="unknown field") as refused:
+                await it.bus.sessions.applied("a", ack.seq, timeout_s=30)
+            assert len(str(refused.value)) <= 1000
 
     asyncio.run(main())
