@@ -25,6 +25,7 @@ from sandstream_bus.crashpoints import crashpoint
 from sandstream_bus.errors import Drop, InvalidSubject, UndecodableMessage
 from sandstream_bus.logs.sessions import SessionMovedOn, StoredAsk
 from sandstream_bus.nats.consumer import Delivery
+from sandstream_bus.nats.fresh import leader_reaching
 from sandstream_bus.nats.topology import ConsumerSpec
 from sandstream_bus.wire import headers as h
 from sandstream_bus.wire.sessions import CreateSession, SessionDue, SessionState
@@ -106,6 +107,7 @@ class SessionsActor(Actor):
         found = session_of_run(self._bus.subjects.parse_run(delivery.subject).run)
         if found is None:
             return
+        await self._reached(self._bus.topology.log, delivery)
         try:
             await self.advance(found[0])
         except InvalidSubject as error:
@@ -121,6 +123,7 @@ class SessionsActor(Actor):
                 f"session {ask.session} belongs to the user {owner}, so {ask.user} may not "
                 "change it"
             )
+        await self._reached(self._bus.topology.requests, delivery)
         await self.advance(ask.session)
 
     async def _on_due(self, delivery: Delivery) -> None:
@@ -131,6 +134,12 @@ class SessionsActor(Actor):
         if not isinstance(due, SessionDue):
             raise UndecodableMessage("this is not the timer of a session")
         await self.advance(session, due)
+
+    async def _reached(self, stream: str, delivery: Delivery) -> None:
+        """What is read from now on includes the message: else it would be acknowledged, and its
+        effect lost.
+        """
+        await leader_reaching(self._bus.connection, stream, delivery.sequence)
 
     # --- advancing -----------------------------------------------------------------------------
 

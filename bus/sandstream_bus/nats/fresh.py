@@ -122,6 +122,22 @@ async def _walk_leader(
     return found
 
 
+async def leader_reaching(connection: Connection, stream: str, sequence: int) -> None:
+    """Wait until the stream's leader has the message that woke the caller: a new leader, or one
+    that does not know yet that there is another, would answer "there is nothing".
+
+    Raises :class:`LogBehind`.
+    """
+    deadline = time.monotonic() + _LEADER_PATIENCE_S
+    while await leader_end(connection, stream) < sequence:
+        if time.monotonic() > deadline:
+            raise LogBehind(
+                f"the leader of the stream {stream} does not have the message {sequence}, "
+                "although a consumer has delivered it"
+            )
+        await asyncio.sleep(0.1)
+
+
 async def fresh_last_each(
     connection: Connection, stream: str, subjects: Sequence[str]
 ) -> list[Stored]:

@@ -8,7 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from actors.sessions.desk import SMITH, TALKER, Desk, desk
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from sandstream_bus.logs.sessions import SessionRefused
+from sandstream_bus.nats.consumer import Delivery
 from sandstream_bus.nats.fresh import fresh_last
 from sandstream_bus.wire.sessions import (
     MAX_QUEUED,
@@ -497,5 +500,25 @@ def test_long_texts_of_refused_requests_are_cut(nats_server: NatsServer, tmp_pat
             with pytest.raises(SessionRefused, match="unknown field") as refused:
                 await it.bus.sessions.applied("a", ack.seq, timeout_s=30)
             assert len(str(refused.value)) <= 1000
+
+    asyncio.run(main())
+
+
+def test_a_hint_that_comes_before_the_leader_has_it_is_not_lost(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            last = await it.bus.sessions.request("a", CreateSession(agent=TALKER))
+            await it.bus.sessions.applied("a", last, timeout_s=30)
+            subject = it.bus.subjects.ask_session("shared", "a", "send")
+            reply = f"$JS.ACK.S.c.1.{last + 1}.1.1700000000000000000.0"
+            early = Delivery(Msg(Client(), subject, reply, b"", {}))
+            handling = asyncio.ensure_future(it.actors[0].handle(early))
+            await asyncio.sleep(0.5)
+            assert not handling.done()
+            await it.bus.sessions.request("a", SendMessage(input="hello"))
+            await handling
+            assert (await it.idle("a")).said == "Hello."
 
     asyncio.run(main())

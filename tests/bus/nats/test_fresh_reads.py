@@ -10,7 +10,12 @@ from msgspec import Raw
 from sandstream_bus.bus import Bus
 from sandstream_bus.errors import LogBehind
 from sandstream_bus.nats.direct import stale_many
-from sandstream_bus.nats.fresh import fresh_last_each, fresh_many, many_reaching
+from sandstream_bus.nats.fresh import (
+    fresh_last_each,
+    fresh_many,
+    leader_reaching,
+    many_reaching,
+)
 from sandstream_bus.wire.memories import MemoryState
 from sandstream_bus.wire.messages import AgentRegistered, GraphSpec
 from sandstream_bus.wire.sandboxes import SandboxStopped
@@ -88,6 +93,21 @@ def test_a_sequence_that_no_replica_has_is_an_error_and_not_silence(
         run, at = await write_run(bus)
         with pytest.raises(LogBehind, match="does not return the message"):
             await bus.log.read_reaching(run, after=0, upto=at[-1] + 1)
+
+    with_lagging_replica(nats_server, story)
+
+
+def test_a_leader_that_is_behind_a_delivered_message_is_waited_for(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandstream_bus.nats.fresh._LEADER_PATIENCE_S", 0.3)
+
+    async def story(bus: Bus) -> None:
+        _, at = await write_run(bus)
+        connection, log = bus.connection, bus.topology.log
+        await leader_reaching(connection, log, at[-1])
+        with pytest.raises(LogBehind, match="a consumer has delivered it"):
+            await leader_reaching(connection, log, at[-1] + 1000)
 
     with_lagging_replica(nats_server, story)
 
