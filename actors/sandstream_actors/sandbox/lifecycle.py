@@ -242,7 +242,8 @@ class Lifecycle(SandboxBoxes):
         async with self._lock(sandbox):
             record = await self.record(sandbox)
             result = Checkpointed(tree=record.tree)
-            if record.is_newer_than(asked_at) or (record.is_kept and not delete):
+            is_done = record.is_kept and checkpoint and not delete
+            if record.is_newer_than(asked_at) or is_done:
                 return result
             if record.state == "unknown":
                 raise Refused("workspace_stop_error", f"there is no sandbox {sandbox}")

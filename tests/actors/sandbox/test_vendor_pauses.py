@@ -245,6 +245,22 @@ def test_the_running_box_of_a_program_that_is_gone(nats_server: NatsServer, tmp_
     play(nats_server, tmp_path, plot)
 
 
+def test_the_kept_box_of_a_session_that_is_gone_is_removed(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def plot(it: VendorYard) -> None:
+        lifecycle, _ = await it.lifecycle()
+        spec = SandboxSpec(provider="vendor", plan=SPEC.plan, session="gone")
+        await lifecycle.open("one", spec)
+        await lifecycle.close("one", checkpoint=True, delete=False)
+        assert (await lifecycle.record("one")).is_kept
+        await sweep(lifecycle)
+        assert (await lifecycle.record("one")).state == "stopped"
+        await until(lambda: not it.host.billed(), what="the box is gone")
+
+    play(nats_server, tmp_path, plot)
+
+
 def test_a_kept_box_that_the_vendor_deleted_is_restored(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
