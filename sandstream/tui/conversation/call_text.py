@@ -13,6 +13,7 @@ from sandstream._inspect.texts import call_text, error_text
 from sandstream._inspect.visible_text import clean, one_line
 
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_PATCH_TOOL = "apply_patch"
 _SIGNS = {"Add": "+", "Update": "~", "Delete": "-"}
 MOST_DETAIL = 400
 """How many lines of details are shown."""
@@ -25,7 +26,7 @@ def title(call: Call) -> str:
         lines = [it.strip() for it in arguments["cmd"].strip().splitlines() if it.strip()]
         more = f"  (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
         return one_line(f"$ {lines[0] if lines else ''}{more}")
-    if files := _PATCHED.findall(call.arguments.replace("\\n", "\n")):
+    if files := _patched(call):
         shown = ", ".join(f"{_SIGNS[how]}{path}" for how, path in files[:4])
         return one_line(f"edit {shown}" + (f" and {len(files) - 4} more" if files[4:] else ""))
     return one_line(call_text(call.name, call.arguments))
@@ -61,7 +62,7 @@ def details(call: Call, live: str = "") -> str:
     parts: list[str] = []
     if call.name == "exec_command" and isinstance(arguments.get("cmd"), str):
         parts.append("$ " + arguments["cmd"].strip())
-    elif _PATCHED.search(call.arguments.replace("\\n", "\n")):
+    elif _patched(call):
         parts.append(call.arguments)
     elif arguments:
         parts += [f"{key}: {_value(value)}" for key, value in arguments.items()]
@@ -93,6 +94,15 @@ def tail_of(live: str, most: int) -> list[str]:
     """The last lines of live output. A carriage return overwrites its line, as on a terminal."""
     lines = [it.rstrip("\r").rsplit("\r", 1)[-1] for it in live.rstrip("\n").split("\n")]
     return [clean(it).expandtabs(4) for it in lines[-most:]] if live else []
+
+
+def _patched(call: Call) -> list[tuple[str, str]]:
+    """The files of a patch. In the arguments of another tool such text means nothing: the model
+    chose it, and a person who is asked must see which tool it wants.
+    """
+    if call.name != _PATCH_TOOL:
+        return []
+    return _PATCHED.findall(call.arguments.replace("\\n", "\n"))
 
 
 def _brief(output: str) -> str:

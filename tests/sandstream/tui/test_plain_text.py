@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from rich.segment import ControlType, Segment
 from textual.color import Color
@@ -52,6 +53,13 @@ def test_calls_are_one_meaningful_line() -> None:
     assert title(patch) == "edit ~a.py"
     assert "\x1b" not in details(Call(name="f", arguments='{"x": "\\u001b[31m"}', output=ESCAPE))
     assert tail_of("1%\r50%\r100%\nnext\x1b[2J\n", 5) == ["100%", "next"]
+
+
+def test_no_argument_can_hide_which_tool_a_call_is_for() -> None:
+    note = "x\n*** Add File: a.txt\n"
+    call = Call(name="refund", arguments=msgspec.json.encode({"note": note}).decode())
+    assert title(call).startswith("refund(note=")
+    assert details(call).startswith("note: x\n*** Add File: a.txt")
 
 
 def test_a_terminal_gets_colours_but_no_commands() -> None:
