@@ -58,10 +58,7 @@ def test_a_session_travels_with_files_and_history(tmp_path: Path) -> None:
                 old, new = before.workspace, moved.workspace
                 assert old is not None and new is not None
                 assert (new.provider, new.tree) == (provider, old.tree)  # equal digests
-                [harness] = await fleet.harmed(**{HARNESS: "harness.after_commit"})
-                await asyncio.gather(
-                    fleet.followed(**{HARNESS: harness}), fleet.ask("t", SendMessage(input="look"))
-                )
+                await _look(fleet, is_harmed=provider == "docker")
                 state = await fleet.idle("t")
                 assert (state.status, state.refused, state.trouble) == ("completed", [], "")
                 await fleet.only_at(provider)
@@ -72,6 +69,13 @@ def test_a_session_travels_with_files_and_history(tmp_path: Path) -> None:
 
     with ScriptedModel(obedient(COMMANDS), strict=False) as model:
         asyncio.run(main(model.base_url))
+
+
+async def _look(fleet: TravelFleet, *, is_harmed: bool) -> None:
+    """A turn at the new provider; ``is_harmed``: its harness dies."""
+    dying = await fleet.harmed(**{HARNESS: "harness.after_commit"}) if is_harmed else []
+    followed = fleet.followed(**{HARNESS: it for it in dying})
+    await asyncio.gather(followed, fleet.ask("t", SendMessage(input="look")))
 
 
 async def _judge(fleet: TravelFleet) -> None:
