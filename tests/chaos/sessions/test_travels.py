@@ -73,8 +73,11 @@ def test_a_session_travels_with_files_and_history(tmp_path: Path) -> None:
 
 async def _look(fleet: TravelFleet, *, is_harmed: bool) -> None:
     """A turn at the new provider; ``is_harmed``: its harness dies."""
-    dying = await fleet.harmed(**{HARNESS: "harness.after_commit"}) if is_harmed else []
-    followed = fleet.followed(**{HARNESS: it for it in dying})
+    if not is_harmed:
+        await fleet.ask("t", SendMessage(input="look"))
+        return
+    [harness] = await fleet.harmed(**{HARNESS: "harness.after_commit"})
+    followed = fleet.followed(**{HARNESS: harness})
     await asyncio.gather(followed, fleet.ask("t", SendMessage(input="look")))
 
 
