@@ -248,10 +248,20 @@ class AgentProvider(Provider, Leasing):
         await answer
 
     async def _keep(self, host: KeptAlive) -> None:
-        """Keep alive the boxes in which something runs, and let the others reach their limit."""
-        while self._boxes:
-            await self._turn(host)
-            await asyncio.gather(*(self._kept(host, key) for key in list(self._boxes)))
+        """Keep alive the boxes in which something runs, and let the others reach their limit. One
+        that does not answer must not make the others late.
+        """
+        asked: dict[str, asyncio.Task[None]] = {}
+        try:
+            while self._boxes:
+                await self._turn(host)
+                asked = {key: task for key, task in asked.items() if not task.done()}
+                for key in self._boxes.keys() - asked.keys():
+                    asked[key] = asyncio.create_task(self._kept(host, key))
+        finally:
+            for task in asked.values():
+                task.cancel()
+            await asyncio.gather(*asked.values(), return_exceptions=True)
 
     async def _kept(self, host: KeptAlive, key: str) -> None:
         known = self._boxes.get(key)
