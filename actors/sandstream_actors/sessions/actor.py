@@ -22,7 +22,7 @@ from typing import Final, assert_never
 
 from sandstream_bus.bus import Bus
 from sandstream_bus.crashpoints import crashpoint
-from sandstream_bus.errors import Drop, InvalidSubject, UndecodableMessage
+from sandstream_bus.errors import Drop, InvalidSubject, MessageError, UndecodableMessage
 from sandstream_bus.logs.sessions import SessionMovedOn, StoredAsk
 from sandstream_bus.nats.consumer import Delivery
 from sandstream_bus.nats.fresh import leader_reaching
@@ -200,7 +200,10 @@ class SessionsActor(Actor):
             name = ask.request.agent
             try:
                 registered = await self._bus.agents.find(name)
-            except InvalidSubject:
+            except (
+                MessageError
+            ) as error:  # no name of an agent, or a registration of another version
+                logger.warning("no session can begin with an agent: %s", error)
                 continue
             if registered is not None:
                 sandbox = registered.graph.agents[registered.graph.start].sandbox

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sandstream_bus.bus import Bus
+from sandstream_bus.errors import MessageError
 from sandstream_bus.logs.sandboxes import OWN_NODE, NoSandboxActor
 from sandstream_bus.wire.messages import AgentRegistered
 from sandstream_bus.wire.sandboxes import (
@@ -60,13 +61,18 @@ class Deployed(NamedTuple):
 
 async def deployed(bus: Bus, agent: str) -> Deployed:
     """The agent with all agents that it can reach. Raises :class:`UnknownAgent`."""
-    registered = await bus.agents.find(agent)
-    if registered is None:
+    try:
+        registered = await bus.agents.find(agent)
+        if registered is not None:
+            return Deployed(registered, await resolved(registered.graph, bus.agents))
+    except MessageError as error:  # perhaps of a newer worker
         raise UnknownAgent(
-            f"no agent {agent!r} is registered any more. Start a worker that offers it: "
-            "sandstream worker my_app.py"
-        )
-    return Deployed(registered, await resolved(registered.graph, bus.agents))
+            f"the registration of agent {agent!r} cannot be read: {error}"
+        ) from error
+    raise UnknownAgent(
+        f"no agent {agent!r} is registered any more. Start a worker that offers it: "
+        "sandstream worker my_app.py"
+    )
 
 
 def use_of(graph: GraphSpec, state: SessionState, space: SessionWorkspace) -> SandboxUse | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import uuid
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -37,6 +38,8 @@ from sandstream_bus.wire.sessions import (
     SessionTurn,
 )
 from sandstream_bus.wire.subjects import user_of
+
+logger = logging.getLogger(__name__)
 
 _KIND_OF = {kind: name for name, kind in REQUEST_KINDS.items()}
 _HEADROOM_BYTES = 4096
@@ -242,7 +245,9 @@ class Sessions:
         return sequence
 
     async def states(self) -> list[SessionState]:
-        """The states of all sessions, the last changed one last; also of destroyed ones."""
+        """The states of all sessions, the last changed one last; also of destroyed ones. One that
+        cannot be read is left out: the others must stay visible.
+        """
         subjects = await self._topology.subjects_of(
             self._connection, self._topology.log, self._subjects.session_states()
         )
@@ -252,8 +257,16 @@ class Sessions:
                 self._subjects.parse_session_state(subject)
                 mine.append(subject)
         found = await fresh_last_each(self._connection, self._topology.log, mine)
-        states = [await self._readable(it) for it in found]
-        return [it for it in states if it is not None]
+        states: list[SessionState] = []
+        for it in found:
+            try:
+                state = await self._readable(it)
+            except MessageError as error:
+                facts = {"subject": it.subject, "why": str(error)}
+                logger.warning("the state of a session cannot be read", extra=facts)
+            else:
+                states += [state] if state is not None else []
+        return states
 
     # --- turns ---------------------------------------------------------------------------------
 

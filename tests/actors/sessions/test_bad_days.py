@@ -522,3 +522,37 @@ def test_a_hint_that_comes_before_the_leader_has_it_is_not_lost(
             assert (await it.idle("a")).said == "Hello."
 
     asyncio.run(main())
+
+
+def test_a_registration_that_cannot_be_read_fails_the_turn_and_not_the_session(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            await it.create("a", TALKER)
+            registered = await it.bus.agents.find(TALKER)
+            assert registered is not None
+            odd = b'{"type":"agent.registered","graph":7}'
+            await it.bus.connection.publish(it.bus.subjects.agent(TALKER), odd, msg_id="newer")
+            state = await it.say("a", "anybody?")
+            assert (state.status, state.turn) == ("failed", 1)
+            assert "cannot be read" in state.said
+            with pytest.raises(SessionRefused, match="no agent 'talker'"):
+                await it.create("b", TALKER)
+            await it.bus.agents.register(registered, instance="again")
+            assert (await it.say("a", "and now?")).status == "completed"
+
+    asyncio.run(main())
+
+
+def test_a_state_that_cannot_be_read_hides_no_other_session(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            await it.create("a", TALKER)
+            odd = b'{"type":"session.state","session":"b","life":"newer"}'
+            await it.bus.connection.publish(it.bus.subjects.session_state("b"), odd, msg_id="b")
+            assert [state.session for state in await it.bus.sessions.states()] == ["a"]
+
+    asyncio.run(main())
