@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import msgspec
 from sandstream_bus.errors import InvalidSubject
@@ -317,11 +317,17 @@ def _interrupt(state: SessionState, request: InterruptSession) -> SessionState:
 
 
 def _pause(state: SessionState) -> SessionState:
-    return state if state.life == "paused" else replace(state, life="paused", opening=0)
+    return _resting(state, "paused")
 
 
 def _archive(state: SessionState) -> SessionState:
-    return state if state.life == "archived" else replace(state, life="archived", opening=0)
+    return _resting(state, "archived")
+
+
+def _resting(state: SessionState, life: Literal["paused", "archived"]) -> SessionState:
+    """Trouble of the past must not keep the workspace awake: it is tried again."""
+    is_so = state.life == life and not state.trouble
+    return state if is_so else replace(state, life=life, opening=0, trouble="")
 
 
 def _wake(state: SessionState, ask: StoredAsk) -> SessionState:

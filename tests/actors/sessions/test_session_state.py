@@ -196,6 +196,16 @@ def test_a_paused_session_that_cannot_sleep_tries_again_later(idle_s: float | No
     assert settled(told(WakeSession(), state=stuck)).trouble == ""
 
 
+@pytest.mark.parametrize("life", ["open", "paused", "archived"])
+@pytest.mark.parametrize("request_", [PauseSession(), ArchiveSession()])
+def test_past_trouble_does_not_keep_a_resting_session_awake(
+    request_: SessionRequest, life: str
+) -> None:
+    state = told(request_, state=idle(life=life, trouble="the files were not saved: disk full"))
+    assert state.trouble == ""
+    assert next_step(settled(state)) is Step.SLEEP
+
+
 def test_a_timer_counts_only_if_nothing_has_happened_since() -> None:
     state = idle()
     assert settled(state, SessionDue(session="alice=a", begun=0)) == state
