@@ -27,6 +27,7 @@ from sandstream_providers.daytona.terminal import PROTOCOLS, DaytonaTerminal
 from sandstream_providers.hosted import vendor as names
 from sandstream_providers.hosted.calls import within
 from sandstream_providers.hosted.errors import (
+    AgentFailed,
     BoxAsleep,
     CannotPause,
     NameTaken,
@@ -65,6 +66,7 @@ _PAGE = 200
 """The most boxes in one answer of the vendor."""
 _MOST_PLACES = 10_000
 _NO_PAUSE = (405, 422, 501)
+_NO_TERMINALS = (404, 405, 501)
 
 
 class DaytonaVendor:
@@ -217,7 +219,7 @@ class DaytonaVendor:
         tls = url.scheme == "https"
         return PortAddress(url.hostname, url.port or (443 if tls else 80), tls, url.query)
 
-    async def make_root(self, box_id: str, root: str) -> None:
+    async def make_root(self, box_id: str, root: str, owner: str) -> None:
         """The vendor makes all calls as the user of the box."""
         raise no_root(root)
 
@@ -239,14 +241,22 @@ class DaytonaVendor:
                 f"run a command in the box {box_id}",
                 place,
                 lambda api: api.execute_command(_request(command, seconds)),
-                seconds=seconds + _MARGIN_S,
+                seconds=seconds + min(_MARGIN_S, self._client.call_s),
             ),
         )
         return answer.result
 
     async def terminal(self, box_id: str, *, as_root: bool = False) -> DaytonaTerminal:
         del as_root
-        return await self._in_box(box_id, lambda place: self._terminal(box_id, place))
+        try:
+            return await self._in_box(box_id, lambda place: self._terminal(box_id, place))
+        except ProviderError as error:
+            refused = error.__cause__ if isinstance(error, VendorBusy) else error
+            if getattr(refused, "data", {}).get("status") not in _NO_TERMINALS:
+                raise
+            # a box that is just up answers like that, too, and to all calls
+            await self.execute(box_id, "true", timeout_s=self._client.call_s)
+            raise AgentFailed(f"the engine has no terminals: {refused}") from error
 
     async def _terminal(self, box_id: str, place: str) -> DaytonaTerminal:
         doing = f"open a terminal in the box {box_id}"

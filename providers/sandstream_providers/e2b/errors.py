@@ -175,6 +175,11 @@ def is_of_token(error: Exception) -> bool:
     return isinstance(error, e2b.AuthenticationException)
 
 
+def is_unknown(error: Exception) -> bool:
+    """Does the engine not have this call at all?"""
+    return "unimplemented" in str(error).lower()
+
+
 def is_too_early(error: Exception) -> bool:
     """Was the request answered before it came to the box?"""
     return "port is not open" in str(error)

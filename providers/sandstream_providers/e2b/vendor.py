@@ -24,6 +24,7 @@ from sandstream_providers.e2b.errors import (
     is_away,
     is_of_token,
     is_too_early,
+    is_unknown,
     translated,
     translated_order,
 )
@@ -37,6 +38,7 @@ from sandstream_providers.e2b.options import (
 from sandstream_providers.e2b.terminal import E2BTerminal
 from sandstream_providers.hosted.calls import within
 from sandstream_providers.hosted.errors import (
+    AgentFailed,
     BoxAsleep,
     NoSuchBox,
     VendorBusy,
@@ -225,12 +227,11 @@ class E2BVendor:
     ) -> str:
         return await self._run(box_id, command, timeout_s=timeout_s, user=_user(as_root))
 
-    async def make_root(self, box_id: str, root: str) -> None:
-        seconds, place = self._control.call_s, shlex.quote(root)
-        owner = ":".join((await self._run(box_id, "id -u; id -g", timeout_s=seconds)).split())
-        command = f"mkdir -p -- {place} && chown {owner} -- {place} && echo made"
+    async def make_root(self, box_id: str, root: str, owner: str) -> None:
+        place = shlex.quote(root)
+        command = f"mkdir -p -- {place} && chown {shlex.quote(owner)} -- {place} && echo made"
         try:
-            said = await self._run(box_id, command, timeout_s=seconds, user=_ROOT)
+            said = await self._run(box_id, command, timeout_s=self._control.call_s, user=_ROOT)
         except VendorRefused as error:  # the template has no such user
             raise no_root(root) from error
         if said != "made\n":
@@ -260,9 +261,14 @@ class E2BVendor:
         seconds = self._control.call_s
 
         async def opened(sandbox: Any) -> E2BTerminal:
-            return await E2BTerminal.open(
-                sandbox, package.PtySize, user=_user(as_root), request_s=seconds
-            )
+            try:
+                return await E2BTerminal.open(
+                    sandbox, package.PtySize, user=_user(as_root), request_s=seconds
+                )
+            except package.SandboxException as error:
+                if is_unknown(error):
+                    raise AgentFailed(f"the engine has no terminals: {error}") from error
+                raise
 
         terminal = await self._inside("open a terminal", box_id, opened, seconds=seconds)
         terminals = self._knowledge.of(box_id).terminals

@@ -10,19 +10,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from sandstream_providers.box.package import agent_source
 from sandstream_providers.box.start import agent_config
-from sandstream_providers.hosted.accounts import no_users, with_accounts
+from sandstream_providers.hosted.accounts import accounts_of, no_users, with_accounts
 from sandstream_providers.hosted.errors import AgentFailed, NoRoot
 from sandstream_providers.hosted.vendor import Terminal
 from sandstream_providers.interface import BoxSpec
 
 FIRST_LINE = (
     b" stty raw -echo; exec /bin/sh -c "
-    b"""'printf "%s%s\\n" SANDSTREAM- HELLO; IFS= read -r l; eval "$l"'\n"""
+    b"""'printf "%s%s %s\\n" SANDSTREAM- HELLO "$(id -u)"; IFS= read -r l; eval "$l"'\n"""
 )
 """The echo of this line does not contain the mark that its output begins with."""
 IDLE_LINK_S = 900.0
@@ -34,9 +35,14 @@ ROOT_SCRIPT = r"""
 mkdir -p -- "$ROOT" 2>/dev/null || {
   sudo -n mkdir -p -- "$ROOT" && sudo -n chown "$(id -u):$(id -g)" -- "$ROOT"
 } >/dev/null 2>&1
-[ -d "$ROOT" ] && [ -w "$ROOT" ] || { say NOROOT; exit 1; }
+until [ -d "$ROOT" ] && [ -w "$ROOT" ]; do
+  say NOROOT "$(id -u):$(id -g)"
+  IFS= read -r l || exit 1
+done
 """
-"""Needs ``say``. Many boxes have a user who may become root without a password."""
+"""Many boxes have a user who may become root without a password. Where that fails, the script says
+who needs the directory, with the function ``say``, and waits for a line: then it is there.
+"""
 
 _SCRIPT = (
     r"""
@@ -46,6 +52,14 @@ F=${HOME:?}/.sandstream
 A=$F/agent-$DIGEST
 mkdir -p "$F" || { say FAILED "no directory can be made in $HOME"; exit 1; }
 umask 022
+take() { head -c "$SIZE" >"$A.$$"; }
+digest() {
+  if command -v sha256sum >/dev/null 2>&1; then sha256sum; else
+    "$P" -I -S -c 'import hashlib, sys
+print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())'
+  fi
+}
+[ -z "$EAGER" ] || take
 """
     + ROOT_SCRIPT
     + r"""
@@ -55,14 +69,15 @@ for it in python3 python; do
     [ "$($it -I -S -c 'import sys, zlib; print(sys.version_info >= (3, 8))' 2>&1)" = True ]
   then P=$(command -v $it); break; fi
 done
-[ -n "$P" ] || { say NOPYTHON "$F"; exit 0; }
-if ! [ -f "$A" ]; then
-  say SEND
-  head -c "$SIZE" >"$A.$$" && "$P" -I -S -c '
-import hashlib, sys
-data = open(sys.argv[1], "rb").read()
-sys.exit(hashlib.sha256(data).hexdigest()[:16] != sys.argv[2])' "$A.$$" "$DIGEST" &&
-    mv "$A.$$" "$A" || { rm -f "$A.$$"; say FAILED "the agent did not arrive whole"; exit 1; }
+[ -n "$P" ] || { rm -f "$A.$$"; say NOPYTHON "$F"; exit 0; }
+if [ -f "$A" ]; then
+  rm -f "$A.$$"
+else
+  [ -n "$EAGER" ] || { say SEND; take; }
+  case "$(digest <"$A.$$")" in
+    "$DIGEST"*) mv "$A.$$" "$A" ;;
+    *) rm -f "$A.$$"; say FAILED "the agent did not arrive whole"; exit 1 ;;
+  esac
 fi
 exec "$P" -I -S "$A" background "$(printf '%s' "$CONFIG" | base64 -d | sed "s|@FOLDER@|$F|")"
 """
@@ -82,16 +97,35 @@ class Greeted(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent has said already."""
 
 
-async def greet(terminal: Terminal, spec: BoxSpec) -> Greeted:
+async def greet(
+    terminal: Terminal,
+    spec: BoxSpec,
+    make_root: Callable[[str], Awaitable[None]],
+    *,
+    is_new: bool = False,
+) -> Greeted:
     """Raises AgentFailed if the agent cannot be started, NoRoot if the workspace cannot be made,
     NoUsers if accounts cannot be made, or OSError if the connection breaks.
+
+    Args:
+        terminal: Its shell has said and heard nothing yet.
+        spec: Of the box.
+        make_root: Makes the directory of the workspace for this owner (``uid:gid``) with rights
+            that the box's user lacks, or raises NoRoot.
+        is_new: The agent cannot be there yet, so it is sent without being asked for.
     """
     agent = agent_source(small=True)
     hearing = _Hearing(terminal)
     await terminal.send(FIRST_LINE)
-    await hearing.until(b"HELLO")
-    await terminal.send(_line(spec, agent))
+    user = await hearing.until(b"HELLO")
+    # sudo, which makes the accounts, may drop what was typed before it began
+    is_eager = is_new and (user == b"0" or not accounts_of(spec))
+    await terminal.send(_line(spec, agent, is_eager=is_eager) + (agent if is_eager else b""))
     what, text = await hearing.word()
+    if what == b"NOROOT":
+        await make_root(text.decode())
+        await terminal.send(b"\n")
+        what, text = await hearing.word()
     if what == b"SEND":
         await terminal.send(agent)
         what, text = await hearing.word()
@@ -101,25 +135,28 @@ async def greet(terminal: Terminal, spec: BoxSpec) -> Greeted:
     if what == b"NOPYTHON":
         return Greeted(agent=False, folder=said)
     if what == b"NOROOT":
-        raise no_root(spec.root)
+        raise no_root(spec.root, said)
     if what == b"NOUSERS":
         raise no_users()
     raise AgentFailed(f"its agent does not start: {said}")
 
 
-def no_root(root: str) -> NoRoot:
+def no_root(root: str, owner: str = "") -> NoRoot:
+    """``owner``: who needs it, as ``uid:gid``."""
     return NoRoot(
         f"the workspace {root} cannot be made in this sandbox: its user may not write there. "
-        "Give the manifest a root below the user's home directory"
+        "Give the manifest a root below the user's home directory",
+        owner=owner,
     )
 
 
-def _line(spec: BoxSpec, agent: bytes) -> bytes:
+def _line(spec: BoxSpec, agent: bytes, *, is_eager: bool) -> bytes:
     config = agent_config(spec, spec.root, {}) | {"folder": "@FOLDER@", "idle_link_s": IDLE_LINK_S}
     config["env"] = dict(spec.env)  # the home directory stays the vendor's
     values = {
         "DIGEST": hashlib.sha256(agent).hexdigest()[:16],
         "SIZE": str(len(agent)),
+        "EAGER": "yes" if is_eager else "",
         "ROOT": spec.root,
         "CONFIG": base64.b64encode(msgspec.json.encode(config)).decode(),
     }
@@ -151,9 +188,11 @@ class _Hearing:
         self._heard = self._heard[found.end() :]
         return found.group(1), found.group(2)
 
-    async def until(self, wanted: bytes) -> None:
-        while (await self.word())[0] != wanted:
-            pass
+    async def until(self, wanted: bytes) -> bytes:
+        while True:
+            what, text = await self.word()
+            if what == wanted:
+                return text.strip()
 
     def rest(self) -> bytes:
         return self._heard

@@ -117,7 +117,7 @@ class HostedHost(BoxHost):
         if box.state == "failed":
             await self.delete(spec.key)
             raise ProviderError(f"the sandbox did not start: {box.reason or 'the vendor failed'}")
-        return await self._running(spec, box)
+        return await self._running(spec, box, is_new=not spec.may_exist)
 
     async def _made(self, spec: BoxSpec) -> VendorBox:
         """The one box of this specification."""
@@ -207,7 +207,9 @@ class HostedHost(BoxHost):
 
     async def list(self, owner: str) -> list[BoxInfo]:
         boxes = await self._asked(lambda: self.vendor.list(owner))
-        return [*self._infos(boxes)]
+        # an engine may ignore the filter, and the reaper removes what it does not know
+        ours = [box for box in boxes if box.labels.get(names.OWNER) == owner]
+        return [*self._infos(ours)]
 
     def is_awake(self, key: str) -> bool:
         return self._known[key].hosted is not None
@@ -259,17 +261,14 @@ class HostedHost(BoxHost):
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _running(self, spec: BoxSpec, box: VendorBox) -> HostedBox:
+    async def _running(self, spec: BoxSpec, box: VendorBox, *, is_new: bool = False) -> HostedBox:
         """The box, awake, with its agent or its directories in place."""
         if box.state != "running":
             await self._awake(box)
         known = self._known[spec.key]
         known.box_id, known.was_stopped = box.id, False
         try:
-            known.hosted = await self._prepared(spec, box.id)
-        except NoRoot:
-            await self._asked(lambda: self.vendor.make_root(box.id, spec.root))
-            known.hosted = await self._prepared(spec, box.id)
+            known.hosted = await self._prepared(spec, box.id, is_new=is_new)
         except BoxAsleep:  # the vendor found the box of an earlier order, and did not wake it
             await self._awake(msgspec.structs.replace(box, state="stopped"))
             known.hosted = await self._prepared(spec, box.id)
@@ -293,8 +292,8 @@ class HostedHost(BoxHost):
         if now is None:
             raise NoSuchBox("the sandbox was removed while it was started")
 
-    async def _prepared(self, spec: BoxSpec, box_id: str) -> HostedBox:
-        started = await self._agent_of(spec, box_id) if self._agents else ""
+    async def _prepared(self, spec: BoxSpec, box_id: str, *, is_new: bool = False) -> HostedBox:
+        started = await self._agent_of(spec, box_id, is_new=is_new) if self._agents else ""
         if started:
             return HostedBox(
                 key=spec.key,
@@ -305,7 +304,12 @@ class HostedHost(BoxHost):
                 started_now=True,
             )
         shell = self._shell(spec, box_id)
-        folder, env, boot = await self._asked(lambda: prepared(shell, spec))
+        try:
+            folder, env, boot = await self._asked(lambda: prepared(shell, spec))
+        except NoRoot as error:
+            owner = str(error.data["owner"])
+            await self._asked(lambda: self.vendor.make_root(box_id, spec.root, owner))
+            folder, env, boot = await self._asked(lambda: prepared(shell, spec))
         return HostedBox(
             key=spec.key,
             root=spec.root,
@@ -318,10 +322,10 @@ class HostedHost(BoxHost):
             started_now=True,
         )
 
-    async def _agent_of(self, spec: BoxSpec, box_id: str) -> str:
+    async def _agent_of(self, spec: BoxSpec, box_id: str, *, is_new: bool) -> str:
         """Which start of its agent answers, with a terminal kept ready. Empty: it has none."""
         try:
-            terminal, greeted = await self._greeted(spec, box_id)
+            terminal, greeted = await self._greeted(spec, box_id, is_new=is_new)
         except AgentFailed as error:
             facts = {"key": spec.key, "box": box_id, "why": str(error)}
             logger.warning("a box is used without our agent, which is slower", extra=facts)
@@ -336,14 +340,21 @@ class HostedHost(BoxHost):
         known.waiting = (terminal, greeted)
         return _instance(box_id, greeted)
 
-    async def _greeted(self, spec: BoxSpec, box_id: str) -> tuple[Terminal, Greeted]:
+    async def _greeted(
+        self, spec: BoxSpec, box_id: str, *, is_new: bool = False
+    ) -> tuple[Terminal, Greeted]:
         """A terminal that is linked to the agent; the box may be just up, so it is tried again."""
+
+        async def make_root(owner: str) -> None:
+            await self._asked(lambda: self.vendor.make_root(box_id, spec.root, owner))
 
         async def attempt() -> tuple[Terminal, Greeted]:
             terminal = await self.vendor.terminal(box_id, as_root=bool(accounts_of(spec)))
             try:
                 greeted = await within(
-                    "start the agent", self._deadlines.greeting_s, greet(terminal, spec)
+                    "start the agent",
+                    self._deadlines.greeting_s,
+                    greet(terminal, spec, make_root, is_new=is_new),
                 )
                 return terminal, greeted
             except OSError as error:

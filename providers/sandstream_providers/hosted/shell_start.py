@@ -9,7 +9,7 @@ from sandstream_providers.interface import BoxSpec, ProviderError
 
 _PREPARE = (
     r"""
-say() { printf '%s\0' "$1"; }
+say() { printf '%s\0%s\0' "$1" "$2"; }
 F=${HOME:?}/.sandstream
 (umask 077; mkdir -p "$F/shell") || exit 2
 """
@@ -32,7 +32,7 @@ async def prepared(shell: VendorShell, spec: BoxSpec) -> tuple[str, dict[str, st
     answer = await shell.answered(script, timeout_s=_TIMEOUT_S)
     words = answer.stdout.decode(errors="surrogateescape").split("\0")
     if "NOROOT" in words:
-        raise no_root(spec.root)
+        raise no_root(spec.root, words[words.index("NOROOT") + 1])
     if answer.code or "READY" not in words:
         why = answer.stderr.decode(errors="replace").strip()
         raise ProviderError(f"the sandbox cannot be prepared: {why or answer.code}")

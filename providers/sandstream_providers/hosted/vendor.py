@@ -135,9 +135,9 @@ class Vendor(Protocol):
         """A URL, usually signed and with an end, for a port of the box."""
         ...
 
-    async def make_root(self, box_id: str, root: str) -> None:
+    async def make_root(self, box_id: str, root: str, owner: str) -> None:
         """Make the workspace's directory with rights that the box's user lacks, and give it to
-        that user. Raises NoRoot where the vendor has no such way.
+        ``owner`` (``uid:gid``). Raises NoRoot where the vendor has no such way.
         """
         ...
 

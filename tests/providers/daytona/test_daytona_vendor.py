@@ -468,7 +468,7 @@ async def test_the_address_of_a_port(server: VendorServer) -> None:
 async def test_no_call_has_the_rights_of_root(server: VendorServer) -> None:
     async with vendor_at(server) as vendor:
         with pytest.raises(NoRoot, match="/workspace"):
-            await vendor.make_root("some-box", "/workspace")
+            await vendor.make_root("some-box", "/workspace", "1000:1000")
 
 
 @in_loop

@@ -471,13 +471,14 @@ async def test_a_login_profile_that_talks(vendor: VendorServer) -> None:
 async def test_a_workspace_that_only_root_can_make(vendor: VendorServer) -> None:
     async with adapter(vendor) as e2b:
         box = await e2b.create(new_spec())
-        await e2b.make_root(box.id, "/it's a/workspace")
-        await e2b.make_root(box.id, "/it's a/workspace")
+        owner = ":".join((await e2b.execute(box.id, "id -u; id -g", timeout_s=30)).split())
+        await e2b.make_root(box.id, "/it's a/workspace", owner)
+        await e2b.make_root(box.id, "/it's a/workspace", owner)
         used = 'cd "/it\'s a/workspace" && echo mine >file && stat -c %u:%g . && id -u'
         said = (await e2b.execute(box.id, used, timeout_s=30)).split()
         assert said == [f"{said[1]}:{said[1]}", said[1]]
         with pytest.raises(NoRoot, match="below the user's home"):
-            await e2b.make_root(box.id, "/proc/workspace")
+            await e2b.make_root(box.id, "/proc/workspace", owner)
 
 
 # --- ports ----------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ NORMAL: dict[str, dict[str, Any]] = {
         "start_delay_s": 0.0,
         "stop_delay_s": 0.0,
         "list_lag_s": 0.0,
+        "label_filter": True,
         "max_boxes": None,
         "suspended": None,
         "python": True,

@@ -61,6 +61,10 @@ def test_calls_of_each_operation(account: Account) -> None:
             seen = account.arrivals()
             box = await provider.create(spec)
             counted["a box is made"] = len(seen.calls())
+            seen = account.arrivals()
+            await provider.create(account.spec())  # in /workspace
+            more = {"daytona": 0, "e2b": 2}[account.name]
+            assert len(seen.calls()) == counted["a box is made"] + more
             for name, act in STEPS.items():
                 seen = account.arrivals()
                 await act(provider, spec, box)

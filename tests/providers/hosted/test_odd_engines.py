@@ -52,6 +52,39 @@ def test_an_engine_that_ignores_keys_or_filters(
     perform(account, story)
 
 
+@in_loop
+async def test_a_list_with_boxes_of_others(account: Account) -> None:
+    """An engine that lists all boxes whatever we ask for: we must not remove those of others."""
+    ignored = {"daytona": "label_filter", "e2b": "metadata_filter"}[account.name]
+    account.server.configure(**{ignored: False})
+    account.make_foreign("other", {KEY: "other", OWNER: "other"})
+    async with account.provider() as provider:
+        spec = account.spec()
+        await provider.create(spec)
+        infos = await provider.list_owned(account.owner)
+        assert [info.key for info in infos] == [spec.key]
+
+
+@in_loop
+async def test_an_engine_without_terminals(account: Account) -> None:
+    """Scripts do the work then. The refused call is not repeated until our patience ends."""
+    if account.name == "daytona":
+        account.fault("terminal", "status", status=404, times=None)
+    else:
+        unknown = {"code": "unimplemented", "message": "no terminals here"}
+        account.fault("terminal", "status", status=501, body=unknown, containing="pty", times=None)
+    async with account.provider() as provider:
+        spec = account.spec()
+        seen = account.arrivals()
+        box = await provider.create(spec)
+        assert await said(box, "echo kept > file") == ""
+        assert [call.fault for call in seen.calls() if call.fault] == ["status"]
+        assert seen.count("exec") > 1
+        await provider.pause(spec.key)
+        found = await provider.get(spec.key)
+        assert found is not None and await said(found, "cat file") == "kept\n"
+
+
 @E2B
 def test_two_boxes_of_one_key(account: Account) -> None:
     """An engine without keys whose list lags: the box in use is kept, by every process."""

@@ -117,7 +117,9 @@ class ControlPlane:
         return self._answer(box)
 
     async def _list(self, request: web.Request) -> web.Response:
-        return web.json_response(page(request, self._vendor, list(self._fleet.index.values())))
+        items = list(self._fleet.index.values())
+        heeds_labels = self._fleet.settings.label_filter
+        return web.json_response(page(request, self._vendor, items, heeds_labels=heeds_labels))
 
     async def _get(self, request: web.Request) -> web.Response:
         checks.query(request, self._vendor, "verbose")

@@ -36,7 +36,9 @@ OTHERS = ("cursor", "limit", "labels", "includeErroredDeleted", "includeWarm", "
 SORTS = ("name", "cpu", "memory", "disk", "createdAt", "lastActivityAt", "lastEvent")
 
 
-def page(request: web.Request, vendor: Vendor, items: list[dict[str, Any]]) -> dict[str, Any]:
+def page(
+    request: web.Request, vendor: Vendor, items: list[dict[str, Any]], *, heeds_labels: bool = True
+) -> dict[str, Any]:
     """One page of the matching boxes, and the cursor of the next one."""
     known = (*PREFIXES, *EQUAL, *LEAST, *MOST, *AFTER, *BEFORE, *FLAGS, *OTHERS)
     asked = checks.query(request, vendor, *known)
@@ -44,6 +46,8 @@ def page(request: web.Request, vendor: Vendor, items: list[dict[str, Any]]) -> d
         labels = json.loads(asked.get("labels", "{}"))
     except ValueError:
         raise Refusal(400, "Invalid labels JSON format") from None
+    if not heeds_labels:
+        labels = {}
     found = [item for item in items if _matches(request, labels, item)]
     field = asked.get("sort", "lastActivityAt")
     field = "lastActivityAt" if field not in SORTS or field == "lastEvent" else field

@@ -28,6 +28,8 @@ class Settings:
     """The organization is suspended for this reason: no box is created or started."""
     sandbox_class: str = "container"
     """The class of new boxes. ``linux-vm`` can pause and fork, ``container`` cannot."""
+    label_filter: bool = True
+    """Whether ``GET /sandbox`` heeds ``labels``."""
     events: bool = True
     """Whether the event socket accepts connections. Without it the SDK polls."""
     python: bool = True
