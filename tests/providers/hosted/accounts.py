@@ -206,8 +206,10 @@ class Arrivals:
     def names(self) -> list[str]:
         return [call.name for call in self.calls()]
 
-    def count(self, operation: str) -> int:
-        return self.names().count(self._account.routes[operation])
+    def count(self, operation: str, box: str = "") -> int:
+        """Calls of this kind; with ``box``, only those about it."""
+        route = self._account.routes[operation]
+        return sum(call.name == route and box in ("", call.box) for call in self.calls())
 
 
 def in_loop(story: Story) -> Callable[[Account], None]:

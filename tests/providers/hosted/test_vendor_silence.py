@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -55,30 +56,34 @@ def test_an_order(account: Account, after: bool) -> None:
     perform(account, story)
 
 
-@pytest.mark.parametrize("operation", sorted(LATER))
-def test_a_call_about_a_box(account: Account, operation: str) -> None:
-    async def story(account: Account) -> None:
-        spec = account.spec()
-        async with account.provider() as maker:
-            await maker.create(spec)
-            made = account.only_box().id
-            if operation == "wake":
-                await maker.pause(spec.key)
-        async with account.provider(deadlines=SHORT, call_s=CALL_S) as provider:
-            provider.recall(spec, made)
-            account.fault(operation, "hang", times=None)
-            seen = account.arrivals()
-            with pytest.raises(VendorSilent) as caught:
-                await LATER[operation](provider, spec)
-            assert caught.value.retryable
-            assert "hang" in [call.fault for call in seen.calls()]
-        account.server.clear_faults()
-        async with account.provider() as provider:
-            provider.recall(spec, made)
+@in_loop
+async def test_calls_about_boxes(account: Account) -> None:
+    """A box for each kind of call, and all calls at once: each wait takes its time."""
+    specs = {operation: account.spec() for operation in LATER}
+    made: dict[str, str] = {}
+    async with account.provider() as maker:
+        for operation, spec in specs.items():
+            box: Any = await maker.create(spec)
+            made[operation] = box.vendor_id
+        await maker.pause(specs["wake"].key)
+    async with account.provider(deadlines=SHORT, call_s=CALL_S) as provider:
+        for operation, spec in specs.items():
+            provider.recall(spec, made[operation])
+            box_id = None if operation == "list" else made[operation]
+            account.fault(operation, "hang", times=None, box=box_id)
+        seen = account.arrivals()
+        acts = [LATER[operation](provider, spec) for operation, spec in specs.items()]
+        errors = await asyncio.gather(*acts, return_exceptions=True)
+        for operation, error in zip(specs, errors, strict=True):
+            assert isinstance(error, VendorSilent) and error.retryable, (operation, error)
+        hanging = {(call.name, call.box) for call in seen.calls() if call.fault == "hang"}
+        assert len(hanging) == len(LATER)
+    account.server.clear_faults()
+    async with account.provider() as provider:
+        for operation, spec in specs.items():
+            provider.recall(spec, made[operation])
             await works(provider, spec.key)
-            assert account.only_box().id == made
-
-    perform(account, story)
+        assert {box.id for box in account.boxes()} == set(made.values())
 
 
 @in_loop
