@@ -99,5 +99,7 @@ def labels_of(spec: BoxSpec, options: DaytonaOptions) -> dict[str, str]:
 
 
 def _time(text: str | None) -> float:
-    """Seconds since the epoch."""
-    return 0.0 if not text else datetime.fromisoformat(text).timestamp()
+    """Seconds since the epoch. 0: unknown, which must not keep us from the box."""
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(text or "").timestamp()
+    return 0.0

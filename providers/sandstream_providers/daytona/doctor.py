@@ -5,7 +5,7 @@ from __future__ import annotations
 from sandstream_providers.daytona.account import KEY_VARIABLE, account_of
 from sandstream_providers.daytona.vendor import DaytonaVendor
 from sandstream_providers.hosted.errors import VendorRefused
-from sandstream_providers.interface import ProviderError
+from sandstream_providers.interface import ProviderError, ProviderUnavailable
 from sandstream_providers.registry import Finding, Question
 
 _ASK_S = 10.0
@@ -24,6 +24,8 @@ async def examine(question: Question) -> list[Finding]:
     except VendorRefused as error:
         found = "Daytona refuses this account" if account.has_key else "there is no key for Daytona"
         return [Finding(name="daytona", state="problem", found=found, todo=str(error))]
+    except ProviderUnavailable as error:
+        return [Finding(name="daytona", state="problem", found="not installed", todo=str(error))]
     except ProviderError as error:
         found = f"Daytona cannot be used now ({account.api_url})"
         return [Finding(name="daytona", state="warning", found=found, todo=str(error))]

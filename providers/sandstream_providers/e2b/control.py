@@ -37,8 +37,8 @@ class Control:
         """The package ``e2b``. Raises VendorRefused if there is no key, so no call can succeed."""
         if not self.account.api_key:
             raise VendorRefused(
-                f"E2B needs a key: set {KEY_VARIABLE} where the sandboxes are made "
-                f"({self.account.place})"
+                f"E2B needs a key: set {KEY_VARIABLE} where the sandbox actor runs. Those of E2B's "
+                "own cloud are at https://e2b.dev/dashboard"
             )
         if self._package is None:
             self._package = await asyncio.to_thread(_imported)

@@ -18,7 +18,7 @@ from sandstream_providers.hosted.errors import (
     VendorRefused,
     VendorSilent,
 )
-from sandstream_providers.interface import BoxGone, NoSpace, ProviderError
+from sandstream_providers.interface import NoSpace, ProviderError
 
 Translate = Callable[[str, Exception], ProviderError]
 
@@ -30,7 +30,7 @@ _NOT_MADE = {
 }
 """Error codes by which E2B says that no box was made, and that we may ask again."""
 _NEVER_MADE = "sandbox_create_refused"
-_IN_PROGRESS, _UNKNOWN = "idempotency_in_progress", "idempotency_outcome_unknown"
+_IN_PROGRESS, _MISMATCH = "idempotency_in_progress", "idempotency_request_mismatch"
 _QUOTA_WORDS = "concurrent"
 _KEY_ADVICE = (
     "check E2B_API_KEY, and that it belongs to the engine of E2B_API_URL or E2B_DOMAIN if one of "
@@ -39,7 +39,7 @@ _KEY_ADVICE = (
 
 
 class Undecided(VendorSilent):
-    """E2B itself does not know what has become of an order."""
+    """E2B does not say what has become of an order: it may not know, or its box has ended."""
 
 
 class Answer(NamedTuple):
@@ -141,14 +141,11 @@ def translated_order(what: str, error: Exception) -> ProviderError:
             text = answer.message.lower()
             if answer.code == _IN_PROGRESS or "in progress" in text:
                 return VendorSilent(f"{said} (an earlier request for it is under way)")
-            if answer.code == _UNKNOWN or "unknown" in text:
+            if answer.code != _MISMATCH:  # the box may have ended, or it may still be made
                 return Undecided(said)
-            return BoxGone(f"the sandbox was made and has ended: {answer.message}")
+            return _ordered_differently(said)
         case 422:
-            return ProviderError(
-                f"{said}. The same sandbox was ordered before, with other options: its template, "
-                "metadata, network or time-out have changed since"
-            )
+            return _ordered_differently(said)
         case status if status >= 500 and answer.code == _NEVER_MADE:
             return ProviderError(said)
         case status if status >= 500 and status != 503 and answer.code not in _NOT_MADE:
@@ -156,6 +153,13 @@ def translated_order(what: str, error: Exception) -> ProviderError:
     if type(error) is e2b.SandboxException and not answer.status:
         return ProviderError(said)  # an MCP gateway that did not start; its box was killed
     return translated(what, error)
+
+
+def _ordered_differently(said: str) -> ProviderError:
+    return ProviderError(
+        f"{said}. The same sandbox was ordered before, with other options: its template, "
+        "metadata, network or time-out have changed since"
+    )
 
 
 def is_away(error: Exception) -> bool:

@@ -268,6 +268,10 @@ def test_what_doctor_says(server: VendorServer, monkeypatch: pytest.MonkeyPatch)
     assert unused.state == "ok" and "DAYTONA_API_KEY" in unused.found
     asked_for = found(endpoint=server.api_url)
     assert asked_for.state == "problem" and "DAYTONA_API_KEY" in asked_for.todo
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "daytona_api_client_async", None)
+        missing = found(endpoint=server.api_url, api_key=server.api_key)
+    assert missing.state == "problem" and "pip install" in missing.todo
     right = found(endpoint=server.api_url, api_key=server.api_key)
     assert right.state == "ok" and server.api_url in right.found
     monkeypatch.setenv("DAYTONA_API_KEY", "wrong")

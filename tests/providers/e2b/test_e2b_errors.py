@@ -12,6 +12,7 @@ import pytest
 from providers.e2b.e2b_vendors import Arrivals, adapter, free_port, new_spec
 from sandstream_providers.e2b import vendor as adapters
 from sandstream_providers.e2b.account import Account
+from sandstream_providers.e2b.errors import Undecided
 from sandstream_providers.e2b.vendor import E2BVendor
 from sandstream_providers.hosted.calls import patiently
 from sandstream_providers.hosted.errors import (
@@ -198,7 +199,8 @@ async def test_an_order_that_takes_too_long(vendor: VendorServer) -> None:
         (500, code("sandbox_create_refused"), ProviderError),
         (409, code("idempotency_in_progress"), VendorSilent),
         (409, {"code": 409, "message": "The request is still in progress"}, VendorSilent),
-        (409, code("sandbox_is_dead"), BoxGone),
+        (409, code("sandbox_is_dead"), Undecided),
+        (409, code("idempotency_request_mismatch"), ProviderError),
         (422, code("idempotency_request_mismatch"), ProviderError),
         (402, None, VendorRefused),
         (429, None, VendorBusy),

@@ -43,6 +43,7 @@ ROUTES: dict[str, dict[str, str]] = {
         "keep": "POST /sandbox/{box}/last-activity",
         "terminal": "WS /toolbox/process/pty/create-connect",
         "exec": "POST /toolbox/process/execute",
+        "address": "GET /sandbox/{box}/ports/{port}/signed-preview-url",
     },
     "e2b": {
         "create": "POST /v2/sandboxes",

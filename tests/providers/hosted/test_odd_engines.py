@@ -86,6 +86,21 @@ async def test_an_engine_without_terminals(account: Account) -> None:
 
 
 @E2B
+def test_an_engine_that_answers_conflict_to_an_order_under_way(account: Account) -> None:
+    """It does not say why. That must not be taken for the end of the box, or there are two."""
+
+    async def story(account: Account) -> None:
+        account.fault("create", "status", status=409, after=True)
+        async with account.provider() as provider:
+            spec = account.spec()
+            await provider.create(spec)
+            await works(provider, spec.key)
+            assert len(account.boxes()) == 1
+
+    perform(account, story)
+
+
+@E2B
 def test_two_boxes_of_one_key(account: Account) -> None:
     """An engine without keys whose list lags: the box in use is kept, by every process."""
 

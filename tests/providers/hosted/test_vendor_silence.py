@@ -23,7 +23,9 @@ LATER: dict[str, Act] = {
     "list": lambda provider, spec: provider.list_owned(spec.labels["owner"]),
     "keep": lambda provider, spec: _host(provider).keep_alive(spec.key),
     "terminal": lambda provider, spec: _host(provider).get(spec.key),
+    "address": lambda provider, spec: _host(provider).address(spec.key, 8000),
 }
+"""By the call that it needs. E2B has none for an address."""
 
 
 def _host(provider: AgentProvider) -> Any:
@@ -59,7 +61,7 @@ def test_an_order(account: Account, after: bool) -> None:
 @in_loop
 async def test_calls_about_boxes(account: Account) -> None:
     """A box for each kind of call, and all calls at once: each wait takes its time."""
-    specs = {operation: account.spec() for operation in LATER}
+    specs = {operation: account.spec() for operation in LATER if operation in account.routes}
     made: dict[str, str] = {}
     async with account.provider() as maker:
         for operation, spec in specs.items():
@@ -77,7 +79,7 @@ async def test_calls_about_boxes(account: Account) -> None:
         for operation, error in zip(specs, errors, strict=True):
             assert isinstance(error, VendorSilent) and error.retryable, (operation, error)
         hanging = {(call.name, call.box) for call in seen.calls() if call.fault == "hang"}
-        assert len(hanging) == len(LATER)
+        assert len(hanging) == len(specs)
     account.server.clear_faults()
     async with account.provider() as provider:
         for operation, spec in specs.items():
