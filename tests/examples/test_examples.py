@@ -235,6 +235,45 @@ def test_a_workspace_moves_to_e2b_and_back(environ: dict[str, str]) -> None:
     assert server.boxes() == []
 
 
+SWAPPED = {
+    "11_shell.py": "daytona",
+    "12_multi_turn.py": "e2b",
+    "14_handoffs.py": "e2b",
+    "15_agents_as_tools.py": "daytona",
+    "16_custom_capability.py": "daytona",
+    "19_memory.py": "e2b",
+}
+
+
+@pytest.mark.timeout(120)  # on a machine that may be busy
+@pytest.mark.parametrize("example", SWAPPED)
+def test_a_local_example_with_the_client_of_a_vendor(
+    environ: dict[str, str], tmp_path: Path, example: str
+) -> None:
+    """Only the import and the options change."""
+    vendor = SWAPPED[example]
+    server, program = shared(vendor), tmp_path / example
+    text = (EXAMPLES / example).read_text()
+    text = text.replace("sandstream.sandbox.sandboxes", "sandstream.extensions.sandbox")
+    text = text.replace(
+        "UnixLocalSandbox", {"daytona": "Daytona", "e2b": "E2B"}[vendor] + "Sandbox"
+    )
+    if vendor == "e2b":  # its options are not optional
+        options = 'options=E2BSandboxClientOptions(sandbox_type="e2b")'
+        text = text.replace(
+            "import E2BSandboxClient", "import E2BSandboxClientOptions, E2BSandboxClient"
+        )
+        text = text.replace(
+            "SandboxRunConfig(client=client)", f"SandboxRunConfig(client=client, {options})"
+        )
+        text = text.replace("client.create(", f"client.create({options}, ")
+    program.write_text(text)
+    since = len(server.journal())
+    said = run(environ | server.env | {"PYTHONPATH": str(EXAMPLES)}, str(program), within_s=100)
+    assert ALONE[example] in said
+    assert server.journal(since) and server.boxes() == []
+
+
 @pytest.mark.parametrize(
     ("example", "vendor", "variable"),
     [
