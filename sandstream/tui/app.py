@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -68,6 +67,8 @@ class SandstreamApp(App[None]):
         self._open_id = open_id
         self._notices = Notices()
         self._said: dict[str, list[str]] = {}
+        self._is_aside = False
+        """Something else has the terminal."""
         for theme in OWN:
             self.register_theme(theme)
         self.set_keymap(self.settings.keys)
@@ -207,7 +208,8 @@ class SandstreamApp(App[None]):
         texts = self._notices.of(self.desk.entries()) if self.desk.is_loaded else []
         for it in texts:
             self.notify(it, markup=False)
-            if self.settings.notify and self._driver is not None and not self.is_headless:
+            is_heard = self.settings.notify and not self.is_headless and not self._is_aside
+            if is_heard and self._driver is not None:
                 self._driver.write(ring(it))
 
     def has_selection(self) -> bool:
@@ -225,7 +227,7 @@ class SandstreamApp(App[None]):
         self.copy_to_clipboard(clean(text))
         self.notify(f"copied {len(text)} characters")
 
-    def edited(self, text: str) -> str | None:
+    async def edited(self, text: str) -> str | None:
         """Let the person edit a text in their editor.
 
         Args:
@@ -238,19 +240,24 @@ class SandstreamApp(App[None]):
         with tempfile.TemporaryDirectory(prefix="sandstream-tui-") as directory:
             file = Path(directory) / "message.md"
             file.write_text(text)
+
+            async def edit() -> int:
+                process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+                return await process.wait()
+
             try:
-                with self.suspend():
-                    done = subprocess.run([*shlex.split(editor), str(file)], check=False)
+                code = await self.stepped_aside(edit)
             except (OSError, ValueError) as error:
                 self.notify(f"{editor} did not start: {error}", severity="error", markup=False)
                 return None
-            if done.returncode != 0:
-                self.notify(f"{editor} ended with {done.returncode}; nothing is changed")
+            if code != 0:
+                self.notify(f"{editor} ended with {code}; nothing is changed", markup=False)
                 return None
             return file.read_text(errors="replace")
 
-    async def stepped_aside(self, act: Callable[[], Awaitable[T]], banner: str) -> T:
-        """Give the terminal to something else, until it is done.
+    async def stepped_aside(self, act: Callable[[], Awaitable[T]], banner: str = "") -> T:
+        """Give the terminal to something else, until it is done. The log is followed meanwhile,
+        but nothing is drawn: what is drawn would wait for the terminal, and block everything.
 
         Args:
             act: What gets the terminal.
@@ -259,9 +266,19 @@ class SandstreamApp(App[None]):
         Returns:
             What it returns.
         """
-        with self.suspend():
-            os.write(1, f"{one_line(banner)}\r\n".encode())
-            return await act()
+        self._is_aside = True
+        try:
+            with self.batch_update(), self.suspend():
+                if banner:
+                    os.write(1, f"{one_line(banner)}\r\n".encode())
+                # an error must not leave this block: the terminal would not be taken back
+                (outcome,) = await asyncio.gather(act(), return_exceptions=True)
+        finally:
+            self._is_aside = False
+            self.refresh(layout=True)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     def use_theme(self, name: str) -> None:
         """Use a theme.

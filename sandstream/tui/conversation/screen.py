@@ -391,9 +391,10 @@ class WorkScreen(QuestionScreen):
         else:
             await self._view.go_to(place)
 
-    def action_editor(self) -> None:
+    @work(exclusive=True, group="editor")
+    async def action_editor(self) -> None:
         prompt = self.query_one(Prompt)
-        text = self.app.edited(prompt.text)
+        text = await self.app.edited(prompt.text)
         if text is not None:
             prompt.load_text(text.rstrip("\n"))
             prompt.move_cursor(prompt.document.end)

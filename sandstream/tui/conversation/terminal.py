@@ -11,16 +11,19 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import sys
 import termios
 import tty
 from collections.abc import Iterator
+from typing import Any
 
 from sandstream_bus.environment import variable
 from sandstream_bus.logs.sandboxes import new_op
 from sandstream_bus.wire.sandboxes import Exec, Executed, Interact, Kill, LiveOutput
 
 from sandstream._inspect.live_output import heard
+from sandstream.exceptions import UserError
 from sandstream.tui.conversation.box import Box
 
 DETACH = b"\x1d"
@@ -31,6 +34,8 @@ _BEGIN = rb"(?:\x1b[\]PX^_]|\xc2[\x90\x98\x9d-\x9f])"
 _STRING = re.compile(_BEGIN + rb"[^\x07\x1b]*(?:\x07|\x1b\\|\xc2\x9c)")
 _OPEN_STRING = re.compile(rb"(?:" + _BEGIN + rb"[^\x07\x1b]*\x1b?|\x1b|\xc2)\Z")
 _MOST_KEPT = 4096
+_MARK = "SANDSTREAM_TERMINAL"
+"""The variable by which a command finds the shell of a terminal, to change the size there."""
 
 
 class TerminalFilter:
@@ -51,7 +56,7 @@ class TerminalFilter:
 @contextlib.contextmanager
 def _raw(descriptor: int) -> Iterator[None]:
     before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor)
+    tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed already stays
     try:
         yield
     finally:
@@ -66,74 +71,145 @@ async def attach(box: Box) -> int | None:
 
     Returns:
         The exit code of the shell; None: the person left with Ctrl+].
+
+    Raises:
+        UserError: The sandbox was closed meanwhile.
     """
-    size = shutil.get_terminal_size()
-    start = (
-        f"stty rows {size.lines} cols {size.columns} 2>/dev/null; "
-        "exec $(command -v bash || command -v sh) -i"
-    )
-    op = new_op()
-    term = variable("TERM", "xterm")
-    action = Exec(
-        argv=["/bin/sh", "-c", start],
-        env={"TERM": term},
-        tty=True,
-        keep_stdin=True,
-        wait_s=0.1,
-    )
-    written = TerminalFilter()
-    begun = await box.ask(action, Executed, op=op)
-    _write(written.take(begun.stdout))
-    if begun.state != "running":
-        return begun.exit_code
-    return await _converse(box, begun.session, op, written)
+    return await _Attached(box).hold()
 
 
-async def _converse(box: Box, session: int, op: str, written: TerminalFilter) -> int | None:
-    poll = new_op()
-    shown = 0
+class _Attached:
+    """Keys to a shell in the sandbox, and its output back."""
 
-    def take(piece: LiveOutput) -> None:
-        nonlocal shown
-        if piece.call == poll and piece.offset + len(piece.data) > shown:
-            data = piece.data[max(0, shown - piece.offset) :]
-            shown = piece.offset + len(piece.data)
-            _write(written.take(data))
+    def __init__(self, box: Box) -> None:
+        self._box = box
+        self._op = new_op()
+        """The operation that starts the shell."""
+        self._poll = new_op()
+        """The operation that waits for its end; its output is live."""
+        self._shown = 0
+        self._written = TerminalFilter()
+        self._typed: asyncio.Queue[bytes] = asyncio.Queue()
+        self._left = asyncio.Event()
+        self._resized = asyncio.Event()
 
-    typed: asyncio.Queue[bytes] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    descriptor = sys.stdin.fileno()
-    async with heard(box.client.bus, box.id, take):
-        with _raw(descriptor):
-            loop.add_reader(descriptor, lambda: typed.put_nowait(os.read(descriptor, 4096)))
-            end = Interact(session=session, wait_s=_POLL_S)
-            ended = asyncio.ensure_future(box.ask(end, Executed, op=poll))
-            keys = asyncio.ensure_future(_type(box, session, typed))
+    async def hold(self) -> int | None:
+        """The exit code of the shell; None: the person left."""
+        with _raw(sys.stdin.fileno()), self._listening():
+            shell = asyncio.ensure_future(self._shell())
+            left = asyncio.ensure_future(self._left.wait())
             try:
-                await asyncio.wait({ended, keys}, return_when=asyncio.FIRST_COMPLETED)
-                if ended.done():
-                    done = ended.result()
-                    _write(written.take(done.stdout[shown:]))
-                    return done.exit_code
-                keys.result()  # raises what went wrong
-                await box.tell(Kill(op=op))
+                await asyncio.wait({shell, left}, return_when=asyncio.FIRST_COMPLETED)
+                if shell.done():
+                    return shell.result()
+                await self._box.tell(Kill(op=self._op))
                 return None
             finally:
-                loop.remove_reader(descriptor)
-                for task in (ended, keys):
-                    task.cancel()
-                await asyncio.gather(ended, keys, return_exceptions=True)
+                await _cancelled(shell, left)
+
+    async def _shell(self) -> int | None:
+        size = shutil.get_terminal_size()
+        start = (
+            f"stty rows {size.lines} cols {size.columns} 2>/dev/null; "
+            "exec $(command -v bash || command -v sh) -i"
+        )
+        action = Exec(
+            argv=["/bin/sh", "-c", start],
+            env={"TERM": variable("TERM", "xterm"), _MARK: self._op},
+            tty=True,
+            keep_stdin=True,
+            wait_s=0.1,
+        )
+        begun = await self._box.ask(action, Executed, op=self._op)
+        _write(self._written.take(begun.stdout))
+        if begun.state != "running":
+            return _exit_code(begun)
+        end = Interact(session=begun.session, wait_s=_POLL_S)
+        async with heard(self._box.client.bus, self._box.id, self._take):
+            ended = asyncio.ensure_future(self._box.ask(end, Executed, op=self._poll))
+            keys = asyncio.ensure_future(self._type(begun.session))
+            sizes = asyncio.ensure_future(self._resize())
+            try:
+                await asyncio.wait({ended, keys, sizes}, return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done():
+                    for it in (keys, sizes):
+                        if it.done():
+                            it.result()  # raises what went wrong
+                done = await ended
+                _write(self._written.take(done.stdout[self._shown :]))
+                return _exit_code(done)
+            finally:
+                await _cancelled(ended, keys, sizes)
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Read keys, and notice a new size. No request of ours can keep a person from leaving."""
+        loop = asyncio.get_running_loop()
+        descriptor = sys.stdin.fileno()
+
+        def read() -> None:
+            data = os.read(descriptor, 4096)
+            if not data or DETACH in data:
+                self._left.set()
+            else:
+                self._typed.put_nowait(data)
+
+        before = signal.getsignal(signal.SIGWINCH)
+        loop.add_reader(descriptor, read)
+        loop.add_signal_handler(signal.SIGWINCH, self._resized.set)
+        try:
+            yield
+        finally:
+            loop.remove_reader(descriptor)
+            loop.remove_signal_handler(signal.SIGWINCH)
+            signal.signal(signal.SIGWINCH, before)
+
+    def _take(self, piece: LiveOutput) -> None:
+        if piece.call == self._poll and piece.offset + len(piece.data) > self._shown:
+            data = piece.data[max(0, self._shown - piece.offset) :]
+            self._shown = piece.offset + len(piece.data)
+            _write(self._written.take(data))
+
+    async def _type(self, session: int) -> None:
+        """Send keys in order, those that come meanwhile together."""
+        while True:
+            data = await self._typed.get()
+            while not self._typed.empty():
+                data += self._typed.get_nowait()
+            await self._box.ask(Interact(session=session, data=data, wait_s=0.0), Executed)
+
+    async def _resize(self) -> None:
+        """Tell the shell's terminal each new size of ours."""
+        while True:
+            await self._resized.wait()
+            self._resized.clear()
+            size = shutil.get_terminal_size()
+            command = (
+                f"for it in /proc/[0-9]*; do if tr '\\0' '\\n' <$it/environ 2>/dev/null | "
+                f"grep -qx {_MARK}={self._op}; then "
+                f"stty rows {size.lines} cols {size.columns} <$it/fd/0 && break; fi; done"
+            )
+            await self._box.ask(Exec(argv=["/bin/sh", "-c", command], timeout_s=10), Executed)
 
 
-async def _type(box: Box, session: int, typed: asyncio.Queue[bytes]) -> None:
-    """Send keys in order, those that come meanwhile together; return when the person leaves."""
-    while True:
-        data = await typed.get()
-        while not typed.empty():
-            data += typed.get_nowait()
-        if not data or DETACH in data:
-            return
-        await box.ask(Interact(session=session, data=data, wait_s=0.0), Executed)
+async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
+    for it in tasks:
+        it.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _exit_code(done: Executed) -> int | None:
+    """How the shell ended.
+
+    Raises:
+        UserError: Its sandbox was closed.
+    """
+    if done.state == "lost":
+        raise UserError(
+            "the sandbox was closed while the terminal was open. If it fell asleep: only turns "
+            "keep it awake, and `/idle never` keeps it open"
+        )
+    return done.exit_code
 
 
 def _write(data: bytes) -> None:

@@ -100,13 +100,18 @@ async def create(env: dict[str, str], title: str) -> None:
 
 def test_a_working_day(nats_server: NatsServer, tmp_path: Path) -> None:
     """Type, answer an approval, interrupt, fork, detach, kill -9 a harness, reattach."""
-    with installation(nats_server, tmp_path) as actors, terminal(tmp_path, actors.env) as window:
+    with (
+        installation(nats_server, tmp_path) as actors,
+        terminal(tmp_path, {**actors.env, "VISUAL": "/no/editor"}) as window,
+    ):
         window.run("tui")
         window.shows("no sessions and no runs yet")
         window.press("n")
         window.shows("New session", "First message")
         window.type("please do:write")
         window.shows("did write", "turn 1 completed")
+        window.press("C-g")
+        window.shows("/no/editor did not start", "turn 1 completed")
 
         window.type("do:refund")
         window.shows("coder asks to run", "refund(amount=12)", "a Allow")  # it has the focus
@@ -167,12 +172,22 @@ def test_an_editor_and_a_terminal_in_the_sandbox(nats_server: NatsServer, tmp_pa
         window.shows("turn 1 completed")
         window.press("C-g")
         window.shows("│ written in an editor")
-        window.press("C-u", "C-t")
+        window.press("C-u")
+        window.type("do:slow")  # what the model writes is not drawn meanwhile
+        window.shows("slow answer")
+        window.press("C-t")
         window.shows("A terminal in", "bash-")
-        window.type("echo $((40+2)) in $PWD; stty size; cat note.txt")
+        window.type("sleep 2; echo $((40+2)) in $PWD; stty size; cat note.txt")
         window.shows("42 in /workspace", "34 110", "two")
+        window.resize(90, 30)
+        window.type("until [ \"$(stty size)\" = '30 90' ]; do sleep 0.1; done; echo re'sized'")
+        window.shows("resized")
         window.type("exit")
-        window.shows("the shell ended with 0", "turn 1 completed")
+        window.shows("the shell ended with 0", "turn 2 completed")
+        window.press("C-t")
+        window.shows("A terminal in", "bash-")
+        window.press("C-]")
+        window.shows("left the terminal", "turn 2 completed")
         window.type("/destroy")
         window.shows("Keep it")
         window.press("Down", "Enter")
