@@ -34,7 +34,7 @@ import session_runs
 import trace_views
 import tracing_cost
 import turn_overhead
-from durable_sessions import sleeping_sessions, temporal_sessions
+from durable_sessions import sleeping_sessions, temporal_sessions, tui_latency
 from figures import Figure, table
 from lab import Lab
 from machine import describe
@@ -66,6 +66,7 @@ BENCHMARKS: dict[str, Measure] = {
     "memory_recall": memory_recall.measure,
     "sleeping_sessions": sleeping_sessions.measure,
     "temporal_sessions": temporal_sessions.measure,
+    "tui_latency": tui_latency.measure,
 }
 
 

@@ -19,9 +19,11 @@ from sandstream_bus.wire.subjects import RunId
 
 from sandstream._inspect.run_lists import list_open, list_runs
 from sandstream._inspect.summaries import RunSummary, SummaryReader, read_known
+from sandstream._inspect.texts import item_text
 
 _FIRST_RUNS = 100
 _LINGER_S = 120.0
+_MOST_ASKED = 200
 
 
 class _Known(msgspec.Struct):
@@ -30,6 +32,8 @@ class _Known(msgspec.Struct):
     """None once the run has ended."""
     gone_at: float = 0.0
     """When an ended run leaves the board (monotonic)."""
+    asked: str = ""
+    """The beginning of what it was asked to do."""
 
 
 class RunBoard:
@@ -63,6 +67,11 @@ class RunBoard:
             return []
         state = known.reader.state
         return [(it.name, it.arguments) for it in state.open_tool_calls() if it.id in state.asked]
+
+    def asked(self, run: str) -> str:
+        """The beginning of what a run was asked to do; empty: it is not on the board."""
+        known = self._known.get(RunId(run))
+        return known.asked if known is not None else ""
 
     async def follow(self) -> None:
         """Keep the board up to date, until it is cancelled."""
@@ -125,13 +134,19 @@ class RunBoard:
         summary = reader.summary()
         summary.last_sequence = reader.state.last_seq
         before = self._known.pop(run, None)
+        asked = before.asked if before is not None else _asked(reader)
         if not summary.is_over:
-            self._known[run] = _Known(summary, reader)
+            self._known[run] = _Known(summary, reader, asked=asked)
         else:
             gone_at = time.monotonic() + self._linger_s if gone_at is None else gone_at
-            self._known[run] = _Known(summary, None, gone_at)
+            self._known[run] = _Known(summary, None, gone_at, asked)
         if before is None or before.summary != summary:
             self._on_change(summary)
+
+
+def _asked(reader: SummaryReader) -> str:
+    items = [msgspec.json.decode(it) for it in reader.state.own_input[:1]]
+    return "".join(map(item_text, items))[:_MOST_ASKED]
 
 
 def _seconds_since(text: str) -> float:

@@ -205,12 +205,15 @@ class SandstreamApp(App[None]):
     # --- the terminal --------------------------------------------------------------------------
 
     def _notify_person(self) -> None:
-        texts = self._notices.of(self.desk.entries()) if self.desk.is_loaded else []
-        for it in texts:
-            self.notify(it, markup=False)
+        shown = self.screen.work.id if isinstance(self.screen, WorkScreen) else ""
+        found = self._notices.of(self.desk.entries()) if self.desk.is_loaded else []
+        for id, text in found:
+            if id == shown and self.app_focus and not self._is_aside:
+                continue  # the person sees it happen
+            self.notify(text, markup=False)
             is_heard = self.settings.notify and not self.is_headless and not self._is_aside
             if is_heard and self._driver is not None:
-                self._driver.write(ring(it))
+                self._driver.write(ring(text))
 
     def has_selection(self) -> bool:
         """Whether text on the screen is selected."""
@@ -305,7 +308,7 @@ class SandstreamApp(App[None]):
     def action_help(self) -> None:
         """Show all keys and commands."""
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen())
+            self.push_screen(HelpScreen(is_narrow=self.size.width < 70))
 
     def action_inbox(self) -> None:
         """Show all questions."""

@@ -67,9 +67,12 @@ class Desk:
         """All sessions and runs, for the list."""
         running, ended = self._board.runs()
         runs = [*running, *ended[:_MOST_ENDED]]
-        return entries_of(
-            self.sessions.values(), runs, doing={it.run_id: self._doing(it) for it in running}
-        )
+        doing = {it.run_id: self._doing(it) for it in running}
+        for question in self.questions:  # the oldest is the last one
+            asks = title(Call(name=question.tool, arguments=question.arguments))
+            doing |= {question.root_run: asks, question.run_id: asks}
+        asked = {it.run_id: self._board.asked(it.run_id) for it in runs}
+        return entries_of(self.sessions.values(), runs, doing=doing, asked=asked)
 
     def _doing(self, run: RunSummary) -> str:
         """What a run does now: the command or call that it waits for, else its step."""
@@ -96,13 +99,13 @@ class Desk:
         return next(found, None)
 
     def title_of(self, run: str) -> str:
-        """The title of the session whose turn a run takes; else the run itself.
+        """The title of the session whose turn a run takes; else what the run was asked.
 
         Args:
             run: The id of the run.
         """
         info = self.session_of(run)
-        return run if info is None else info.title or info.id
+        return self._board.asked(run) or run if info is None else info.title or info.id
 
     def questions_of(self, entry: Entry) -> list[OpenApproval]:
         """What the session or run asks, the oldest first."""

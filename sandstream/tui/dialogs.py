@@ -127,6 +127,15 @@ class TextScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.query_one("#sheet-body").focus()
+        self._fit()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        """Leave room for the title, the hint and the border; a short text makes a small sheet."""
+        room = self.size.height * 9 // 10 - 4
+        self.query_one("#sheet-body").styles.max_height = max(1, room)
 
     def action_scroll_down(self) -> None:
         self.query_one("#sheet-body").scroll_down()

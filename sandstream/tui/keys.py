@@ -56,7 +56,7 @@ KEYS: tuple[Key, ...] = (
     Key("list", "s", "s", "group", "group by state, agent or provider"),
     Key("list", "question_mark", "?", "help", "show this help"),
     Key("list", "escape", "Esc", "close", "close the filter or the peek panel"),
-    Key("list", "q", "q", "quit", "leave; all work continues"),
+    Key("list", "q", "q", "quit", "leave; all work continues", "Quit"),
     Key(
         "session", "enter", "Enter", "send", "send the message; it waits while a turn works", "Send"
     ),

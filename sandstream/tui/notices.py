@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sandstream._inspect.visible_text import in_one_line
 from sandstream.tui.overview.entries import Entry
 
-_MOST = 120
+_MOST = 100
+_AT_WORK = ("working", "needs you")
+
+
+class Notice(NamedTuple):
+    """What a person should hear of."""
+
+    id: str
+    """The session or run."""
+    text: str
 
 
 class Notices:
@@ -15,26 +26,29 @@ class Notices:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[str, str] | None = None
+        self._before: dict[str, tuple[str, bool]] | None = None
+        """The group of each entry, and whether it had a run at work."""
 
-    def of(self, entries: list[Entry]) -> list[str]:
-        """The notices that follow from a change, as texts.
+    def of(self, entries: list[Entry]) -> list[Notice]:
+        """The notices that follow from a change.
 
         Args:
             entries: All entries of the list, as they are now.
         """
-        before, self._groups = self._groups, {it.id: it.group for it in entries}
+        now = {it.id: (it.group, bool(it.run)) for it in entries}
+        before, self._before = self._before, now
         if before is None:
             return []
-        found: list[str] = []
+        found: list[Notice] = []
         for it in entries:
-            was = before.get(it.id)
+            was, had_run = before.get(it.id, ("", False))
+            title = in_one_line(it.title)[:_MOST]
             if it.group == "needs you" and was != "needs you":
-                found.append(f"{it.title} needs you")
-            elif was in ("working", "needs you") and it.group in ("done", "failed", "asleep"):
+                found.append(Notice(it.id, f"{title} needs you"))
+            elif had_run and was in _AT_WORK and it.group not in _AT_WORK:
                 how = "failed" if it.group == "failed" else "is done"
-                found.append(f"{it.title} {how}")
-        return [in_one_line(it)[:_MOST] for it in found]
+                found.append(Notice(it.id, f"{title} {how}"))
+        return found
 
 
 def ring(text: str) -> str:

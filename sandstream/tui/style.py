@@ -2,7 +2,7 @@
 
 STYLE = """
 Screen { background: $background; }
-ToastRack { align: right top; margin: 1 0 0 0; }
+ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
 #list-title, #session-title { height: 1; padding: 0 1; background: $panel; }
 #list-state, #state-line { height: 1; padding: 0 1; background: $panel; }
 #list-body { height: 1fr; }
@@ -22,7 +22,7 @@ ToastRack { align: right top; margin: 1 0 0 0; }
 .block { height: auto; width: 1fr; }
 .turnhead { margin: 1 0 0 0; }
 .usertext { margin: 1 0; background: $surface; padding: 0 1; }
-.agenttext { height: auto; }
+.agenttext { height: auto; margin: 1 0 0 0; }
 .callstep { text-wrap: nowrap; text-overflow: ellipsis; }
 .callstep.-unfolded { text-wrap: wrap; }
 .note { margin: 0; }
@@ -73,15 +73,24 @@ ModalScreen { align: center middle; background: $background 60%; }
 .dialog .note { height: auto; max-height: 10; margin: 1 0; }
 .dialog Input { margin: 1 0 0 0; }
 .sheet {
-    width: 96%;
+    width: 100%;
     max-width: 120;
-    height: 90%;
+    height: auto;
+    max-height: 90%;
     padding: 0 1;
     background: $surface;
     border: round $primary;
 }
 .sheet-title { height: 1; }
-.sheet OptionList { height: 1fr; border: none; background: $surface; }
-#sheet-body { height: 1fr; }
-#inbox-question { height: 1fr; border-top: solid $panel; }
+.sheet OptionList {
+    height: auto;
+    max-height: 60vh;
+    border: none;
+    background: $surface;
+    text-wrap: nowrap;
+    text-overflow: ellipsis;
+}
+#sheet-body { height: auto; }
+.sheet #inbox-list { max-height: 30vh; }
+#inbox-question { height: auto; max-height: 40vh; border-top: solid $panel; }
 """

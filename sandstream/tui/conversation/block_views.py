@@ -175,7 +175,7 @@ def turn_line(head: TurnHead) -> Content:
     parts: list[tuple[str, str]] = [(f"── turn {head.turn} ", "bold $primary 80%")]
     ended = head.ended
     if ended is not None:
-        style = "$success" if ended.status == "completed" else "$error"
+        style = {"completed": "$success", "cancelled": "$warning"}.get(ended.status, "$error")
         parts.append((f"{ended.status} ", style))
         parts.append((f"{count(ended.usage.total_tokens)} tokens ", "dim"))
         if ended.provider:
@@ -184,7 +184,7 @@ def turn_line(head: TurnHead) -> Content:
             parts.append((f"checkpoint {ended.tree[:8]} ", "dim"))
         if ended.unsaved:
             parts.append((f"not saved: {one_line(ended.unsaved)} ", "$warning"))
-        if ended.error is not None:
+        if ended.error is not None and ended.status != "cancelled":  # a note says why
             parts.append((one_line(error_text(ended.error))[:200], "$error"))
     return Content.assemble(*parts)
 
@@ -214,7 +214,7 @@ def call_content(step: CallStep, *, unfolded: bool) -> Content:
         parts.append((took, "dim"))
     if unfolded:
         body = call_text.details(call, step.live)
-        parts.append(text("\n" + _indented(body), "$foreground 80%"))
+        parts += _body(body, is_patch=call_text.is_patch(call))
         if step.steps:
             parts.append(text("\n" + _indented("\n".join(step.steps)), "$foreground 70%"))
         return Content.assemble(*parts)
@@ -234,6 +234,12 @@ def call_content(step: CallStep, *, unfolded: bool) -> Content:
 def shortened(shown: str, most: int) -> str:
     """The text, cut with … to so many characters; 0: as it is."""
     return shown if not most or len(shown) <= most else shown[: most - 1] + "…"
+
+
+def _body(body: str, *, is_patch: bool) -> list[Content]:
+    """The details of a call, line by line; a patch has its colours."""
+    styles = {"+": "$success", "-": "$error", "@": "$secondary"} if is_patch else {}
+    return [text(f"\n  │ {it}", styles.get(it[:1], "$foreground 80%")) for it in body.split("\n")]
 
 
 def _indented(body: str) -> str:

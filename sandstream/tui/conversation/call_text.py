@@ -26,9 +26,12 @@ def title(call: Call) -> str:
         lines = [it.strip() for it in arguments["cmd"].strip().splitlines() if it.strip()]
         more = f"  (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
         return one_line(f"$ {lines[0] if lines else ''}{more}")
-    if files := _patched(call):
+    if is_patch(call):
+        patch = _lines_of(call)
+        files = _PATCHED.findall(patch)
         shown = ", ".join(f"{_SIGNS[how]}{path}" for how, path in files[:4])
-        return one_line(f"edit {shown}" + (f" and {len(files) - 4} more" if files[4:] else ""))
+        more = f" and {len(files) - 4} more" if files[4:] else ""
+        return one_line(f"edit {shown}{more} {_size_of(patch)}")
     return one_line(call_text(call.name, call.arguments))
 
 
@@ -62,7 +65,7 @@ def details(call: Call, live: str = "") -> str:
     parts: list[str] = []
     if call.name == "exec_command" and isinstance(arguments.get("cmd"), str):
         parts.append("$ " + arguments["cmd"].strip())
-    elif _patched(call):
+    elif is_patch(call):
         parts.append(call.arguments)
     elif arguments:
         parts += [f"{key}: {_value(value)}" for key, value in arguments.items()]
@@ -96,13 +99,22 @@ def tail_of(live: str, most: int) -> list[str]:
     return [clean(it).expandtabs(4) for it in lines[-most:]] if live else []
 
 
-def _patched(call: Call) -> list[tuple[str, str]]:
-    """The files of a patch. In the arguments of another tool such text means nothing: the model
-    chose it, and a person who is asked must see which tool it wants.
+def is_patch(call: Call) -> bool:
+    """Whether the call changes files by a patch. In the arguments of another tool such text means
+    nothing: the model chose it, and a person who is asked must see which tool it wants.
     """
-    if call.name != _PATCH_TOOL:
-        return []
-    return _PATCHED.findall(call.arguments.replace("\\n", "\n"))
+    return call.name == _PATCH_TOOL and bool(_PATCHED.search(_lines_of(call)))
+
+
+def _lines_of(call: Call) -> str:
+    return call.arguments.replace("\\n", "\n")
+
+
+def _size_of(patch: str) -> str:
+    """How many lines a patch adds and removes; empty: none."""
+    lines = patch.split("\n")
+    counts = {sign: sum(it.startswith(sign) for it in lines) for sign in "+-"}
+    return " ".join(f"{sign}{number}" for sign, number in counts.items() if number)
 
 
 def _brief(output: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sandstream_bus.errors import SandstreamError
@@ -25,6 +26,10 @@ PEOPLE_ERRORS = (SandstreamError, AgentsException, SandboxError, SlashError, Tim
 """Errors that are told to the person; all others are bugs."""
 
 
+_PREFIX = re.compile(r"^session \S+: ")
+"""The person sees which session it is."""
+
+
 class QuestionScreen(Screen[None]):
     """Answers the questions of a session or run.
 
@@ -46,7 +51,7 @@ class QuestionScreen(Screen[None]):
         Args:
             error: One of ``PEOPLE_ERRORS``.
         """
-        text = one_line(str(error)) or type(error).__name__
+        text = _PREFIX.sub("", one_line(str(error))) or type(error).__name__
         self.notify(text[:500], severity="error", timeout=8, markup=False)
 
     def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:

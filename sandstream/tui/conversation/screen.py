@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -25,10 +25,10 @@ from sandstream.tui.conversation.files import FileIndex
 from sandstream.tui.conversation.prompt import Prompt
 from sandstream.tui.conversation.question_screen import PEOPLE_ERRORS as PEOPLE_ERRORS
 from sandstream.tui.conversation.question_screen import QuestionScreen
-from sandstream.tui.conversation.slash import completions, parse_usage
+from sandstream.tui.conversation.slash import SlashError, completions, parse_usage
 from sandstream.tui.conversation.state_line import run_line, session_line
 from sandstream.tui.conversation.transcript import Transcript
-from sandstream.tui.conversation.transcript_view import TranscriptView
+from sandstream.tui.conversation.transcript_view import OF_BLOCKS, TranscriptView
 from sandstream.tui.conversation.work import Work
 from sandstream.tui.desk import Desk
 from sandstream.tui.keys import bindings
@@ -109,8 +109,8 @@ class WorkScreen(QuestionScreen):
     async def _follow(self) -> None:
         """Take in the events until the session or run ends, or the screen is left."""
         try:
-            async with contextlib.aclosing(self.work.follow()) as events:
-                async for event in events:
+            async with contextlib.aclosing(self.work.follow()) as told:
+                async for event in told:
                     if isinstance(event, SessionChanged):
                         self._changed(event.info)
                     self.transcript.take(event)
@@ -176,7 +176,7 @@ class WorkScreen(QuestionScreen):
             title, agent = self.info.title or self.info.id, self.info.agent
             state = session_line(self.info, sequence=sequence, took_over=took_over, width=width - 2)
         else:
-            title = self.work.id
+            title = self.desk.title_of(self.work.id)
             agent = self.summary.agent if self.summary else ""
             state = run_line(self.summary, sequence=sequence, took_over=took_over, width=width - 2)
         if self._is_stopping:
@@ -185,7 +185,9 @@ class WorkScreen(QuestionScreen):
             state = line(f"reconnecting, last sequence {sequence}", "bold $error")
         self.query_one("#state-line", Static).update(state)
         origin = self.info.origin if self.info else None
-        fork = f"  ⑂ of {origin.session} at turn {origin.turn}" if origin else ""
+        source = self.desk.sessions.get(origin.session) if origin else None
+        named = source.title if source is not None and source.title else origin and origin.session
+        fork = f"  ↳ fork of {named}, turn {origin.turn}" if origin else ""
         head = Content.assemble(line(title, "bold $primary"), line(f"  {agent}{fork}", "dim"))
         self.query_one("#session-title", Static).update(head)
         self._show_queue()
@@ -238,7 +240,9 @@ class WorkScreen(QuestionScreen):
         try:
             if text.startswith("/") and not text.startswith("//"):
                 await self.actions.slash(text)
-            elif text.startswith("!") and text[1:].strip():
+            elif text.startswith("!"):
+                if not text[1:].strip():
+                    raise SlashError("usage: !COMMAND runs a command in the sandbox")
                 await self.actions.shell(text[1:].strip())
             else:
                 await self._view.go_to_end()
@@ -353,6 +357,13 @@ class WorkScreen(QuestionScreen):
         await self._view.move(step)
         self._view.focus()
 
+    async def action_fold(self) -> None:
+        await self._view.fold()
+
+    async def action_unselect(self) -> None:
+        await self._view.go_to_end()
+        self.query_one(Prompt).focus()
+
     async def action_details(self) -> None:
         await self._view.fold_all()
 
@@ -426,23 +437,18 @@ class WorkScreen(QuestionScreen):
         """What the copy key copies: the selected block, or the last answer."""
         return self._view.selected_text()
 
-    async def on_key(self, event: object) -> None:
-        """Keys while a block is selected or the search is open."""
-        key = getattr(event, "key", "")
-        search = self.query_one("#search", Input)
-        if search.has_focus and key == "escape":
+    def on_key(self, event: events.Key) -> None:
+        """Esc closes the search; what is typed while a block is selected goes to the input."""
+        search, prompt = self.query_one("#search", Input), self.query_one(Prompt)
+        if search.has_focus and event.key == "escape":
             search.display = False
-            self.query_one(Prompt).focus()
-        elif self._view.has_focus and key in ("space", "enter"):
-            await self._view.fold()
-        elif self._view.has_focus and key == "escape":
-            await self._view.go_to_end()
-            self.query_one(Prompt).focus()
-        elif self._view.has_focus and key in ("j", "down", "k", "up"):
-            await self._view.move(1 if key in ("j", "down") else -1)
+            prompt.focus()
+        elif self._view.has_focus and event.is_printable and event.character not in OF_BLOCKS:
+            prompt.focus()
+            prompt.insert(event.character or "")
         else:
             return
-        event.stop()  # type: ignore[attr-defined]
+        event.stop()
 
     def on_transcript_view_followed(self) -> None:
         behind = self.query_one("#behind", Static)

@@ -37,7 +37,8 @@ def session_line(info: SessionInfo, *, sequence: int, took_over: str, width: int
         parts.append((f"{one_line(took_over)} took over", "$warning"))
     if info.queue:
         parts.append((f"{len(info.queue)} queued", "$warning"))
-    parts.append((f"turn {number}", "dim"))
+    if number:
+        parts.append((f"turn {number}", "dim"))
     if info.provider:
         parts.append((f"{one_line(info.provider)}, {_BOXES[info.box]}", "dim"))
     parts.append((f"{count(info.usage.total_tokens)} tokens", "dim"))

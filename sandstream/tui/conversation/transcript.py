@@ -86,6 +86,8 @@ class Transcript:
         """Output that came before its call."""
         self._heads: dict[int, TurnHead] = {}
         self._turn = 0
+        self._stopped_for: str | None = None
+        """Why a person wants the run to stop."""
         self._said: dict[str, str] = {}
         """The last text of each run."""
 
@@ -154,10 +156,12 @@ class Transcript:
         gone = "; its source is no longer in the log" if event.is_gone else ""
         self._note(f"forked from {origin.session} after turn {origin.turn}{gone}", "good")
         self._heads = {}  # the fork counts its own turns
+        self.took_over = ""
 
     def _begin(self, event: TurnBegan) -> None:
         self._turn = event.turn
         if event.turn and event.turn not in self._heads:
+            self.took_over = ""
             head = TurnHead(key=next(self._keys), turn=event.turn, run=event.run)
             self._heads[event.turn] = head
             self._add(head)
@@ -201,6 +205,7 @@ class Transcript:
                     self._note(f"{row.agent_before} hands over to {event.agent}")
             case CancelRequested():
                 why = f": {event.reason}" if event.reason else ""
+                self._stopped_for = event.reason
                 self._note(f"stop requested{why}", "wait")
             case RunMoved():
                 self._note(f"another process continues (pool {event.pool})", "wait")
@@ -274,7 +279,7 @@ class Transcript:
             if is_open and block.turn == self._turn and not block.is_stopped:
                 block.is_stopped, block.is_waiting = True, False
                 self._touch(block)
-        if event.error is not None:
+        if event.error is not None and event.error.message != self._stopped_for:
             self._note(f"ended as {event.status}: {error_text(event.error)}", "bad")
         elif event.status != "completed":
             self._note(f"ended as {event.status}", "wait")

@@ -7,8 +7,11 @@ moves when its edge comes into view. Changes are shown together, many times a se
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
@@ -31,6 +34,8 @@ WINDOW = 120
 _STEP = 60
 """How many blocks are added when an edge of the window comes into view."""
 _FRAME_S = 0.05
+OF_BLOCKS = ("j", "k", " ")
+"""Characters that move between blocks and unfold them; others go to the input."""
 
 
 class TranscriptView(VerticalScroll):
@@ -41,6 +46,14 @@ class TranscriptView(VerticalScroll):
     """
 
     can_focus = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space,enter", "screen.fold", "Unfold", key_display="Space"),
+        Binding("j,down", "screen.block(1)", show=False),
+        Binding("k,up", "screen.block(-1)", show=False),
+        Binding("left", "screen.back", show=False),
+        Binding("escape", "screen.unselect", "Input", key_display="Esc"),
+    ]
+    """While a block is selected."""
 
     class Followed(Message):
         """The view follows the end again, or no longer."""
@@ -58,6 +71,7 @@ class TranscriptView(VerticalScroll):
         self._views: dict[int, BlockView] = {}
         self._turn = asyncio.Lock()
         self._is_due = False
+        self._shown_at = float("-inf")
         self._known_end = 0
         """How many blocks there were when changes were last shown."""
         self._unfolded: set[int] = set()
@@ -73,12 +87,18 @@ class TranscriptView(VerticalScroll):
 
     def refresh_soon(self) -> None:
         """Show what has changed, together with what changes until then."""
-        if not self._is_due:
-            self._is_due = True
-            self.set_timer(_FRAME_S, self._show_changes)
+        if self._is_due:
+            return
+        self._is_due = True
+        rest_s = self._shown_at + _FRAME_S - time.monotonic()
+        if rest_s > 0:
+            self.set_timer(rest_s, self._show_changes)
+        else:  # after a pause, what comes first is shown at once
+            self.call_next(self._show_changes)
 
     async def _show_changes(self) -> None:
         self._is_due = False
+        self._shown_at = time.monotonic()
         if not self.is_attached:
             return
         if self._views and self._end >= self._known_end:

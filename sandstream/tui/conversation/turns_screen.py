@@ -17,6 +17,7 @@ from textual.widgets.option_list import Option
 from sandstream._inspect.texts import count
 from sandstream._inspect.visible_text import one_line
 from sandstream.tui.keys import bindings
+from sandstream.tui.overview.entries import unmarked
 from sandstream.tui.overview.rows import fit
 from sandstream.tui.plain_text import line
 
@@ -88,5 +89,5 @@ def turn_row(turn: SessionTurn) -> Content:
         (fit(asked, 34), ""),
         (f" {fit(turn.status, 9)} ", style),
         (f"{count(turn.usage.total_tokens):>6} ", "dim"),
-        (one_line(turn.said)[:60], "$foreground 70%"),
+        (one_line(unmarked(turn.said))[:200], "$foreground 70%"),
     )

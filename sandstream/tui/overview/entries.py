@@ -15,6 +15,8 @@ from sandstream.sessions.views import SessionInfo
 
 _MARKS = re.compile(r"\|?-{3,}\|?|[*`|]+|^#+ ", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
+_GENERATED = re.compile(r"r[0-9a-f]{21}(?![0-9a-f])")
+"""How the id of a run without a key begins: it tells people nothing."""
 GroupBy = Literal["state", "agent", "provider"]
 GROUP_BY: tuple[GroupBy, ...] = ("state", "agent", "provider")
 STATES = ("needs you", "working", "asleep", "done", "failed")
@@ -73,15 +75,17 @@ def entries_of(
     runs: Iterable[RunSummary],
     *,
     doing: Mapping[str, str] | None = None,
+    asked: Mapping[str, str] | None = None,
 ) -> list[Entry]:
     """All entries. Runs that are turns of sessions are left out, the runs below them are not.
 
     Args:
         sessions: The sessions.
         runs: The runs at work and those that ended lately.
-        doing: What runs at work do now, by their ids.
+        doing: What runs do or ask now, by their ids.
+        asked: What runs were asked to do, by their ids.
     """
-    doing = doing or {}
+    doing, asked = doing or {}, asked or {}
     known = [it for it in sessions if it.life != "destroyed"]
     turns = {it.active.run: it.id for it in known if it.active is not None}
     found = [_of_session(it, doing) for it in known]
@@ -94,7 +98,9 @@ def entries_of(
             continue
         if run.parent and run.is_over:
             continue  # its result is in the run above
-        found.append(_of_run(run, turns.get(run.parent, run.parent), doing))
+        found.append(
+            _of_run(run, turns.get(run.parent, run.parent), doing, asked.get(run.run_id, ""))
+        )
     return found
 
 
@@ -107,7 +113,7 @@ def _of_session(info: SessionInfo, now: Mapping[str, str]) -> Entry:
         "archived": "done",
     }.get(info.activity, "asleep")
     doing = info.doing or unmarked(info.said)
-    if info.activity == "working" and info.active is not None:
+    if info.activity in ("working", "needs you") and info.active is not None:
         doing = now.get(info.active.run, "") or doing
     if info.queue:
         doing = f"{doing} · {len(info.queue)} queued" if doing else f"{len(info.queue)} queued"
@@ -129,7 +135,7 @@ def _of_session(info: SessionInfo, now: Mapping[str, str]) -> Entry:
     )
 
 
-def _of_run(run: RunSummary, parent: str, now: Mapping[str, str]) -> Entry:
+def _of_run(run: RunSummary, parent: str, now: Mapping[str, str], asked: str) -> Entry:
     state, group = {
         "running": ("working", "working"),
         "waiting": ("needs you", "needs you"),
@@ -145,7 +151,7 @@ def _of_run(run: RunSummary, parent: str, now: Mapping[str, str]) -> Entry:
     return Entry(
         id=run.run_id,
         kind="run",
-        title=run.run_id,
+        title=(asked if _GENERATED.match(run.run_id) else "") or run.run_id,
         state=state,
         group=group,
         doing=doing,

@@ -70,7 +70,8 @@ def peek_content(entry: Entry, info: SessionInfo | None, questions: list[OpenApp
     """What the panel shows of an entry."""
     style = STYLES.get(entry.state, "")
     is_doing = bool(entry.doing) and (info is None or bool(info.doing) or info.active is not None)
-    facts = [entry.agent, entry.provider, f"{count(entry.tokens)} tokens", age(entry.changed)]
+    id = entry.id if entry.kind == "run" and entry.id != entry.title else ""
+    facts = [id, entry.agent, entry.provider, f"{count(entry.tokens)} tokens", age(entry.changed)]
     parts: list[Content | str] = [
         line(entry.title, "bold $primary"),
         "\n",

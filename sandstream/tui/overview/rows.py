@@ -14,6 +14,8 @@ from sandstream.tui.theme import MARKS, STYLES
 
 NARROW = 70
 """Below this width a line has only the title and the activity."""
+WIDE = 100
+"""From this width on a line also has the agent and the provider."""
 _TITLE_SHARE = 0.38
 
 
@@ -29,7 +31,7 @@ def row(it: Line, width: int) -> Content:
     style = STYLES.get(entry.state, "")
     title = one_line(entry.title)
     if entry.fork_of and not it.prefix:
-        title += " ⑂"
+        title = f"↳ {title}"
     doing = one_line(entry.doing)
     if width < NARROW:
         room = max(8, width - 4 - cell_len(it.prefix))
@@ -40,7 +42,9 @@ def row(it: Line, width: int) -> Content:
             (fit(title, title_width), ""),
             (f" {fit(doing or entry.state, room - title_width - 1)}", "dim"),
         )
-    facts = [fit(entry.agent, 12), fit(entry.provider or "-", 8), f"{count(entry.tokens):>6}"]
+    facts = [f"{count(entry.tokens):>6}"]
+    if width >= WIDE:
+        facts = [fit(entry.agent, 12), fit(entry.provider or "-", 8), *facts]
     tail = " ".join(facts) + f" {age(entry.changed):>4}"
     room = width - cell_len(tail) - 3
     title_width = max(12, int(room * _TITLE_SHARE))

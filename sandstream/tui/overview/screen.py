@@ -55,10 +55,12 @@ class ListScreen(Screen[None]):
         self._lines: list[Heading | Line] = []
         self._shown: list[tuple[str, str]] = []
         """The id and the text of each line on the screen."""
-        self._is_stale = True
-        """The lines must be drawn again even if they are the same."""
+        self._is_stale = False
+        """All lines are made anew: the width may differ, or another entry is to be selected."""
         self._is_due = False
         self._selected_id = ""
+        self._wanted_id = ""
+        """The entry to select as soon as it is listed."""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="list-title", markup=False)
@@ -94,7 +96,7 @@ class ListScreen(Screen[None]):
         if self.query_one_optional(EntryList) is None:
             return  # the app ends
         if not self.is_current and self.app.screen is not self:
-            self._is_stale = True
+            self._is_stale = True  # shown again when the screen is
             return
         entries = self.desk.entries()
         wanted = self.query_one("#filter", Input).value
@@ -120,19 +122,18 @@ class ListScreen(Screen[None]):
         if shown == self._shown and not self._is_stale:
             return
         keys = [key for key, _ in shown]
-        if not self._is_stale and keys == [key for key, _ in self._shown]:
+        if keys == [key for key, _ in self._shown] and not self._is_stale:
             for place, (new, old) in enumerate(zip(shown, self._shown, strict=True)):
                 if new != old:
                     options.replace_option_prompt_at_index(place, contents[place][1])
         else:
-            selected = self._selected_id
+            selected = self._wanted_id or self._selected_id
             options.set_options(
                 Option(content, disabled=isinstance(it, Heading))
                 for it, (_, content) in zip(self._lines, contents, strict=True)
             )
             self._select(selected)
-        self._shown = shown
-        self._is_stale = False
+        self._shown, self._is_stale = shown, False
 
     def select(self, id: str) -> None:
         """Select an entry, once it is listed.
@@ -140,13 +141,15 @@ class ListScreen(Screen[None]):
         Args:
             id: The session or run.
         """
-        self._selected_id = id
+        self._wanted_id = id
         self._is_stale = True
         self.refresh_soon()
 
     def _select(self, id: str) -> None:
         places = [n for n, it in enumerate(self._lines) if isinstance(it, Line)]
         same = [n for n in places if self._entry(n).id == id]
+        if same:
+            self._wanted_id = ""
         options = self.query_one(EntryList)
         options.highlighted = same[0] if same else places[0] if places else None
 
@@ -202,6 +205,15 @@ class ListScreen(Screen[None]):
             questions = self.desk.questions_of(entry) if entry else []
             peek.put(entry, self.desk.sessions.get(entry.id) if entry else None, questions)
 
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys of answers are for entries that ask something."""
+        if action == "answer" and self.is_mounted:
+            entry = self.selected
+            return bool(entry and self.desk.questions_of(entry))
+        return True
+
     def action_peek(self) -> None:
         peek = self.query_one(Peek)
         peek.display = not peek.display
@@ -235,10 +247,7 @@ class ListScreen(Screen[None]):
         peek = self.query_one(Peek)
         if not peek.display:
             self.action_peek()  # a person sees the question before it is answered
-            return
-        if peek.question is None:
-            self.notify("it asks nothing")
-        else:
+        elif peek.question is not None:
             self._answer(key)
 
     @work(group="answer")

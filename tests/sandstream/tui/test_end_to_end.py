@@ -127,7 +127,7 @@ def test_a_working_day(nats_server: NatsServer, tmp_path: Path) -> None:
         window.press("Escape")
         window.shows("Go back to, or fork after", "do:refund")
         window.press("Up", "f")
-        window.shows("⑂ of", "at turn 2", "this is the fork")
+        window.shows("fork of", "turn 2", "this is the fork")
         window.type("!cat note.txt")
         window.shows("│ two")
         window.type("/destroy")

@@ -88,12 +88,29 @@ def test_a_line_fits_its_width_whatever_the_title_is() -> None:
 
 
 def test_only_changes_are_noticed() -> None:
+    turn = ActiveTurn(number=1, run="t1")
     notices = Notices()
-    working = entries_of([info("s", "working", title="Shop\x1b]0;x\x07")], [])
-    asks = entries_of([info("s", "needs you", title="Shop\x1b]0;x\x07")], [])
+    working = entries_of([info("s", "working", title="Shop\x1b]0;x\x07", active=turn)], [])
+    asks = entries_of([info("s", "needs you", title="Shop\x1b]0;x\x07", active=turn)], [])
     assert notices.of(working) == []
     assert notices.of(working) == []
     (told,) = notices.of(asks)
-    assert told.endswith("needs you") and "\x1b" not in told
-    assert notices.of(entries_of([info("s", "idle", title="Shop")], [])) == ["Shop is done"]
+    assert told.id == "s" and told.text.endswith("needs you") and "\x1b" not in told.text
+    idle = entries_of([info("s", title="Shop")], [])
+    assert [it.text for it in notices.of(idle)] == ["Shop is done"]
+    notices.of(entries_of([info("s", "working", title="Shop")], []))  # it wakes up: no turn
+    assert notices.of(idle) == []
     assert ring("a\x1b]52;c;AAAA\x07b").count("\x1b") == 1
+
+
+def test_a_line_says_what_is_asked_and_what_a_run_was_asked_to_do() -> None:
+    turn = ActiveTurn(number=1, run="t1")
+    found = entries_of(
+        [info("s", "needs you", active=turn, doing="turn 1 asks for approval")],
+        [run(no_key := "r1a1f061c0b614e9ab18fd", "completed"), run("mine", "completed")],
+        doing={"t1": "refund(amount=12)"},
+        asked={no_key: "Report on dunes", "mine": "Something"},
+    )
+    assert [(it.title, it.doing) for it in found] == [
+        *(("s", "refund(amount=12)"), ("Report on dunes", ""), ("mine", "")),
+    ]

@@ -77,6 +77,18 @@ def test_settings_are_read_and_checked(tmp_path: Path) -> None:
             read_settings(tmp_path)
 
 
+def test_a_terminal_that_cannot_move_its_cursor_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sandstream.cli", "tui"],
+        env={"TERM": "dumb"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "TERM=dumb" in done.stderr
+
+
 def test_the_command_line_starts_without_textual() -> None:
     program = (
         "import sys; from sandstream.cli.parser import build_parser; build_parser(['tui']);"

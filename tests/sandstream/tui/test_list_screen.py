@@ -84,7 +84,7 @@ def test_a_session_is_renamed_forked_archived_and_destroyed(
                 await ui.type("named")
                 await ui.shows("named")
                 await ui.press("f")
-                await ui.shows("⑂ of one")
+                await ui.shows("fork of ")
                 await ui.press("left")
                 await ui.shows("└ ")
                 await ui.press("e")

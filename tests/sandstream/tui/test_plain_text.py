@@ -49,8 +49,8 @@ def test_calls_are_one_meaningful_line() -> None:
         "Chunk ID: 1\nWall time: 1\nProcess exited with code 2\nTokens: 1\nOutput:\na\nfailed\n"
     )
     assert outcome(call) == "exit code 2 failed  (2 lines)"
-    patch = Call(name="apply_patch", arguments="*** Begin Patch\n*** Update File: a.py\n")
-    assert title(patch) == "edit ~a.py"
+    patch = Call(name="apply_patch", arguments="*** Begin Patch\n*** Update File: a.py\n+x\n+y")
+    assert title(patch) == "edit ~a.py +2"
     assert "\x1b" not in details(Call(name="f", arguments='{"x": "\\u001b[31m"}', output=ESCAPE))
     assert tail_of("1%\r50%\r100%\nnext\x1b[2J\n", 5) == ["100%", "next"]
 

@@ -81,6 +81,11 @@ def test_commands_fold_to_a_line_and_stream_while_they_run(
         await ui.until(lambda: "│ line 3" not in ui.text(), "it is folded")
         await ui.type("!exit 3")
         await ui.shows("✗ $ exit 3", "[exit code 3]")
+        await ui.type("!")
+        await ui.shows("usage: !COMMAND")
+        await ui.press("ctrl+c", "alt+up", "j", "x")  # typed while a block is selected
+        assert ui.app.screen.query_one(Prompt).text == "x"
+        assert len(await session.turns()) == 1  # no turn has seen a command
 
     play(nats_server, tmp_path, act, said="do:noisy")
 
@@ -126,7 +131,7 @@ def test_files_are_completed_compared_and_rewound(nats_server: NatsServer, tmp_p
         await ui.press("escape", "escape", "escape")
         await ui.shows("Go back to, or fork after", "do:write", "do:more")
         await ui.press("up", "f")
-        await ui.shows("⑂ of one at turn 1", "forked from one after turn 1", "did write")
+        await ui.shows("fork of Shop, turn 1", "forked from one after turn 1", "did write")
         fork = ui.app.screen
         assert isinstance(fork, WorkScreen)
         await ui.type("!cat note.txt")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sandstream_bus.wire.messages import RunEvent
+from sandstream_bus.wire.messages import CancelRequested, ErrorInfo, RunDone, RunEvent
+from sandstream_bus.wire.model_records import TokenUsage
 from support.scripted_log import RUN, answer, begin, calls, log, says
 
 from sandstream._inspect.reader import RunReader
@@ -62,6 +63,24 @@ def test_live_output_is_bounded() -> None:
         transcript.take(CommandOutput(turn=1, run=RUN, call="c1", stream="stdout", text=text))
     (call,) = [it for it in transcript.blocks if isinstance(it, CallStep)]
     assert len(call.live) <= 64 * 1024 and call.live.endswith(f"{'x' * 100}\n")
+
+
+def test_a_takeover_is_news_until_the_next_turn() -> None:
+    transcript = told(TurnBegan(turn=1, run=RUN))
+    transcript.took_over = "other:1"
+    transcript.take(TurnBegan(turn=1, run=RUN))  # read again after an outage
+    assert transcript.took_over == "other:1"
+    transcript.take(TurnBegan(turn=2, run="next"))
+    assert transcript.took_over == ""
+
+
+def test_the_reason_of_an_interrupt_is_told_once() -> None:
+    why = "interrupted from the terminal UI"
+    error = ErrorInfo(code="cancelled", message=why)
+    stop = CancelRequested(reason=why)
+    end = RunDone(status="cancelled", agent="a", error=error, turns=1, usage=TokenUsage())
+    notes = [it.text for it in told(*steps([begin(), stop, end])).blocks if isinstance(it, Note)]
+    assert notes == [f"stop requested: {why}", "ended as cancelled"]
 
 
 def test_the_user_and_the_notes_are_told_in_order() -> None:

@@ -8,6 +8,7 @@ import contextlib
 import sys
 
 import msgspec
+from sandstream_bus.environment import variable
 
 from sandstream.cli.exits import CliError, Exit
 from sandstream.cli.session import run_async, say
@@ -18,6 +19,10 @@ from sandstream.settings import Settings
 def main(arguments: argparse.Namespace) -> int:
     if arguments.demo and arguments.id:
         raise CliError(Exit.USAGE, "--demo has sessions of its own: leave out the id")
+    if variable("TERM") == "dumb":
+        raise CliError(
+            Exit.USAGE, "tui needs a terminal that can move its cursor; this one has TERM=dumb"
+        )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CliError(
             Exit.USAGE, "tui needs a terminal; `sandstream sessions --json` is for programs"
