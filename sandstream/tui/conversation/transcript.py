@@ -55,6 +55,10 @@ from sandstream.tui.conversation.blocks import (
 )
 from sandstream.tui.conversation.work import ForkedHere, WorkEvent
 
+_MOST_UNSEEN = 12
+"""How many events of a model's stream may come between two pieces of text: those that begin and
+end its parts. If there are more, pieces are missing until the stored answer comes.
+"""
 _MOST_STEPS = 50
 """How many steps of a run below are kept for its call."""
 
@@ -82,6 +86,8 @@ class Transcript:
         self._children: dict[str, CallStep] = {}
         self._live: dict[tuple[str, str], AgentText | Thought] = {}
         """What models write now, by run and kind."""
+        self._heard: dict[tuple[str, int, int], int] = {}
+        """The number of the last piece of each answer that a model writes."""
         self._early: dict[tuple[str, str], str] = {}
         """Output that came before its call."""
         self._heads: dict[int, TurnHead] = {}
@@ -357,6 +363,9 @@ class Transcript:
     # --- live ----------------------------------------------------------------------------------
 
     def _delta(self, event: TextDelta) -> None:
+        answer = (event.run, event.model_turn, event.attempt)
+        has_gap = event.number - self._heard.get(answer, 0) > _MOST_UNSEEN
+        self._heard[answer] = event.number
         if event.kind == "arguments":
             return
         key = (event.run, event.kind)
@@ -374,6 +383,8 @@ class Transcript:
         if event.attempt > block.attempt:  # what an earlier try wrote no longer counts
             block.attempt, block.text = event.attempt, ""
         if event.attempt == block.attempt:
+            if has_gap:  # the screen was opened meanwhile, or the connection was lost
+                block.text = f"{block.text} …\n\n".lstrip()
             block.text += event.text
             self._touch(block)
 

@@ -29,9 +29,11 @@ from sandstream.tui.conversation.blocks import (
 from sandstream.tui.conversation.transcript import Transcript
 from sandstream.tui.plain_text import line
 
-WINDOW = 120
-"""How many blocks have widgets, at the end of the transcript."""
-_STEP = 60
+_SPARE = 20
+"""How many more blocks have widgets than there are lines on the screen. Each widget costs time
+whenever another one grows.
+"""
+_STEP = 30
 """How many blocks are added when an edge of the window comes into view."""
 _FRAME_S = 0.05
 OF_BLOCKS = ("j", "k", " ")
@@ -72,6 +74,7 @@ class TranscriptView(VerticalScroll):
         self._turn = asyncio.Lock()
         self._is_due = False
         self._shown_at = float("-inf")
+        self._shown_earlier = -1
         self._known_end = 0
         """How many blocks there were when changes were last shown."""
         self._unfolded: set[int] = set()
@@ -112,14 +115,22 @@ class TranscriptView(VerticalScroll):
                     if (view := self._views.get(block.key)) is not None:
                         await view.show()
                 if self.is_following and self._end < len(blocks):
-                    if len(blocks) - self._end > WINDOW:  # more than a window has come
-                        await self._start_at(len(blocks) - WINDOW)
+                    if len(blocks) - self._end > self._window:  # more than a window has come
+                        await self._start_at(len(blocks) - self._window)
                     await self._append(len(blocks) - self._end)
-                    await self._trim_top(WINDOW + _STEP)
+                    await self._trim_top(self._window + _STEP)
                 self._show_edge()
+
+    @property
+    def _window(self) -> int:
+        """How many blocks have widgets, at the end of the transcript."""
+        return self.app.size.height + _SPARE
 
     def _show_edge(self) -> None:
         earlier = self._first
+        if earlier == self._shown_earlier:
+            return
+        self._shown_earlier = earlier
         self._edge.update(line(f"↑ {earlier} earlier blocks" if earlier else "", "$foreground 50%"))
         self._edge.display = earlier > 0
 
@@ -170,7 +181,7 @@ class TranscriptView(VerticalScroll):
             self._first = start
             with self.app.batch_update():
                 await self.mount_all(views, after=self._edge)
-                await self._trim_bottom(WINDOW + 3 * _STEP)
+                await self._trim_bottom(self._window + 3 * _STEP)
                 self._show_edge()
 
             def keep() -> None:
@@ -183,7 +194,7 @@ class TranscriptView(VerticalScroll):
         async with self._turn:
             with self.app.batch_update():
                 await self._append(_STEP)
-                await self._trim_top(WINDOW + 3 * _STEP)
+                await self._trim_top(self._window + 3 * _STEP)
                 self._show_edge()
 
     # --- scrolling -----------------------------------------------------------------------------
@@ -225,8 +236,8 @@ class TranscriptView(VerticalScroll):
         async with self._turn:
             blocks = self.transcript.blocks
             if self._end < len(blocks):
-                await self._start_at(len(blocks) - WINDOW)
-                await self._append(WINDOW)
+                await self._start_at(len(blocks) - self._window)
+                await self._append(self._window)
                 self._show_edge()
         self.cursor = None
         self._mark()
@@ -243,7 +254,7 @@ class TranscriptView(VerticalScroll):
         async with self._turn:
             if not self._first <= place < self._end:
                 await self._start_at(place - _STEP)
-                await self._append(WINDOW)
+                await self._append(self._window)
                 self._show_edge()
         self.cursor = place
         self._mark()

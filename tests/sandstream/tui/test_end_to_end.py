@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,9 +94,9 @@ def installation(server: NatsServer, home: Path) -> Iterator[Processes]:
         yield found
 
 
-async def create(env: dict[str, str], title: str) -> None:
+async def create(env: dict[str, str], id: str, title: str, said: str = "") -> None:
     async with await Client.connect(Settings.from_env(env)) as client:
-        await client.sessions.create("coder", id="hostile", title=title)
+        await client.sessions.create("coder", id=id, title=title, input=said)
 
 
 def test_a_working_day(nats_server: NatsServer, tmp_path: Path) -> None:
@@ -115,8 +116,19 @@ def test_a_working_day(nats_server: NatsServer, tmp_path: Path) -> None:
 
         window.type("do:refund")
         window.shows("coder asks to run", "refund(amount=12)", "a Allow")  # it has the focus
-        window.press("a")
-        window.shows("refund approved by", "did refund", "turn 2 completed")
+        (tmp_path / "other").mkdir()
+        with terminal(tmp_path / "other", actors.env) as other:
+            other.run("tui")
+            other.shows("1 need you", "refund(amount=12)")
+            other.press("Enter")
+            other.shows("did write", "coder asks to run")
+            window.press("a")
+            window.shows("refund approved by", "did refund", "turn 2 completed")
+            other.shows(
+                "refund approved by", "did refund", "turn 2 completed", without="asks to run"
+            )
+            other.press("C-q")
+            other.shows("left with 0")
 
         window.type("do:hang")
         window.shows("● $ touch hanging")
@@ -223,7 +235,7 @@ def test_hostile_text_never_reaches_the_terminal(nats_server: NatsServer, tmp_pa
     with installation(nats_server, tmp_path) as actors, terminal(tmp_path, actors.env) as window:
         raw = tmp_path / "raw"
         window.tmux("pipe-pane", f"cat > {raw}")
-        asyncio.run(create(actors.env, f"bad{HOSTILE_TITLE}name"))
+        asyncio.run(create(actors.env, "hostile", f"bad{HOSTILE_TITLE}name"))
         window.run("tui", "hostile")
         window.shows("no box")
         window.type("do:evil")
@@ -234,9 +246,12 @@ def test_hostile_text_never_reaches_the_terminal(nats_server: NatsServer, tmp_pa
         window.shows("│ 0;OWNEDred")
         window.press("Left")
         window.shows("0;OWNEDname", "in all")
+        asyncio.run(create(actors.env, "asks", f"asks{HOSTILE_TITLE}", "do:refund"))
+        window.shows("1 need you")
         window.press("q")
         window.shows("left with 0")
         written = raw.read_bytes()
+        assert re.search(rb"\x1b\]9;asks[^\x1b\x07]* needs you\x07\x07", written)  # the notice
         assert b"\x1b]0;OWNED" not in written
         assert b"\x1b[31mred" not in written
         assert b"\xe2\x80\xae" not in written  # U+202E, which turns the direction of reading

@@ -19,8 +19,8 @@ def steps(events: Iterable[RunEvent]) -> list[SessionEvent]:
     return [RunStep(turn=1, row=reader.feed(it)) for it in log(*events)]
 
 
-def delta(text: str, attempt: int = 1) -> TextDelta:
-    return TextDelta(turn=1, run=RUN, model_turn=1, attempt=attempt, number=1, text=text)
+def delta(text: str, attempt: int = 1, number: int = 1) -> TextDelta:
+    return TextDelta(turn=1, run=RUN, model_turn=1, attempt=attempt, number=number, text=text)
 
 
 def told(*events: SessionEvent) -> Transcript:
@@ -40,6 +40,17 @@ def test_the_stored_answer_replaces_what_was_written_live() -> None:
     assert transcript.changes() == [live]
     assert live.text == "Hello, Ann." and not live.is_live
     assert [type(it).__name__ for it in transcript.blocks] == ["TurnHead", "UserText", "AgentText"]
+
+
+def test_text_that_was_missed_is_marked_until_the_stored_answer_comes() -> None:
+    (start, said) = steps([begin(), answer(1, says("One two three four."))])
+    transcript = told(start, delta("two ", number=40), delta("three", number=41))
+    (*_, live) = transcript.blocks
+    assert isinstance(live, AgentText) and live.text == "…\n\ntwo three"
+    transcript.take(delta("four.", number=90))  # after an outage
+    assert live.text == "…\n\ntwo three …\n\nfour."
+    transcript.take(said)
+    assert live.text == "One two three four."
 
 
 def test_what_an_earlier_try_wrote_no_longer_counts() -> None:
