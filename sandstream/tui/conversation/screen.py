@@ -75,6 +75,8 @@ class WorkScreen(QuestionScreen):
         self._is_stopping = False
         self._forget: Callable[[], None] = lambda: None
         self._asked: set[tuple[str, str]] = set()
+        self._sending: list[str] = []
+        """Messages that are not in the log yet."""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="session-title", markup=False)
@@ -196,9 +198,13 @@ class WorkScreen(QuestionScreen):
 
     def _show_queue(self) -> None:
         waiting = self.info.queue if self.info else []
+        unsent = self._sending if self.desk.trouble is not None else []
         shown = self.query_one("#waiting", Static)
-        shown.display = bool(waiting)
-        if waiting:
+        shown.display = bool(waiting or unsent)
+        if unsent:
+            lines = [line(f"⧗ {it}"[:200], "$warning") for it in unsent[-3:]]
+            shown.update(Content("\n").join([*lines, line("sent once it is connected", "dim")]))
+        elif waiting:
             lines = [line(f"⧗ {it.input}"[:200], "$warning") for it in waiting[:3]]
             more = f"  and {len(waiting) - 3} more" if waiting[3:] else ""
             hint = line(f"{len(waiting)} waiting{more} · Ctrl+B edits", "dim")
@@ -246,7 +252,12 @@ class WorkScreen(QuestionScreen):
                 await self.actions.shell(text[1:].strip())
             else:
                 await self._view.go_to_end()
-                said = await self.work.send(text.removeprefix("/") if text[:2] == "//" else text)
+                self._sending.append(text)
+                try:
+                    message = text.removeprefix("/") if text[:2] == "//" else text
+                    said = await self.work.send(message)
+                finally:
+                    self._sending.remove(text)
                 if said:
                     self.notify(said)
         except PEOPLE_ERRORS as error:

@@ -70,10 +70,12 @@ def test_an_outage_is_shown_and_nothing_is_missed(nats_server: NatsServer, tmp_p
                 await ui.shows("Hello.", "turn 1 completed")
                 nats_server.kill()
                 await ui.shows("reconnecting, last sequence")
+                await ui.type("do:mark")
+                await ui.shows("⧗ do:mark", "sent once it is connected")
                 nats_server.start()
                 await ui.until(lambda: "reconnecting" not in ui.text(), "it is connected again")
-                await session.send("do:mark")
                 await ui.shows("Some text with code.", "turn 2 completed")
+                assert len(await session.turns()) == 2  # the message was sent once
 
     asyncio.run(go())
 
