@@ -40,6 +40,7 @@ coder = SandboxAgent(
     name="coder",
     instructions="You work on the shop in your workspace, with commands and patches.",
     model="demo",
+    tools=[deploy],
     default_manifest=Manifest(
         entries={
             "shop.py": File(content=_SHOP),

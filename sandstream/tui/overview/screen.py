@@ -43,7 +43,7 @@ class ListScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(it for it in bindings("list") if getattr(it, "action", "") != "open"),
-        *bindings("question", "answer('a')", "answer('A')", "answer('r')", "answer('R')"),
+        *bindings("question", "answer('a')", "answer('A')", "answer('r')", "answer('R')", "reason"),
     ]
     AUTO_FOCUS = "#entries"
     app: SandstreamApp
@@ -209,7 +209,7 @@ class ListScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The keys of answers are for entries that ask something."""
-        if action == "answer" and self.is_mounted:
+        if action in ("answer", "reason") and self.is_mounted:
             entry = self.selected
             return bool(entry and self.desk.questions_of(entry))
         return True
@@ -251,17 +251,30 @@ class ListScreen(Screen[None]):
             self._answer(key)
 
     @work(group="answer")
-    async def _answer(self, key: AnswerKey) -> None:
+    async def _answer(self, key: AnswerKey, reason: str | None = None) -> None:
         question = self.query_one(Peek).question
         if question is None:
             return
         try:
-            done = await answer(self.desk.client, question, key, by=self.desk.by)
+            by = self.desk.by
+            done = await answer(self.desk.client, question, key, by=by, reason=reason)
         except PEOPLE_ERRORS as error:
             self.complain(error)
         else:
             self.notify(done, markup=False)
         self.desk.refresh()
+
+    @work(group="reason")
+    async def action_reason(self) -> None:
+        peek = self.query_one(Peek)
+        if not peek.display:
+            self.action_peek()  # as for the other answers
+        if (question := peek.question) is None:
+            return
+        dialog = TextDialog(f"Why is {question.tool} rejected? The model is told.")
+        reason = await self.app.push_screen_wait(dialog)
+        if reason is not None:
+            self._answer("r", reason or None)
 
     def complain(self, error: BaseException) -> None:
         """Tell the person what went wrong.
@@ -314,6 +327,9 @@ class ListScreen(Screen[None]):
 
     def action_quit(self) -> None:
         self.app.exit()
+
+    def action_help(self) -> None:
+        self.app.action_help()
 
     def action_group(self) -> None:
         self.by = GROUP_BY[(GROUP_BY.index(self.by) + 1) % len(GROUP_BY)]

@@ -24,7 +24,7 @@ from sandstream.tui.settings import TuiSettings, read_settings
 
 OWNERS = {
     "everywhere": (SandstreamApp,),
-    "list": (ListScreen, EntryList, SandstreamApp),
+    "list": (ListScreen, EntryList),
     "session": (WorkScreen, Prompt),
     "question": (QuestionPanel,),
     "queue": (QueueScreen,),

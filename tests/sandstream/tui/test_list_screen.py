@@ -23,7 +23,9 @@ def test_a_session_is_started_peeked_at_answered_and_opened(
     async def go() -> None:
         async with stage(nats_server, tmp_path) as place, screen(place.client) as ui:
             await ui.shows("no sessions and no runs yet")
-            await ui.press("n")
+            await ui.press("question_mark")
+            await ui.shows("Detaching never stops work")
+            await ui.press("escape", "n")
             await ui.shows("New session", "coder", "talker")
             await ui.press("down", "enter")
             await ui.type("please do:refund")
@@ -32,14 +34,16 @@ def test_a_session_is_started_peeked_at_answered_and_opened(
             await ui.shows("Needs you", "please do:refund", "talker")
             await ui.press("a")  # the question is shown before it is answered
             await ui.shows("asks to run", "refund(amount=12)", "Reply")
-            await ui.press("a")
+            await ui.press("m")
+            await ui.shows("Why is refund rejected?")
+            await ui.type("too much")
             await ui.shows("Idle and sleeping", "did refund")
             await ui.press("t")
             await ui.type("hello")
             await ui.shows("Hello.")
             await ui.press("escape", "enter")
             await ui.until(lambda: isinstance(ui.app.screen, WorkScreen), "the session is open")
-            shown = await ui.shows("refund approved by", "did refund", "Hello.")
+            shown = await ui.shows("refund rejected by", "too much", "did refund", "Hello.")
             assert shown.index("did refund") < shown.index("Hello.")
 
     asyncio.run(go())
