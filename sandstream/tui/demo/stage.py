@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sandstream_bus.embedded.lease import stop_server
 from sandstream_bus.environment import set_variable, unset_variables
+from sandstream_bus.wire.sessions import IDLE_S
 
 from sandstream.client import Client
 from sandstream.exceptions import UserError
@@ -100,6 +101,9 @@ class Demo:
         await self._take_over(note)
         await _idle(fix)
         await fix.fork(title="Fix the shop, another way")
+        while (await note.info()).box != "asleep":
+            await asyncio.sleep(0.2)
+        await note.configure(idle_s=IDLE_S)  # so that a terminal in it stays
 
     async def _take_over(self, session: DurableSession) -> None:
         """Kill a harness while the model answers; the other one takes over."""
