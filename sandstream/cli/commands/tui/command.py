@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import signal
 import sys
 
 import msgspec
@@ -47,8 +48,11 @@ async def _tui(arguments: argparse.Namespace) -> int:
         say("starting a private server and the actors of the demo …")
         async with demo() as place:
             playing = asyncio.ensure_future(place.play())
+            shown = asyncio.ensure_future(run_app(place.client, settings))
+            # a terminal that is closed must not leave the demo behind
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, shown.cancel)
             try:
-                code = await run_app(place.client, settings)
+                code = await shown
             finally:
                 playing.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
