@@ -22,6 +22,7 @@ from sandstream.tui.conversation.slash import SlashError, fork_arguments, parse,
 from sandstream.tui.conversation.terminal import attach
 from sandstream.tui.conversation.transcript_view import text_of
 from sandstream.tui.conversation.turns_screen import TurnsScreen
+from sandstream.tui.conversation.wakefulness import kept_awake
 from sandstream.tui.dialogs import ChoiceDialog, TextScreen
 from sandstream.tui.plain_text import line, text
 
@@ -214,13 +215,15 @@ class Actions:
         Args:
             command: For the shell of the sandbox.
         """
-        await BoxCommand(self._screen, command).run(await self._box())
+        async with kept_awake(self._screen.work):
+            await BoxCommand(self._screen, command).run(await self._box())
 
     async def _terminal(self, rest: str) -> None:
         box = await self._box()
-        code = await self._screen.app.stepped_aside(
-            lambda: attach(box), f"A terminal in {box.id} ({box.provider}). Ctrl+] leaves."
-        )
+        async with kept_awake(self._screen.work):
+            code = await self._screen.app.stepped_aside(
+                lambda: attach(box), f"A terminal in {box.id} ({box.provider}). Ctrl+] leaves."
+            )
         self._screen.notify("left the terminal" if code is None else f"the shell ended with {code}")
 
     async def _files(self, rest: str) -> None:

@@ -206,8 +206,8 @@ def _exit_code(done: Executed) -> int | None:
     """
     if done.state == "lost":
         raise UserError(
-            "the sandbox was closed while the terminal was open. If it fell asleep: only turns "
-            "keep it awake, and `/idle never` keeps it open"
+            "the sandbox was closed while the terminal was open: the session was paused, moved, "
+            "rewound or destroyed meanwhile, or its box was lost"
         )
     return done.exit_code
 

@@ -90,6 +90,23 @@ def test_commands_fold_to_a_line_and_stream_while_they_run(
     play(nats_server, tmp_path, act, said="do:noisy")
 
 
+def test_a_box_stays_awake_while_a_person_works_in_it(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def act(place: Stage, session: DurableSession, ui: Screen) -> None:
+        await ui.shows("turn 1 completed")
+        await session.configure(idle_s=1.0)
+        await ui.type("!sleep 4; echo rested")
+        await ui.shows("✓ $ sleep 4; echo rested", "│ rested")
+
+        async def sleeps() -> bool:
+            return (await session.info()).box == "asleep"
+
+        await eventually(sleeps, within_s=30, what="the box sleeps when the work has ended")
+
+    play(nats_server, tmp_path, act, said="do:mark")
+
+
 def test_a_turn_is_interrupted_and_the_queue_is_edited(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
