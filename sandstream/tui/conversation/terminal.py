@@ -31,8 +31,12 @@ DETACH = b"\x1d"
 _POLL_S = 3600.0
 _BEGIN = rb"(?:\x1b[\]PX^_]|\xc2[\x90\x98\x9d-\x9f])"
 """OSC, DCS, SOS, PM and APC, with an escape or as a control character in UTF-8."""
-_STRING = re.compile(_BEGIN + rb"[^\x07\x1b]*(?:\x07|\x1b\\|\xc2\x9c)")
-_OPEN_STRING = re.compile(rb"(?:" + _BEGIN + rb"[^\x07\x1b]*\x1b?|\x1b|\xc2)\Z")
+_TEXT = rb"[^\x07\x18\x1a\x1b]*?"
+_END = rb"(?:\x07|\x18|\x1a|\xc2\x9c|\x1b\\|(?=\x1b[^\\])|(?P<open>\x1b?\Z))"
+"""Many terminals do what a string says even if another sequence ends it."""
+_STRINGS = re.compile(rb"(?<![\x1b\xc2])(?:[\x1b\xc2]*(?P<last>" + _BEGIN + _TEXT + _END + rb"))+")
+"""With the escapes before them, which could begin another one with what follows."""
+_HALF = re.compile(rb"(?<![\x1b\xc2])[\x1b\xc2]+\Z")
 _MOST_KEPT = 4096
 _MARK = "SANDSTREAM_TERMINAL"
 """The variable by which a command finds the shell of a terminal, to change the size there."""
@@ -46,11 +50,17 @@ class TerminalFilter:
 
     def take(self, data: bytes) -> bytes:
         """The part of the output that may be written now."""
-        data = _STRING.sub(b"", self._rest + data)
-        self._rest = b""
-        if found := _OPEN_STRING.search(data):
-            data, self._rest = data[: found.start()], data[found.start() :][:_MOST_KEPT]
+        data, self._rest = self._rest + data, b""
+        data = _STRINGS.sub(self._dropped, data)
+        if found := _HALF.search(data):
+            data, self._rest = data[: found.start()], found[0][-_MOST_KEPT:]
         return data
+
+    def _dropped(self, strings: re.Match[bytes]) -> bytes:
+        if strings["open"] is not None:
+            whole = strings["last"]
+            self._rest = whole[:_MOST_KEPT] + whole[_MOST_KEPT:][-1:]  # perhaps half of its end
+        return b""
 
 
 @contextlib.contextmanager

@@ -76,3 +76,25 @@ def test_a_terminal_gets_colours_but_no_commands() -> None:
         pieces = TerminalFilter()
         out = b"".join(pieces.take(bytes([it])) for it in b"a" + string + b"b")
         assert out == b"ab"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"\x1b\x1b]0;x\x07]52;c;aGk=\x07"],
+        [b"\x1b]52;c;\x1b]0;x\x07aGk=\x07"],
+        [b"\xc2\x1b]0;x\x07\x9d52;c;aGk=\x07"],
+        [b"\x1b\xc2\x9d0;x\x07]52;c;aGk=\x07"],
+        [b"\x1b]52;c;aGk=\x1b[0m"],
+        [b"\x1b]52;c;aGk=", b"\x1b", b"[0m"],
+        [b"\x1b\x1b]0;x\x07", b"]52;c;aGk=\x07"],
+        [b"\x1b]52;c;aGk=\x18"],
+        [b"\x1b]52;c;" + b"A" * 5000 + b"\x1b", b"\\"],
+    ],
+)
+def test_no_command_is_made_from_parts(pieces: list[bytes]) -> None:
+    written = TerminalFilter()
+    passed = b"".join(written.take(it) for it in [*pieces, b"after"])
+    assert b"\x1b]" not in passed
+    assert b"\xc2\x9d" not in passed
+    assert passed.endswith(b"after")
