@@ -41,7 +41,7 @@ async def hangs(it: Desk, session: str) -> None:
     """Wait until the command of the turn has begun."""
 
     async def look() -> bool:
-        return any((it.home / "sandboxes").glob("*/**/hanging"))
+        return any((it.home / "sandboxes").glob("*/workspace/hanging"))
 
     await eventually(look, within_s=30, what="the command runs")
 
