@@ -36,6 +36,7 @@ from sandstream_actors.base import Actor
 from sandstream_actors.sessions.changes import Change
 from sandstream_actors.sessions.forks import Forks
 from sandstream_actors.sessions.leftovers import discard
+from sandstream_actors.sessions.parked_requests import give_up
 from sandstream_actors.sessions.rewinds import rewind
 from sandstream_actors.sessions.sleep import Sleep
 from sandstream_actors.sessions.state import KnownAgent, follow
@@ -102,6 +103,20 @@ class SessionsActor(Actor):
                 await self._on_ask(delivery)
             case _:
                 await self._on_due(delivery)
+
+    async def on_parked(self, delivery: Delivery, reason: str) -> None:
+        """Give up what the parked request has begun, so that the session goes on."""
+        if self._bus.subjects.split(delivery.subject).family != "ask":
+            return
+        try:
+            session = self._bus.subjects.parse_session_ask(delivery.subject).session
+        except InvalidSubject:
+            return  # it has begun nothing
+        state = (await self._bus.sessions.read(session)).state
+        change = give_up(state, delivery.sequence, reason) if state is not None else None
+        if change is not None:
+            await self._commit(session, change)
+            await self.advance(session)
 
     async def _on_end(self, delivery: Delivery) -> None:
         found = session_of_run(self._bus.subjects.parse_run(delivery.subject).run)

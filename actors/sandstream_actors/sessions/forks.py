@@ -33,9 +33,9 @@ class Forks:
         assert pending is not None
         source = (await self._bus.sessions.read(pending.source)).state
         if source is None or not has_begun(source) or source.fork is not None:
-            return _given_up(pending, f"there is no session {pending.source}", "unknown")
+            return given_up(pending, f"there is no session {pending.source}", "unknown")
         if pending.provider and source.workspace is None:
-            return _given_up(pending, f"the agent {source.agent!r} has no sandbox", "no_workspace")
+            return given_up(pending, f"the agent {source.agent!r} has no sandbox", "no_workspace")
         try:
             record = await self._beginning(state, pending, source)
             crashpoint("sessions.fork_recorded")
@@ -43,7 +43,7 @@ class Forks:
         except (NoSuchTurn, WorkspaceFailed, PayloadTooLarge) as error:
             is_used = await self._bus.sessions.turn(state.session, 0) is not None
             code = getattr(error, "code", "unknown_turn")
-            return _given_up(pending, str(error), code, is_used=is_used)
+            return given_up(pending, str(error), code, is_used=is_used)
         crashpoint("sessions.fork_copied")
         return _forked(pending, source, record)
 
@@ -144,8 +144,15 @@ def _forked(pending: PendingFork, source: SessionState, record: SessionTurn) -> 
     return change
 
 
-def _given_up(pending: PendingFork, why: str, code: str, *, is_used: bool = False) -> Change:
-    """``is_used``: the log has a beginning, which must not become that of another session."""
+def given_up(pending: PendingFork, why: str, code: str, *, is_used: bool = False) -> Change:
+    """Refuse the request of a fork.
+
+    Args:
+        pending: The fork.
+        why: Why it cannot be made.
+        code: The end of the error code.
+        is_used: The log has a beginning, which must not become that of another session.
+    """
 
     def change(now: SessionState) -> SessionState | None:
         if now.fork != pending:

@@ -22,14 +22,14 @@ async def rewind(bus: Bus, state: SessionState) -> Change:
         record = await turn_of(bus, state, pending.turn)
         conversation = await bus.conversations.read(name)
         if len(conversation.history) < record.items:
-            return _given_up(pending, "a part of its conversation was removed", "unknown_turn")
+            return given_up(pending, "a part of its conversation was removed", "unknown_turn")
         crashpoint("sessions.before_rewind")
         await bus.conversations.cut(name, record.items, by="sessions")
         crashpoint("sessions.after_rewind")
     except NoSuchTurn as no:
-        return _given_up(pending, str(no), "unknown_turn")
+        return given_up(pending, str(no), "unknown_turn")
     except ConversationBusy as busy:
-        return _given_up(pending, str(busy), "busy")
+        return given_up(pending, str(busy), "busy")
     return _rewound(pending, record)
 
 
@@ -61,7 +61,9 @@ def _rewound(pending: PendingRewind, record: SessionTurn) -> Change:
     return change
 
 
-def _given_up(pending: PendingRewind, why: str, code: str) -> Change:
+def given_up(pending: PendingRewind, why: str, code: str) -> Change:
+    """Refuse the request of a rewind, with the reason and the end of the error code."""
+
     def change(now: SessionState) -> SessionState | None:
         if now.rewind != pending:
             return None

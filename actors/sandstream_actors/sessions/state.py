@@ -183,6 +183,7 @@ def _create(
             "sandstream worker my_app.py",
         )
     _check_idle(request.idle_s)
+    _check_options(request.options, ask)
     provider = _provider(request.provider) or agent.provider
     if not agent.provider and (request.provider or request.options):
         raise RefusedAsk("no_workspace", f"the agent {request.agent!r} has no sandbox")
@@ -218,6 +219,7 @@ def _fork(state: SessionState, request: ForkSession, ask: StoredAsk) -> SessionS
         raise RefusedAsk("invalid", "turn must be 0 or more")
     if request.options and not request.provider:
         raise RefusedAsk("invalid", "options need a provider")
+    _check_options(request.options, ask)
     new = SessionState(
         session=state.session,
         title=_title(request.title, may_be_empty=True),
@@ -354,6 +356,7 @@ def _switch(state: SessionState, request: SwitchProvider, ask: StoredAsk) -> Ses
     provider = _provider(request.provider)
     if not provider:
         raise RefusedAsk("invalid", "provider must not be empty")
+    _check_options(request.options, ask)
     pending = PendingSwitch(
         request=ask.sequence, generation=generation, provider=provider, options=request.options
     )
@@ -367,6 +370,18 @@ def _rewind(state: SessionState, request: RewindSession, ask: StoredAsk) -> Sess
     generation = state.generations + 1
     pending = PendingRewind(request=ask.sequence, generation=generation, turn=request.turn)
     return replace(state, rewind=pending, generations=generation, trouble="")
+
+
+def _check_options(options: Mapping[str, object], ask: StoredAsk) -> None:
+    """Options replace those that the author of the agent has set, such as the hosts that a box may
+    reach.
+    """
+    if options and ask.user != SHARED:
+        raise RefusedAsk(
+            "forbidden",
+            f"{ask.user} may choose the provider, but not its options: only requests below "
+            f"ask.{SHARED} have options",
+        )
 
 
 def _check_free(state: SessionState) -> None:

@@ -39,7 +39,7 @@ class Switches:
         pending, space = state.switch, state.workspace
         assert pending is not None
         if space is None:
-            return _given_up(pending, "the agent has no sandbox", "no_workspace")
+            return given_up(pending, "the agent has no sandbox", "no_workspace")
         new = SessionWorkspace(
             provider=pending.provider,
             options=pending.options,
@@ -48,7 +48,7 @@ class Switches:
         try:
             new = await self._moved(state, space, new, f"switch-{pending.request}")
         except (WorkspaceFailed, UnknownAgent) as failed:
-            return _given_up(pending, str(failed), failed.code)
+            return given_up(pending, str(failed), failed.code)
         return _moved_to(pending, new)
 
     async def _moved(
@@ -98,7 +98,9 @@ def _moved_to(pending: PendingSwitch, new: SessionWorkspace) -> Change:
     return change
 
 
-def _given_up(pending: PendingSwitch, why: str, code: str) -> Change:
+def given_up(pending: PendingSwitch, why: str, code: str) -> Change:
+    """Refuse the request of a switch, with the reason and the end of the error code."""
+
     def change(now: SessionState) -> SessionState | None:
         if now.switch != pending:
             return None
