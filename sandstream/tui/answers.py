@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from textual import events
 from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Static
 
 from sandstream._inspect.rows import Call
@@ -19,6 +21,10 @@ from sandstream.tui.keys import bindings
 from sandstream.tui.plain_text import line, text
 
 AnswerKey = Literal["a", "A", "r", "R"]
+SEEN_S = 0.5
+"""So long a question must have been shown before a key answers it. A key that is pressed just when
+the question appears, or takes the place of another, was meant for something else.
+"""
 _MOST_LINES = 12
 
 
@@ -50,8 +56,43 @@ async def answer(
     return f"{question.tool} {what}{', also from now on' if always else ''}"
 
 
-def question_content(question: OpenApproval, place: int = 0, count: int = 1) -> Content:
-    """A question as it is shown: who wants to do what."""
+class Readiness:
+    """Whether the question that is shown may be answered by a key.
+
+    Args:
+        widget: The widget that shows it.
+        changed: Is called when it may be answered from now on.
+    """
+
+    def __init__(self, widget: Widget, changed: Callable[[], None]) -> None:
+        self.is_ready = False
+        self._widget = widget
+        self._changed = changed
+        self._shown: tuple[str, str] | None = None
+
+    def show(self, question: OpenApproval | None, *, is_wanted: bool = False) -> None:
+        """Another question may be shown from now on.
+
+        Args:
+            question: The question that is shown; None: none is.
+            is_wanted: The person has chosen it.
+        """
+        shown = (question.run_id, question.call) if question is not None else None
+        if shown != self._shown:
+            self._shown = shown
+            self.is_ready = is_wanted
+            self._widget.set_timer(SEEN_S, lambda: self._seen(shown))
+
+    def _seen(self, shown: tuple[str, str] | None) -> None:
+        if shown == self._shown and not self.is_ready:
+            self.is_ready = True
+            self._changed()
+
+
+def question_content(
+    question: OpenApproval, place: int = 0, count: int = 1, *, is_ready: bool = True
+) -> Content:
+    """A question as it is shown: who wants to do what, and the keys once they answer it."""
     call = Call(name=question.tool, arguments=question.arguments)
     which = f" ({place + 1} of {count})" if count > 1 else ""
     body = bounded(details(call), _MOST_LINES)
@@ -65,17 +106,25 @@ def question_content(question: OpenApproval, place: int = 0, count: int = 1) -> 
         line(title(call), "bold $foreground"),
         text("\n" + body if body and body != title(call) else "", "$foreground 80%"),
         "\n",
-        ("a", "bold $success"),
-        (" allow  ", "dim"),
-        ("A", "bold $success"),
-        (" always  ", "dim"),
-        ("r", "bold $error"),
-        (" reject  ", "dim"),
-        ("R", "bold $error"),
-        (" always  ", "dim"),
-        ("m", "bold $error"),
-        (" reject with a reason", "dim"),
+        _KEYS if is_ready else ("…", "dim"),
     )
+
+
+_KEYS = Content.assemble(
+    ("a", "bold $success"),
+    (" allow  ", "dim"),
+    ("A", "bold $success"),
+    (" always  ", "dim"),
+    ("r", "bold $error"),
+    (" reject  ", "dim"),
+    ("R", "bold $error"),
+    (" always  ", "dim"),
+    ("m", "bold $error"),
+    (" reject with a reason", "dim"),
+)
+
+
+_ANSWERS = frozenset("aArRmjk")
 
 
 class QuestionPanel(Static, can_focus=True):
@@ -109,6 +158,9 @@ class QuestionPanel(Static, can_focus=True):
         super().__init__("", id="questions", markup=False)
         self.questions: list[OpenApproval] = []
         self._place = 0
+        self._readiness = Readiness(self, self._show)
+        self._is_left = False
+        """What is typed from now on belongs to the input, which gets the focus in a moment."""
 
     @property
     def current(self) -> OpenApproval | None:
@@ -130,12 +182,15 @@ class QuestionPanel(Static, can_focus=True):
         self._show()
 
     def _show(self) -> None:
+        self._readiness.show(self.current)
         if self.current is not None:
-            self.update(question_content(self.current, self._place, len(self.questions)))
+            count, is_ready = len(self.questions), self._readiness.is_ready
+            self.update(question_content(self.current, self._place, count, is_ready=is_ready))
 
     def action_step(self, step: int) -> None:
         if self.questions:
             self._place = (self._place + step) % len(self.questions)
+            self._readiness.show(self.current, is_wanted=True)
             self._show()
 
     def action_answer(self, key: AnswerKey) -> None:
@@ -149,8 +204,17 @@ class QuestionPanel(Static, can_focus=True):
     def action_dismiss_focus(self) -> None:
         self.post_message(self.Left())
 
+    def on_focus(self) -> None:
+        self._is_left = False
+
     def on_key(self, event: events.Key) -> None:
-        known = {"a", "A", "r", "R", "m", "j", "k"}
-        if event.is_printable and event.character and event.character not in known:
+        """A message that begins with another character, or that was begun before the question could
+        be read, goes to the input as a whole.
+        """
+        if not event.is_printable or not event.character:
+            return
+        is_answer = event.character in _ANSWERS and self._readiness.is_ready
+        if self._is_left or not is_answer:
+            self._is_left = True
             event.stop()
             self.post_message(self.Left(event.character))

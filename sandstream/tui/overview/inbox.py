@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from sandstream._inspect.rows import Call
 from sandstream._inspect.visible_text import one_line
 from sandstream.approvals import OpenApproval
-from sandstream.tui.answers import AnswerKey, answer, question_content
+from sandstream.tui.answers import AnswerKey, Readiness, answer, question_content
 from sandstream.tui.conversation.call_text import title
 from sandstream.tui.conversation.screen import PEOPLE_ERRORS
 from sandstream.tui.desk import Desk
@@ -51,6 +51,7 @@ class InboxScreen(ModalScreen[None]):
         self.desk = desk
         self._shown: list[OpenApproval] | None = None
         self._forget: Callable[[], None] = lambda: None
+        self._readiness = Readiness(self, self._show)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet"):
@@ -73,7 +74,9 @@ class InboxScreen(ModalScreen[None]):
         if questions == self._shown or self.query_one_optional(OptionList) is None:
             return
         options = self.query_one(OptionList)
-        place = options.highlighted or 0
+        current, place = self._current(), options.highlighted or 0
+        same = (n for n, it in enumerate(questions) if current and _id(it) == _id(current))
+        place = next(same, place)  # the cursor stays on its question if others come and go
         self._shown = questions
         rows = [Option(self._row(it)) for it in questions]
         options.set_options(rows or [Option(line("nothing waits for you", "dim"), disabled=True)])
@@ -100,7 +103,9 @@ class InboxScreen(ModalScreen[None]):
 
     def _show(self) -> None:
         current = self._current()
-        shown = question_content(current) if current else Content("")
+        self._readiness.show(current)
+        is_ready = self._readiness.is_ready
+        shown = question_content(current, is_ready=is_ready) if current else Content("")
         self.query_one("#inbox-question Static", Static).update(shown)
 
     def _current(self) -> OpenApproval | None:
@@ -115,7 +120,7 @@ class InboxScreen(ModalScreen[None]):
             options.action_cursor_up()
 
     def action_answer(self, key: AnswerKey) -> None:
-        if (current := self._current()) is not None:
+        if (current := self._current()) is not None and self._readiness.is_ready:
             self._answer(current, key)
 
     @work(group="answer")
@@ -132,7 +137,7 @@ class InboxScreen(ModalScreen[None]):
 
     @work(group="reason")
     async def action_reason(self) -> None:
-        if (current := self._current()) is None:
+        if (current := self._current()) is None or not self._readiness.is_ready:
             return
         dialog = TextDialog(f"Why is {current.tool} rejected? The model is told.")
         reason = await self.app.push_screen_wait(dialog)
@@ -148,3 +153,7 @@ class InboxScreen(ModalScreen[None]):
 
     def action_leave(self) -> None:
         self.dismiss(None)
+
+
+def _id(question: OpenApproval) -> tuple[str, str]:
+    return question.run_id, question.call

@@ -14,7 +14,7 @@ from sandstream._inspect.texts import count
 from sandstream._inspect.visible_text import one_line
 from sandstream.approvals import OpenApproval
 from sandstream.sessions import SessionInfo
-from sandstream.tui.answers import question_content
+from sandstream.tui.answers import Readiness, question_content
 from sandstream.tui.overview.entries import Entry, unmarked
 from sandstream.tui.overview.rows import age
 from sandstream.tui.plain_text import line
@@ -36,6 +36,13 @@ class Peek(Vertical):
         self.question: OpenApproval | None = None
         """The question that is shown."""
         self.entry: Entry | None = None
+        self._shown: tuple[SessionInfo | None, list[OpenApproval]] = (None, [])
+        self._readiness = Readiness(self, self._show)
+
+    @property
+    def answerable(self) -> OpenApproval | None:
+        """The question, once a person has had the time to see it."""
+        return self.question if self._readiness.is_ready else None
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="peek-body", can_focus=False):
@@ -54,10 +61,15 @@ class Peek(Vertical):
         """
         self.entry = entry
         self.question = questions[0] if questions else None
-        if entry is None:
-            self.query_one("#peek-text", Static).update(line("nothing is selected", "dim"))
-            return
-        self.query_one("#peek-text", Static).update(peek_content(entry, info, questions))
+        self._shown = (info, questions)
+        self._readiness.show(self.question)
+        self._show()
+
+    def _show(self) -> None:
+        shown = line("nothing is selected", "dim")
+        if self.entry is not None:
+            shown = peek_content(self.entry, *self._shown, is_ready=self._readiness.is_ready)
+        self.query_one("#peek-text", Static).update(shown)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -66,8 +78,10 @@ class Peek(Vertical):
             event.input.clear()
 
 
-def peek_content(entry: Entry, info: SessionInfo | None, questions: list[OpenApproval]) -> Content:
-    """What the panel shows of an entry."""
+def peek_content(
+    entry: Entry, info: SessionInfo | None, questions: list[OpenApproval], *, is_ready: bool
+) -> Content:
+    """What the panel shows of an entry. ``is_ready``: keys answer the first question."""
     style = STYLES.get(entry.state, "")
     is_doing = bool(entry.doing) and (info is None or bool(info.doing) or info.active is not None)
     id = entry.id if entry.kind == "run" and entry.id != entry.title else ""
@@ -87,5 +101,6 @@ def peek_content(entry: Entry, info: SessionInfo | None, questions: list[OpenApp
     for it in info.queue if info is not None else ():
         parts += ["\n", line(f"⧗ {one_line(it.input)}", "$warning")]
     for place, question in enumerate(questions[:3]):
-        parts += ["\n\n", question_content(question, place, len(questions))]
+        is_first = is_ready and place == 0
+        parts += ["\n\n", question_content(question, place, len(questions), is_ready=is_first)]
     return Content.assemble(*parts)

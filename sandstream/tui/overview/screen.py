@@ -15,6 +15,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from sandstream._inspect.visible_text import one_line
+from sandstream.approvals import OpenApproval
 from sandstream.exceptions import UserError
 from sandstream.sessions import SessionInfo
 from sandstream.tui.answers import AnswerKey, answer
@@ -247,14 +248,13 @@ class ListScreen(Screen[None]):
         peek = self.query_one(Peek)
         if not peek.display:
             self.action_peek()  # a person sees the question before it is answered
-        elif peek.question is not None:
-            self._answer(key)
+        elif (question := peek.answerable) is not None:
+            self._answer(question, key)
 
     @work(group="answer")
-    async def _answer(self, key: AnswerKey, reason: str | None = None) -> None:
-        question = self.query_one(Peek).question
-        if question is None:
-            return
+    async def _answer(
+        self, question: OpenApproval, key: AnswerKey, reason: str | None = None
+    ) -> None:
         try:
             by = self.desk.by
             done = await answer(self.desk.client, question, key, by=by, reason=reason)
@@ -269,12 +269,12 @@ class ListScreen(Screen[None]):
         peek = self.query_one(Peek)
         if not peek.display:
             self.action_peek()  # as for the other answers
-        if (question := peek.question) is None:
+        if (question := peek.answerable) is None:
             return
         dialog = TextDialog(f"Why is {question.tool} rejected? The model is told.")
         reason = await self.app.push_screen_wait(dialog)
         if reason is not None:
-            self._answer("r", reason or None)
+            self._answer(question, "r", reason or None)
 
     def complain(self, error: BaseException) -> None:
         """Tell the person what went wrong.

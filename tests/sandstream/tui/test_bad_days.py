@@ -36,6 +36,7 @@ def test_forty_columns_and_a_resize_show_what_matters(
                 await ui.shows("waits for your answer", "turn 1", "tokens")
                 await ui.pilot.resize_terminal(20, 6)
                 await ui.pilot.resize_terminal(110, 34)
+                await ui.shows("a allow")
                 await ui.press("a")
                 await ui.shows("did refund")
 

@@ -115,7 +115,9 @@ def test_a_working_day(nats_server: NatsServer, tmp_path: Path) -> None:
         window.shows("/no/editor did not start", "turn 1 completed")
 
         window.type("do:refund")
-        window.shows("coder asks to run", "refund(amount=12)", "a Allow")  # it has the focus
+        window.shows(
+            "coder asks to run", "refund(amount=12)", "a allow", "a Allow"
+        )  # it has the focus
         (tmp_path / "other").mkdir()
         with terminal(tmp_path / "other", actors.env) as other:
             other.run("tui")
@@ -218,7 +220,7 @@ def test_the_demo_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
         window.shows("Publish the site", "Fix the shop", "Nightly build", "What is left")
         window.shows("Needs you", "└ ", "another way", "sleeping")
         window.press("F2")
-        window.shows("Questions to you", "deploy(target=")
+        window.shows("Questions to you", "deploy(target=", "a allow")
         window.press("a")
         window.shows("nothing waits for you")
         window.press("Escape")

@@ -33,7 +33,7 @@ def test_a_session_is_started_peeked_at_answered_and_opened(
             await ui.press("tab", "left")
             await ui.shows("Needs you", "please do:refund", "talker")
             await ui.press("a")  # the question is shown before it is answered
-            await ui.shows("asks to run", "refund(amount=12)", "Reply")
+            await ui.shows("asks to run", "refund(amount=12)", "Reply", "a allow")
             await ui.press("m")
             await ui.shows("Why is refund rejected?")
             await ui.type("too much")
@@ -127,7 +127,7 @@ def test_the_inbox_has_the_questions_of_all_sessions_and_runs(
             async with screen(place.client) as ui:
                 await ui.shows("2 need you")
                 await ui.press("f2")
-                await ui.shows("Questions to you", "First", "loose")
+                await ui.shows("Questions to you", "First", "loose", "a allow")
                 await ui.press("m")
                 await ui.shows("Why is refund rejected?")
                 await ui.type("too much")
@@ -135,6 +135,7 @@ def test_the_inbox_has_the_questions_of_all_sessions_and_runs(
                     lambda: ui.text().count("? First") + ui.text().count("? loose") == 1,
                     "one question is answered",
                 )
+                await ui.shows("a allow")
                 await ui.press("A")
                 await ui.shows("nothing waits for you")
                 await ui.press("escape")

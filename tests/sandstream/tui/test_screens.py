@@ -60,7 +60,7 @@ def test_the_screens_look_as_they_did(nats_server: NatsServer, tmp_path: Path) -
                 await check("list", ui)
                 ui.app.screen.select("three")  # type: ignore[attr-defined]
                 await ui.press("space")
-                await ui.shows("asks to run")
+                await ui.shows("asks to run", "a allow")
                 await check("peek", ui)
                 await ui.press("space")
                 ui.app.open_session(shop)

@@ -10,8 +10,10 @@ import pytest
 from support.nats_server import NatsServer
 from support.tui.stage import Screen, Stage, screen, stage
 from support.waiting import eventually
+from textual.events import Key
 
 from sandstream.sessions import DurableSession
+from sandstream.tui.answers import QuestionPanel
 from sandstream.tui.conversation.prompt import Prompt
 from sandstream.tui.conversation.screen import WorkScreen
 
@@ -95,9 +97,9 @@ def test_a_box_stays_awake_while_a_person_works_in_it(
 ) -> None:
     async def act(place: Stage, session: DurableSession, ui: Screen) -> None:
         await ui.shows("turn 1 completed")
-        await session.configure(idle_s=1.0)
-        await ui.type("!sleep 4; echo rested")
-        await ui.shows("✓ $ sleep 4; echo rested", "│ rested")
+        await session.configure(idle_s=5.0)
+        await ui.type("!sleep 7; echo rested")
+        await ui.shows("✓ $ sleep 7; echo rested", "│ rested")
 
         async def sleeps() -> bool:
             return (await session.info()).box == "asleep"
@@ -171,7 +173,7 @@ def test_questions_are_answered_with_one_key_but_never_by_typing(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     async def act(place: Stage, session: DurableSession, ui: Screen) -> None:
-        await ui.shows("coder asks to run", "amount: 12")
+        await ui.shows("coder asks to run", "amount: 12", "a allow")
         await ui.until(
             lambda: ui.app.focused is not ui.app.screen.query_one(Prompt), "it has focus"
         )
@@ -180,15 +182,38 @@ def test_questions_are_answered_with_one_key_but_never_by_typing(
         await ui.press("a")
         assert ui.app.screen.query_one(Prompt).text == "xa"
         await ui.press("ctrl+c")
+        panel = ui.app.screen.query_one(QuestionPanel)
+        panel.focus()
+        await ui.pilot.pause()
+        for key in "what is a risk":  # at once, as in a paste
+            panel.on_key(Key("space" if key == " " else key, key))
+        await ui.until(lambda: ui.app.screen.query_one(Prompt).text == "what is a risk", "typed")
+        await ui.press("ctrl+c")
         await ui.type("/reject not today")
         await ui.shows("refund rejected by", "not today", "did refund")
         await ui.type("do:refund")
-        await ui.shows("asks to run")
+        await ui.shows("asks to run", "a allow")
         await ui.until(
             lambda: ui.app.focused is not ui.app.screen.query_one(Prompt), "it has focus"
         )
         await ui.press("A")
         await ui.shows("also from now on", "turn 2 completed")
+
+    play(nats_server, tmp_path, act, said="do:refund")
+
+
+def test_a_question_is_not_answered_before_it_could_be_read(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """A person who types when it appears means something else."""
+
+    async def act(place: Stage, session: DurableSession, ui: Screen) -> None:
+        panel = ui.app.screen.query_one(QuestionPanel)
+        await ui.until(lambda: panel.current is not None, "it is asked")
+        panel.on_key(Key("a", "a"))
+        await ui.until(lambda: ui.app.screen.query_one(Prompt).text == "a", "it is typed")
+        await ui.shows("asks to run", "a allow")
+        assert await session.approvals()
 
     play(nats_server, tmp_path, act, said="do:refund")
 
