@@ -20,7 +20,11 @@ URL = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
 
 
 async def main(question: str) -> None:
-    client = await nats.connect(URL)
+    try:
+        async with asyncio.timeout(5):  # nats-py itself tries for two minutes
+            client = await nats.connect(URL, error_cb=say)
+    except TimeoutError:
+        sys.exit(f"there is no NATS server at {URL}: start one with the agents of 06_worker_app.py")
     # The message id names the run. Publishing again with the same id means the same run.
     run = f"plain-{uuid.uuid4().hex[:12]}"
     live = await client.subscribe(f"sandstream.live.{run}.>")
@@ -33,6 +37,10 @@ async def main(question: str) -> None:
     done = await wait_for_done(live, run)
     print(f"{done['status']}: {done.get('output') or done['error']['message']}")
     await client.close()
+
+
+async def say(error: Exception) -> None:
+    print(error, file=sys.stderr)
 
 
 async def wait_for_done(live: Any, run: str) -> Any:

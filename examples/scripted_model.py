@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import signal
 from pathlib import Path
 
@@ -146,5 +145,9 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=8808, help="0 picks a free one")
     parser.add_argument("--page", choices=pages(), default="", help="play this page of docs/")
     options = parser.parse_args()
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(serve(options.host, options.port, options.page))
+    except OSError as error:  # most often, another scripted model has the port
+        parser.exit(1, f"cannot listen on port {options.port}: {error.strerror}; try --port 0\n")
+    except KeyboardInterrupt:
+        pass

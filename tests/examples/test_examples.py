@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -299,6 +300,30 @@ def test_without_a_key_the_example_says_what_to_set(
     assert done.returncode == 1
     assert done.stderr.startswith(f"there are no sandboxes at {vendor} here: "), done.stderr
     assert variable in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_plain_client_says_that_there_is_no_server(environ: dict[str, str]) -> None:
+    with socket.socket() as taken:  # bound, and nothing listens
+        taken.bind(("127.0.0.1", 0))
+        url = f"nats://127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, str(EXAMPLES / "07_plain_nats.py")]
+        done = subprocess.run(
+            command, env=environ | {"NATS_URL": url}, capture_output=True, text=True, timeout=50
+        )
+    assert done.returncode == 1
+    assert f"there is no NATS server at {url}: start one with the agents" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_scripted_model_says_that_its_port_is_taken(environ: dict[str, str]) -> None:
+    program = str(EXAMPLES / "scripted_model.py")
+    with started(environ, program, "--port", "0") as url:
+        port = url.removeprefix("http://127.0.0.1:").removesuffix("/v1")
+        command = [sys.executable, program, "--port", port]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"cannot listen on port {port}: ")
     assert "Traceback" not in done.stderr
 
 
