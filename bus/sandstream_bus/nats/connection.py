@@ -55,6 +55,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_REFUSED = (
+    "The server answers, but refuses this user: check the credentials (NATS_USER and "
+    "NATS_PASSWORD, or those in NATS_URL)."
+)
+_UNREACHABLE = "Start the server, or check NATS_URL (see `sandstream doctor`)."
 _CREDENTIALS = re.compile(r"(?<=://)[^/]*@|^[^/]*@")
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
@@ -369,7 +374,7 @@ class Connection:
             reason = next(filter(is_refusal, [error, *said]), said[-1] if said else error)
             raise BusUnavailable(
                 f"cannot connect to NATS at {self.url}: {named_error(reason)}. "
-                "Start the server, or check NATS_URL and the credentials (see `sandstream doctor`)."
+                f"{_REFUSED if is_refusal(reason) else _UNREACHABLE}"
             ) from error
         except asyncio.CancelledError:  # only this code can close the socket
             with contextlib.suppress(Exception):
