@@ -139,6 +139,7 @@ def test_the_whole_output_of_a_shortened_command(sandboxed: Cli, tmp_path: Path)
         (["get", "RUN", "out", "-o", "-"], 2, "a directory can go to stdout only with --tar"),
         (["get", "RUN", "out/near"], 2, "is a link to a.txt"),
         (["get", "RUN", "out/nope"], 3, "there is nothing at 'out/nope'"),
+        (["get", "RUN", "out/nope"], 3, "`sandstream artifacts ls` lists its files"),
         (["get", "RUN", "out/a.txt", "-o", "/no/such/dir/x"], 2, "cannot write to the directory"),
         (["get", "RUN", "--tar"], 2, "--tar needs -o"),
         (["get", "RUN", "out/a.txt", "-o", "-", "--json"], 2, "cannot have both"),

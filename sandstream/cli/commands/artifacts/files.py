@@ -44,7 +44,10 @@ async def save_tree(
     """A file or a directory with all that is in it. ``name``: for the whole workspace."""
     entry = await store.lookup(tree, path) if path else Entry(path="", kind="dir")
     if entry is None:
-        raise NoSuchPath(f"there is nothing at {path!r} in checkpoint {tree[:12]}")
+        raise NoSuchPath(
+            f"there is nothing at {path!r} in checkpoint {tree[:12]}; "
+            "`sandstream artifacts ls` lists its files"
+        )
     if entry.kind == "link":
         raise CliError(
             Exit.USAGE,
