@@ -62,6 +62,10 @@ class ListScreen(Screen[None]):
         self._selected_id = ""
         self._wanted_id = ""
         """The entry to select as soon as it is listed."""
+        self._is_touched = False
+        """A person has used the list. Before that, the first entry is the selected one: the entry
+        that was first when the list opened may be anywhere by now.
+        """
 
     def compose(self) -> ComposeResult:
         yield Static("", id="list-title", markup=False)
@@ -128,7 +132,7 @@ class ListScreen(Screen[None]):
                 if new != old:
                     options.replace_option_prompt_at_index(place, contents[place][1])
         else:
-            selected = self._wanted_id or self._selected_id
+            selected = self._wanted_id or (self._selected_id if self._is_touched else "")
             options.set_options(
                 Option(content, disabled=isinstance(it, Heading))
                 for it, (_, content) in zip(self._lines, contents, strict=True)
@@ -143,6 +147,7 @@ class ListScreen(Screen[None]):
             id: The session or run.
         """
         self._wanted_id = id
+        self._is_touched = True
         self._is_stale = True
         self.refresh_soon()
 
@@ -189,6 +194,12 @@ class ListScreen(Screen[None]):
         state.display = bool(self.desk.trouble or not self.desk.is_loaded or not entries)
 
     # --- selecting and peeking -----------------------------------------------------------------
+
+    def on_key(self) -> None:
+        self._is_touched = True
+
+    def on_mouse_down(self) -> None:
+        self._is_touched = True
 
     def on_option_list_option_highlighted(self) -> None:
         if (entry := self.selected) is not None:

@@ -74,6 +74,37 @@ def test_runs_are_listed_filtered_opened_and_stopped(
     asyncio.run(go())
 
 
+def test_the_cursor_stays_at_the_top_until_a_person_moves_it(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def go() -> None:
+        async with stage(nats_server, tmp_path) as place:
+            sessions = place.client.sessions
+            await sessions.create("coder", id="one", title="First", input="do:noisy")
+            async with screen(place.client) as ui:
+                shown = ui.app.screen
+                assert isinstance(shown, ListScreen)
+
+                def selected() -> str:
+                    return shown.selected.id if shown.selected else ""
+
+                await ui.shows("Working", "First")
+                await ui.until(lambda: selected() == "one", "the only entry is selected")
+                await sessions.create("talker", id="two", title="Second", input="do:refund")
+                await ui.shows("Needs you", "Second")
+                await ui.until(lambda: selected() == "two", "the cursor is at the top")
+                await ui.press("down")
+                assert selected() == "one"
+                await sessions.create("talker", id="three", title="Third", input="do:refund")
+                await ui.shows("2 need you", "Third")
+                assert selected() == "one"  # it stays with the entry
+                await (await sessions.get("one")).interrupt()
+                await ui.shows("Idle and sleeping")
+                assert selected() == "one"
+
+    asyncio.run(go())
+
+
 def test_a_session_is_renamed_forked_archived_and_destroyed(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
