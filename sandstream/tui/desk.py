@@ -23,7 +23,7 @@ from sandstream._inspect.summaries import RunSummary
 from sandstream.approvals import OpenApproval
 from sandstream.client import Client
 from sandstream.sessions.views import SessionInfo
-from sandstream.tui.conversation.call_text import title
+from sandstream.tui.conversation.call_text import asked, title
 from sandstream.tui.overview.entries import Entry, entries_of
 
 logger = logging.getLogger(__name__)
@@ -69,10 +69,10 @@ class Desk:
         runs = [*running, *ended[:_MOST_ENDED]]
         doing = {it.run_id: self._doing(it) for it in running}
         for question in self.questions:  # the oldest is the last one
-            asks = title(Call(name=question.tool, arguments=question.arguments))
+            asks = asked(question)
             doing |= {question.root_run: asks, question.run_id: asks}
-        asked = {it.run_id: self._board.asked(it.run_id) for it in runs}
-        return entries_of(self.sessions.values(), runs, doing=doing, asked=asked)
+        inputs = {it.run_id: self._board.asked(it.run_id) for it in runs}
+        return entries_of(self.sessions.values(), runs, doing=doing, asked=inputs)
 
     def _doing(self, run: RunSummary) -> str:
         """What a run does now: the command or call that it waits for, else its step."""

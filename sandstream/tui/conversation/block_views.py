@@ -202,7 +202,10 @@ def call_content(step: CallStep, *, unfolded: bool) -> Content:
     took = f" {call.duration_ms / 1000:.1f}s" if call.duration_ms >= 100 else ""
     parts: list[Content | tuple[str, str]] = [
         (f"{mark} ", style),
-        line(shortened(call_text.title(call), 0 if unfolded else _MOST_TITLE), "$foreground"),
+        line(
+            call_text.shortened(call_text.title(call), 0 if unfolded else _MOST_TITLE),
+            "$foreground",
+        ),
     ]
     if step.is_waiting and mark == "?":
         parts.append(("  waits for your answer", "$warning"))
@@ -229,11 +232,6 @@ def call_content(step: CallStep, *, unfolded: bool) -> Content:
     elif step.steps:
         parts.append((f"  ({len(step.steps)} steps)", "dim"))
     return Content.assemble(*parts)
-
-
-def shortened(shown: str, most: int) -> str:
-    """The text, cut with … to so many characters; 0: as it is."""
-    return shown if not most or len(shown) <= most else shown[: most - 1] + "…"
 
 
 def _body(body: str, *, is_patch: bool) -> list[Content]:

@@ -11,6 +11,7 @@ from sandstream._inspect.command_answers import command_answer
 from sandstream._inspect.rows import Call
 from sandstream._inspect.texts import call_text, error_text
 from sandstream._inspect.visible_text import clean, one_line
+from sandstream.approvals import OpenApproval
 
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _PATCH_TOOL = "apply_patch"
@@ -33,6 +34,11 @@ def title(call: Call) -> str:
         more = f" and {len(files) - 4} more" if files[4:] else ""
         return one_line(f"edit {shown}{more} {_size_of(patch)}")
     return one_line(call_text(call.name, call.arguments))
+
+
+def asked(question: OpenApproval) -> str:
+    """The call that a person is asked about, in one line."""
+    return title(Call(name=question.tool, arguments=question.arguments))
 
 
 def outcome(call: Call) -> str:
@@ -91,6 +97,11 @@ def bounded(text: str, most: int = MOST_DETAIL) -> str:
     head, tail = most * 2 // 3, most // 3
     gap = f"… {len(lines) - head - tail} lines are left out …"
     return "\n".join([*lines[:head], gap, *lines[-tail:]])
+
+
+def shortened(shown: str, most: int) -> str:
+    """The text, cut with … to so many characters; 0: as it is."""
+    return shown if not most or len(shown) <= most else shown[: most - 1] + "…"
 
 
 def tail_of(live: str, most: int) -> list[str]:

@@ -20,6 +20,7 @@ from sandstream.approvals import OpenApproval
 from sandstream.sessions import RunStep, SessionChanged, SessionInfo
 from sandstream.tui.answers import QuestionPanel
 from sandstream.tui.conversation.actions import Actions
+from sandstream.tui.conversation.call_text import asked
 from sandstream.tui.conversation.completion import Completion, command_choices, file_choices
 from sandstream.tui.conversation.files import FileIndex
 from sandstream.tui.conversation.prompt import Prompt
@@ -174,13 +175,18 @@ class WorkScreen(QuestionScreen):
             return
         width = self.size.width
         sequence, took_over = self.transcript.sequence, self.transcript.took_over
+        asks = next(map(asked, self.questions()), "")
         if self.info is not None:
             title, agent = self.info.title or self.info.id, self.info.agent
-            state = session_line(self.info, sequence=sequence, took_over=took_over, width=width - 2)
+            state = session_line(
+                self.info, asks=asks, sequence=sequence, took_over=took_over, width=width - 2
+            )
         else:
             title = self.desk.title_of(self.work.id)
             agent = self.summary.agent if self.summary else ""
-            state = run_line(self.summary, sequence=sequence, took_over=took_over, width=width - 2)
+            state = run_line(
+                self.summary, asks=asks, sequence=sequence, took_over=took_over, width=width - 2
+            )
         if self._is_stopping:
             state = Content.assemble(("stopping… ", "bold $warning"), state)
         if self.desk.trouble is not None:

@@ -8,17 +8,21 @@ from sandstream._inspect.summaries import RunSummary
 from sandstream._inspect.texts import count
 from sandstream._inspect.visible_text import one_line
 from sandstream.sessions import SessionInfo
+from sandstream.tui.conversation.call_text import shortened
 from sandstream.tui.theme import MARKS, STYLES
 
 _BOXES = {"none": "no box", "open": "box open", "closing": "box closing", "asleep": "box asleep"}
 Part = tuple[str, str]
 
 
-def session_line(info: SessionInfo, *, sequence: int, took_over: str, width: int) -> Content:
+def session_line(
+    info: SessionInfo, *, asks: str = "", sequence: int, took_over: str, width: int
+) -> Content:
     """The state of a session, as much as fits.
 
     Args:
         info: The session.
+        asks: The call that waits for a person; empty: none, or it is not known yet.
         sequence: The last event of the log that is shown.
         took_over: The process that took over last; empty: none.
         width: The columns that there are.
@@ -27,8 +31,11 @@ def session_line(info: SessionInfo, *, sequence: int, took_over: str, width: int
         (f"{MARKS.get(info.activity, '·')} {info.activity}", STYLES.get(info.activity, ""))
     ]
     number = info.active.number if info.active else info.turn
-    if info.doing and info.doing != f"turn {number}":
-        parts.append((one_line(info.doing), "$foreground 80%"))
+    doing = one_line(info.doing)
+    if asks and info.activity == "needs you":
+        doing = shortened(asks, width // 2)  # what follows it must have room
+    if doing and doing != f"turn {number}":
+        parts.append((doing, "$foreground 80%"))
     if info.trouble:
         parts.append((one_line(info.trouble), "$error"))
     if info.switching_to:
@@ -46,11 +53,14 @@ def session_line(info: SessionInfo, *, sequence: int, took_over: str, width: int
     return joined(parts, width)
 
 
-def run_line(summary: RunSummary | None, *, sequence: int, took_over: str, width: int) -> Content:
+def run_line(
+    summary: RunSummary | None, *, asks: str = "", sequence: int, took_over: str, width: int
+) -> Content:
     """The state of a run, as much as fits.
 
     Args:
         summary: The run; None: it is not known yet.
+        asks: The call that waits for a person; empty: none, or it is not known yet.
         sequence: The last event of the log that is shown.
         took_over: The process that took over last; empty: none.
         width: The columns that there are.
@@ -61,8 +71,8 @@ def run_line(summary: RunSummary | None, *, sequence: int, took_over: str, width
         summary.status, summary.status
     )
     parts: list[Part] = [(f"{MARKS.get(state, '✗')} {state}", STYLES.get(state, "$error"))]
-    if summary.step:
-        parts.append((one_line(summary.step), "$foreground 80%"))
+    if doing := shortened(asks, width // 2) or one_line(summary.step):
+        parts.append((doing, "$foreground 80%"))
     if took_over:
         parts.append((f"{one_line(took_over)} took over", "$warning"))
     parts.append((f"turn {summary.turns}", "dim"))

@@ -174,6 +174,7 @@ def test_questions_are_answered_with_one_key_but_never_by_typing(
 ) -> None:
     async def act(place: Stage, session: DurableSession, ui: Screen) -> None:
         await ui.shows("coder asks to run", "amount: 12", "a allow")
+        await ui.shows("needs you · refund(amount=12) · turn 1")
         await ui.until(
             lambda: ui.app.focused is not ui.app.screen.query_one(Prompt), "it has focus"
         )
