@@ -180,8 +180,6 @@ def turn_line(head: TurnHead) -> Content:
         parts.append((f"{count(ended.usage.total_tokens)} tokens ", "dim"))
         if ended.provider:
             parts.append((f"{one_line(ended.provider)} ", "dim"))
-        if ended.tree:
-            parts.append((f"checkpoint {ended.tree[:8]} ", "dim"))
         if ended.unsaved:
             parts.append((f"not saved: {one_line(ended.unsaved)} ", "$warning"))
         if ended.error is not None and ended.status != "cancelled":  # a note says why

@@ -20,7 +20,6 @@ SCREENS = Path(__file__).with_name("screens")
 MASKS = (
     (re.compile(r"\b\d+[smhd]\b"), "1s"),
     (re.compile(r"#\d+"), "#1"),
-    (re.compile(r"checkpoint [0-9a-f]{8}"), "checkpoint 12345678"),
     (re.compile(r"\b[\d.]+k? tokens"), "1 tokens"),
     (re.compile(r"(?<= )[\d.]+k?(?= +1s)"), "1"),
     (re.compile(r" \d+\.\ds\b"), ""),
