@@ -16,7 +16,12 @@ from sandstream.exceptions import UserError
 from sandstream.sessions import DurableSession, SessionInfo, SwitchPreview
 from sandstream.tui.conversation.box import Box, box_of
 from sandstream.tui.conversation.box_command import BoxCommand
-from sandstream.tui.conversation.diffs import changes_content, tree_before, turn_changes
+from sandstream.tui.conversation.diffs import (
+    changes_content,
+    files_before,
+    since_text,
+    turn_changes,
+)
 from sandstream.tui.conversation.queue_screen import QueueScreen
 from sandstream.tui.conversation.slash import SlashError, fork_arguments, parse, turn_number
 from sandstream.tui.conversation.terminal import attach
@@ -251,10 +256,11 @@ class Actions:
         turn = next((it for it in turns if it.number == number), None)
         if turn is None or not turn.tree:
             raise UserError(f"turn {number} has no checkpoint")
-        before = tree_before(turns, number)
-        changes, more = await turn_changes(self._screen.work.client, before, turn.tree)
-        since = "" if before else " (the first checkpoint: all files)"
-        self._show(f"Files that turn {number} changed{since}", changes_content(changes, more))
+        client = self._screen.work.client
+        before = await files_before(client, turns, number)
+        changes, more = await turn_changes(client, before, turn.tree)
+        title = f"Files that turn {number} changed{since_text(before)}"
+        self._show(title, changes_content(changes, more))
 
     # --- what is known -------------------------------------------------------------------------
 

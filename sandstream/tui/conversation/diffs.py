@@ -1,16 +1,19 @@
-"""What a turn changed in the files: two checkpoints compared, as text."""
+"""What a turn changed in the files, as text: its checkpoint compared with what was before."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
 
+from sandstream_bus.wire.sandboxes import WorkspacePlan
 from sandstream_bus.wire.sessions import SessionTurn
-from sandstream_workspaces.store import Difference, WorkspaceStore
+from sandstream_providers.interface import Entry
+from sandstream_workspaces.store import WorkspaceStore
 from textual.content import Content
 
 from sandstream._inspect.visible_text import clean, one_line
 from sandstream.client import Client
+from sandstream.tui.conversation.starting_files import StartingFiles, start_of
 
 MOST_FILES = 40
 _MOST_BYTES = 200_000
@@ -32,20 +35,22 @@ class FileChange:
         self.lines = lines
 
 
-async def turn_changes(client: Client, before: str, after: str) -> tuple[list[FileChange], int]:
+async def turn_changes(
+    client: Client, before: str | StartingFiles | None, after: str
+) -> tuple[list[FileChange], int]:
     """The files that differ between two checkpoints, and how many are not among them.
 
     Args:
         client: The connection.
-        before: The earlier checkpoint; empty: nothing.
+        before: The earlier checkpoint, or the files that the workspace began with; None: nothing.
         after: The later checkpoint.
     """
     store = WorkspaceStore(client.bus)
-    if before:
-        found = await store.diff(before, after)
+    before = before or StartingFiles(store, WorkspacePlan())
+    if isinstance(before, StartingFiles):
+        found = await before.difference(after)
     else:
-        paths = sorted(it.path for it in await store.entries(after) if it.kind != "dir")
-        found = Difference(added=paths, changed=[], removed=[])
+        found = await store.diff(before, after)
     marked = [
         *((it, "A") for it in found.added),
         *((it, "M") for it in found.changed),
@@ -53,18 +58,30 @@ async def turn_changes(client: Client, before: str, after: str) -> tuple[list[Fi
     ]
     changes = []
     for path, mark in marked[:MOST_FILES]:
-        old = await _content(store, before, path) if mark != "A" else b""
+        old = await _old_content(store, before, path) if mark != "A" else b""
         new = await _content(store, after, path) if mark != "D" else b""
         changes.append(FileChange(path, mark, unified(old, new)))
     return changes, max(0, len(marked) - MOST_FILES)
 
 
+async def _old_content(
+    store: WorkspaceStore, before: str | StartingFiles, path: str
+) -> bytes | None:
+    if not isinstance(before, StartingFiles):
+        return await _content(store, before, path)
+    return await before.content(path) if _is_shown(before.entry(path)) else None
+
+
 async def _content(store: WorkspaceStore, tree: str, path: str) -> bytes | None:
     """A file's content; None: it is too big, or not a file."""
-    entry = await store.lookup(tree, path) if tree else None
-    if entry is None or entry.kind != "file" or entry.size > _MOST_BYTES:
+    entry = await store.lookup(tree, path)
+    if entry is None or not _is_shown(entry):
         return None
     return b"".join([piece async for piece in store.read_file(tree, path)])
+
+
+def _is_shown(entry: Entry) -> bool:
+    return entry.kind == "file" and entry.size <= _MOST_BYTES
 
 
 def unified(old: bytes | None, new: bytes | None) -> list[str]:
@@ -95,14 +112,39 @@ def changes_content(changes: Sequence[FileChange], more: int) -> Content:
     return Content.assemble(*parts)
 
 
-def tree_before(turns: Sequence[SessionTurn], number: int) -> str:
-    """The checkpoint that a turn began with; empty: none is known."""
+async def files_before(
+    client: Client, turns: Sequence[SessionTurn], number: int
+) -> str | StartingFiles | None:
+    """The checkpoint before a turn; without one, the files that the workspace began with. None:
+    neither is known.
+
+    Args:
+        client: The connection.
+        turns: The finished turns that count.
+        number: The turn.
+    """
     known = {it.number: it for it in turns}
-    turn = known.get(number)
+    turn = known[number]
     seen: set[int] = set()
-    while turn is not None and turn.number not in seen:
+    while turn.number not in seen:
         seen.add(turn.number)
-        turn = known.get(turn.after)
-        if turn is not None and turn.tree:
-            return turn.tree
-    return ""
+        earlier = known.get(turn.after)
+        if earlier is None:
+            return await start_of(client, turn.run)
+        if earlier.tree:
+            return earlier.tree
+        turn = earlier
+    return None
+
+
+def since_text(before: str | StartingFiles | None) -> str:
+    """What the changes are compared with, for the title; empty: the checkpoint before.
+
+    Args:
+        before: What :func:`files_before` has found.
+    """
+    if before is None:
+        return " (no earlier checkpoint is known: all files)"
+    if isinstance(before, StartingFiles) and before.has_repositories:
+        return " (since the start; files of repositories count as added)"
+    return " (since the start)" if isinstance(before, StartingFiles) else ""

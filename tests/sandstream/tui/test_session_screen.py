@@ -138,6 +138,10 @@ def test_a_turn_is_interrupted_and_the_queue_is_edited(
 def test_files_are_completed_compared_and_rewound(nats_server: NatsServer, tmp_path: Path) -> None:
     async def act(place: Stage, session: DurableSession, ui: Screen) -> None:
         await ui.shows("turn 1 completed")
+        await ui.press("f4")
+        shown = await ui.shows("Files that turn 1 changed (since the start)", "A note.txt", "+two")
+        assert "given.txt" not in shown  # the agent's own file, which the turn has not changed
+        await ui.press("escape")
         await ui.type("do:more")
         await ui.shows("turn 2 completed")
         await ui.press("at", *"not")
@@ -156,7 +160,13 @@ def test_files_are_completed_compared_and_rewound(nats_server: NatsServer, tmp_p
         await ui.type("!cat note.txt")
         await ui.shows("│ two")
         assert "three" not in ui.text()
-        await ui.press("left")
+        await ui.type("do:more")
+        await ui.shows("did more")
+        await eventually(fork.work.session().turns, within_s=30, what="the turn has its record")
+        await ui.press("f4")
+        shown = await ui.shows("M note.txt", "+three")  # since the checkpoint of the source
+        assert "given.txt" not in shown
+        await ui.press("escape", "left")
         await ui.shows("└ ")
         await ui.press("up", "enter")
         await ui.shows("turn 2 completed")
