@@ -53,12 +53,15 @@ from sandstream.tui.conversation.blocks import (
     TurnHead,
     UserText,
 )
+from sandstream.tui.conversation.call_text import shortened, title
 from sandstream.tui.conversation.work import ForkedHere, WorkEvent
 
 _MOST_UNSEEN = 12
 """How many events of a model's stream may come between two pieces of text: those that begin and
 end its parts. If there are more, pieces are missing until the stored answer comes.
 """
+_MOST_TITLE = 70
+"""How many characters of a call a note has."""
 _MOST_STEPS = 50
 """How many steps of a run below are kept for its call."""
 
@@ -226,11 +229,18 @@ class Transcript:
         for text in row.objections:
             self._note(text, "bad")
 
-    def _takeover(self, row: EventRow) -> None:
+    def _takeover(self, row: EventRow, within: str = "") -> None:
+        """Tell who took over what.
+
+        Args:
+            row: The first sign of it.
+            within: The run below that it belongs to; empty: the one that is shown.
+        """
         by = short_name(row.attempt.worker) or "another process"
-        lost = short_name(row.lost_worker) or "a process"
+        lost = f"{short_name(row.lost_worker)}, which" if row.lost_worker else "a process that"
         self.took_over = by
-        self._note(f"{by} took over from {lost}, which died or lost its lease", "wait")
+        what, where = _taken(row), f" (in {within})" if within else ""
+        self._note(f"{by} took over{what} from {lost} died or lost its lease{where}", "wait")
 
     def _say(self, row: EventRow, by: str = "") -> None:
         for item in row.items:
@@ -351,6 +361,8 @@ class Transcript:
     def _below(self, step: RunStep) -> None:
         """Show what a child run does, in the block of the call that started it."""
         row = step.row
+        if row.is_takeover:
+            self._takeover(row, step.name or row.run)
         block = self._children.get(row.run)
         event = row.event
         if isinstance(event, CallRequested) and event.child and block is not None:
@@ -399,6 +411,15 @@ class Transcript:
 
     def _touch(self, block: AnyBlock) -> None:
         self._changed[block.key] = block
+
+
+def _taken(row: EventRow) -> str:
+    """What a process took over: a command, a tool call, another step; empty: the run itself."""
+    if not isinstance(row.event, CallStarted | CallFinished):
+        return ""
+    if row.call is None:
+        return f" the step {row.name}"
+    return f" {shortened(title(row.call), _MOST_TITLE)}"
 
 
 def _step_text(row: EventRow) -> str:

@@ -17,6 +17,7 @@ from support.nats_server import NatsServer
 from support.processes.lifeline import ends_with_us
 from support.tui.stage import obedient
 from support.tui.terminal import terminal
+from support.waiting import until
 
 from sandstream import Client
 from sandstream.settings import Settings
@@ -25,6 +26,9 @@ from sandstream.testing import ScriptedModel
 pytestmark = pytest.mark.timeout(240)
 HOSTILE_TITLE = "\x1b]0;OWNED\x07"
 APP = """
+import asyncio
+from pathlib import Path
+
 from sandstream import Agent, function_tool
 from sandstream.sandbox import SandboxAgent
 
@@ -33,7 +37,17 @@ def refund(amount: int) -> str:
     "Give money back."
     return f"refunded {amount}"
 
-coder = SandboxAgent(name="coder", model="gpt-test", tools=[refund])
+@function_tool
+async def look() -> str:
+    "Look around; the first time it never ends."
+    looks = Path(__file__).with_name("looks")
+    with looks.open("a") as file:
+        file.write("x")
+    if looks.stat().st_size == 1:
+        await asyncio.sleep(600)
+    return f"looked {looks.stat().st_size} times"
+
+coder = SandboxAgent(name="coder", model="gpt-test", tools=[refund, look])
 """
 
 
@@ -100,7 +114,7 @@ async def create(env: dict[str, str], id: str, title: str, said: str = "") -> No
 
 
 def test_a_working_day(nats_server: NatsServer, tmp_path: Path) -> None:
-    """Type, answer an approval, interrupt, fork, detach, kill -9 a harness, reattach."""
+    """Type, answer an approval, interrupt, fork, detach, kill -9 each actor, reattach."""
     with (
         installation(nats_server, tmp_path) as actors,
         terminal(tmp_path, {**actors.env, "VISUAL": "/no/editor"}) as window,
@@ -162,6 +176,16 @@ def test_a_working_day(nats_server: NatsServer, tmp_path: Path) -> None:
         actors.kill("harness one")
         pid = actors.start("harness two", "actor", "harness")
         window.shows(f":{pid} took over from", "asked again", "turn 4 completed")
+
+        window.type("do:both")
+        window.shows("● $ echo x >> ran", "● look()")
+        actors.kill("sandboxes")
+        actors.kill("worker")
+        boxes = actors.start("sandboxes two", "actor", "sandbox")
+        tools = actors.start("worker two", "worker", str(tmp_path / "app.py"))
+        window.type("!touch go")
+        window.shows("turn 5 completed", f":{boxes} took over $ echo x >> ran", "→ ran 1 times")
+        window.shows(f":{tools} took over look() from", "→ looked 2 times", "did both")
         window.type("/destroy")
         window.shows("Keep it")
         window.press("Down", "Enter")

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sandstream_bus.wire.messages import CancelRequested, ErrorInfo, RunDone, RunEvent
+from sandstream_bus.wire.messages import (
+    CallRequested,
+    CancelRequested,
+    ErrorInfo,
+    RunDone,
+    RunEvent,
+)
 from sandstream_bus.wire.model_records import TokenUsage
-from support.scripted_log import RUN, answer, begin, calls, log, says
+from support.scripted_log import RUN, answer, begin, calls, ends, log, raw, says
+from support.tracing.timed_log import TimedLog
 
 from sandstream._inspect.reader import RunReader
 from sandstream.sessions.events import CommandOutput, RunStep, SessionEvent, TextDelta, TurnBegan
@@ -74,6 +81,49 @@ def test_live_output_is_bounded() -> None:
         transcript.take(CommandOutput(turn=1, run=RUN, call="c1", stream="stdout", text=text))
     (call,) = [it for it in transcript.blocks if isinstance(it, CallStep)]
     assert len(call.live) <= 64 * 1024 and call.live.endswith(f"{'x' * 100}\n")
+
+
+def takeovers(transcript: Transcript) -> list[str]:
+    notes = [it.text for it in transcript.blocks if isinstance(it, Note)]
+    return [it for it in notes if "took over" in it]
+
+
+def test_a_takeover_names_the_call_that_was_taken_over() -> None:
+    command = {"name": "exec_command", "call_id": "c1", "arguments": '{"cmd": "make all"}'}
+    written = TimedLog(RUN)
+    written.add("start.main", begin("f"), at=0)
+    written.add("model", answer(1, raw({"type": "function_call", **command})), at=1)
+    tool = CallRequested(turn=1, kind="tool", call="t1-0", agent="a", reply_pool="m", **command)
+    asked = written.add("call", tool, at=2)
+    opening = CallRequested(turn=1, kind="open", call="t1-open", agent="a", reply_pool="m")
+    opened = written.add("call", opening, at=3)
+    first, second = "h:1:a", "h:2:b"
+    answered = ends("t1-open", kind="open")
+    written.add("result", answered, at=4, cause=opened, deliveries=2, worker=first)
+    written.add("result", ends("t1-0"), at=5, cause=asked, deliveries=2, worker=second)
+    written.add("model", answer(2, says("a")), at=6, cause=5, worker=first)
+    written.add("model", answer(3, says("b")), at=7, cause=5, deliveries=2, worker=second)
+    reader = RunReader(RUN)
+    transcript = told(*(RunStep(turn=1, row=reader.feed(it)) for it in written.events))
+    lost = "died or lost its lease"
+    assert takeovers(transcript) == [
+        f"h:1 took over the step open from a process that {lost}",
+        f"h:2 took over $ make all from a process that {lost}",
+        f"h:2 took over from h:1, which {lost}",
+    ]
+    assert transcript.took_over == "h:2"
+
+
+def test_a_takeover_in_a_run_below_is_told() -> None:
+    below = TimedLog("below")
+    below.add("start.main", begin("f"), at=0)
+    below.add("model", answer(1, says("a")), at=1, cause=1, deliveries=2, worker="h:2:b")
+    reader = RunReader("below")
+    rows = [reader.feed(it) for it in below.events]
+    transcript = told(*(RunStep(turn=1, row=it, depth=1, name="research") for it in rows))
+    assert takeovers(transcript) == [
+        "h:2 took over from a process that died or lost its lease (in research)"
+    ]
 
 
 def test_a_takeover_is_news_until_the_next_turn() -> None:

@@ -25,7 +25,7 @@ from sandstream.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from sandstream.sandbox.entries import File
 from sandstream.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 from sandstream.settings import Settings
-from sandstream.testing import ScriptedModel, text, tool_call
+from sandstream.testing import ScriptedModel, text, tool_call, tool_calls
 from sandstream.testing.journal import Request
 from sandstream.testing.request_reader import conversation_items
 from sandstream.testing.steps import Step
@@ -41,6 +41,7 @@ COMMANDS = {
     "hang": "touch hanging; sleep 600",
     "hostile": "printf '\\033]0;OWNED\\007\\033[31mred\\033[2J\\n'",
 }
+COUNTED = "echo x >> ran; until [ -e go ]; do sleep 0.05; done; echo ran $(wc -l < ran) times"
 HOSTILE = (
     "before \x1b]0;OWNED\x07\x1b[31mred\x1b[2J \u202ereversed \x9b31m after &#27;[31m [bold]x[/]"
 )
@@ -58,7 +59,10 @@ def obedient() -> list[Step]:
     for word, command in COMMANDS.items():
         call = tool_call("exec_command", {"cmd": command, "yield_time_ms": 30_000})
         steps += [call.when(_asks(word)).forever(), text(f"did {word}").when(_did(word)).forever()]
+    command = tool_call("exec_command", {"cmd": COUNTED, "yield_time_ms": 30_000})
     steps += [
+        tool_calls(command, ("look", {})).when(_asks("both")).forever(),
+        text("did both").when(_did("both")).forever(),
         tool_call("refund", {"amount": 12}).when(_asks("refund")).forever(),
         text("did refund").when(_did("refund")).forever(),
         text(HOSTILE).when(_asks("evil")).forever(),
