@@ -114,7 +114,7 @@ async def create(env: dict[str, str], id: str, title: str, said: str = "") -> No
 
 
 def test_a_working_day(nats_server: NatsServer, tmp_path: Path) -> None:
-    """Type, answer an approval, interrupt, fork, detach, kill -9 each actor, reattach."""
+    """Type, answer an approval, interrupt, fork, detach, kill -9 most actors, reattach."""
     with (
         installation(nats_server, tmp_path) as actors,
         terminal(tmp_path, {**actors.env, "VISUAL": "/no/editor"}) as window,
@@ -236,11 +236,17 @@ def test_an_editor_and_a_terminal_in_the_sandbox(nats_server: NatsServer, tmp_pa
 
 def test_the_demo_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
     """Needs no server, no model and no key of ours."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
+    temporary, closed = tmp_path / "tmp", tmp_path / "closed"
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(temporary)}
+    (closed / "tmp").mkdir(parents=True)
+    temporary.mkdir()
     with terminal(tmp_path, env, columns=120) as window:
-        window.run("tui", "--demo")
+        with terminal(closed, {**env, "TMPDIR": str(closed / "tmp")}) as other:
+            other.run("tui", "--demo")
+            window.run("tui", "--demo")
+            other.shows("Publish the site")
+            assert list((closed / "tmp").iterdir())
+        # the terminal of that one is closed
         window.shows("Publish the site", "Fix the shop", "Nightly build", "What is left")
         window.shows("Needs you", "└ ", "another way", "sleeping")
         window.press("F2")
@@ -252,6 +258,9 @@ def test_the_demo_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
         window.press("q")
         window.shows("left with 0")
     assert list(temporary.iterdir()) == []
+    asyncio.run(
+        until(lambda: not list((closed / "tmp").iterdir()), within_s=30, what="nothing is left")
+    )
 
 
 def test_hostile_text_never_reaches_the_terminal(nats_server: NatsServer, tmp_path: Path) -> None:
