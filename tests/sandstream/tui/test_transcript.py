@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sandstream_bus.wire.messages import (
-    CallRequested,
-    CancelRequested,
-    ErrorInfo,
-    RunDone,
-    RunEvent,
-)
+import msgspec
+from sandstream_bus.wire.messages import CancelRequested, ErrorInfo, RunDone, RunEvent
 from sandstream_bus.wire.model_records import TokenUsage
-from support.scripted_log import RUN, answer, begin, calls, ends, log, raw, says
+from support.scripted_log import RUN, answer, asks, begin, calls, ends, log, says
 from support.tracing.timed_log import TimedLog
 
 from sandstream._inspect.reader import RunReader
@@ -89,14 +84,15 @@ def takeovers(transcript: Transcript) -> list[str]:
 
 
 def test_a_takeover_names_the_call_that_was_taken_over() -> None:
-    command = {"name": "exec_command", "call_id": "c1", "arguments": '{"cmd": "make all"}'}
+    arguments = '{"cmd": "make all"}'
     written = TimedLog(RUN)
     written.add("start.main", begin("f"), at=0)
-    written.add("model", answer(1, raw({"type": "function_call", **command})), at=1)
-    tool = CallRequested(turn=1, kind="tool", call="t1-0", agent="a", reply_pool="m", **command)
+    written.add("model", answer(1, calls("exec_command", "c1", arguments)), at=1)
+    tool = msgspec.structs.replace(
+        asks("t1-0"), name="exec_command", call_id="c1", arguments=arguments
+    )
     asked = written.add("call", tool, at=2)
-    opening = CallRequested(turn=1, kind="open", call="t1-open", agent="a", reply_pool="m")
-    opened = written.add("call", opening, at=3)
+    opened = written.add("call", asks("t1-open", kind="open"), at=3)
     first, second = "h:1:a", "h:2:b"
     answered = ends("t1-open", kind="open")
     written.add("result", answered, at=4, cause=opened, deliveries=2, worker=first)

@@ -59,9 +59,9 @@ def obedient() -> list[Step]:
     for word, command in COMMANDS.items():
         call = tool_call("exec_command", {"cmd": command, "yield_time_ms": 30_000})
         steps += [call.when(_asks(word)).forever(), text(f"did {word}").when(_did(word)).forever()]
-    command = tool_call("exec_command", {"cmd": COUNTED, "yield_time_ms": 30_000})
+    counted = {"cmd": COUNTED, "yield_time_ms": 30_000}
     steps += [
-        tool_calls(command, ("look", {})).when(_asks("both")).forever(),
+        tool_calls(("exec_command", counted), ("look", {})).when(_asks("both")).forever(),
         text("did both").when(_did("both")).forever(),
         tool_call("refund", {"amount": 12}).when(_asks("refund")).forever(),
         text("did refund").when(_did("refund")).forever(),
