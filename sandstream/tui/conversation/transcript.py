@@ -60,7 +60,7 @@ _MOST_UNSEEN = 12
 """How many events of a model's stream may come between two pieces of text: those that begin and
 end its parts. If there are more, pieces are missing until the stored answer comes.
 """
-_MOST_TITLE = 70
+_MOST_TITLE = 40
 """How many characters of a call a note has."""
 _MOST_STEPS = 50
 """How many steps of a run below are kept for its call."""
