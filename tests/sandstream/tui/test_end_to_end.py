@@ -283,10 +283,14 @@ def test_hostile_text_never_reaches_the_terminal(nats_server: NatsServer, tmp_pa
         window.shows("0;OWNEDname", "in all")
         asyncio.run(create(actors.env, "asks", f"asks{HOSTILE_TITLE}", "do:refund"))
         window.shows("1 need you")
+        notice = re.compile(rb"\x1b\]9;asks[^\x1b\x07]* needs you\x07\x07")
+        is_told = until(
+            lambda: notice.search(raw.read_bytes()), within_s=30, what="the terminal has the notice"
+        )
+        asyncio.run(is_told)
         window.press("q")
         window.shows("left with 0")
         written = raw.read_bytes()
-        assert re.search(rb"\x1b\]9;asks[^\x1b\x07]* needs you\x07\x07", written)  # the notice
         assert b"\x1b]0;OWNED" not in written
         assert b"\x1b[31mred" not in written
         assert b"\xe2\x80\xae" not in written  # U+202E, which turns the direction of reading
