@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from sandstream_bus.bus import Bus
 from sandstream_bus.errors import InvalidSubject
 from sandstream_bus.wire.sessions import MAX_TEXT_BYTES
 from sandstream_bus.wire.spec_base import NO_JSON
 from sandstream_bus.wire.subjects import check_session, is_token, session_of_user
+from sandstream_providers.registry import names
 
 from sandstream.exceptions import UserError
 
@@ -61,10 +63,16 @@ def checked_title(title: str) -> str:
     return title
 
 
-def checked_provider(provider: str) -> str:
-    """The name of a provider."""
+async def checked_provider(bus: Bus, provider: str) -> str:
+    """The name of a provider that this package knows, or that an actor serves."""
     if not is_token(provider):
         raise UserError(f"{provider[:80]!r} cannot be the name of a provider")
+    known = names()
+    if provider not in known and not await bus.presence.is_served(f"sandbox-{provider}"):
+        raise UserError(
+            f"there is no provider {provider[:80]!r}: known are {', '.join(known)}, and no actor "
+            "serves one with that name"
+        )
     return provider
 
 

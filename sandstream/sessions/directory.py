@@ -91,7 +91,7 @@ class Sessions:
             agent=agent,
             title=checked_title(title),
             input=checked_text(input, "the first message") if input else "",
-            provider=checked_provider(provider) if provider else "",
+            provider=await checked_provider(self._link.bus, provider) if provider else "",
             options=options_of(provider, options),
             idle_s=checked_idle(idle_s),
             take=take,

@@ -310,7 +310,7 @@ class DurableSession(SessionQuestions):
             source=self.id,
             turn=None if turn is None else checked_turn(turn),
             title=checked_title(title),
-            provider=checked_provider(provider) if provider else "",
+            provider=await checked_provider(self._link.bus, provider) if provider else "",
             options=options_of(provider, options),
             input=checked_text(input, "the first message") if input else "",
         )
@@ -338,7 +338,7 @@ class DurableSession(SessionQuestions):
         Example:
             await session.switch("docker", options={"image": "python:3.12"})
         """
-        checked_provider(provider)
+        await checked_provider(self._link.bus, provider)
         request = SwitchProvider(provider=provider, options=options_of(provider, options))
         return await self._ask(request)
 
@@ -355,7 +355,7 @@ class DurableSession(SessionQuestions):
             for loss in (await session.switch_preview("docker")).losses:
                 print(loss.kind, loss.text)
         """
-        checked_provider(provider)
+        await checked_provider(self._link.bus, provider)
         return await preview_switch(self._link.bus, await self._state(), provider)
 
     async def rewind(self, turn: int) -> SessionInfo:

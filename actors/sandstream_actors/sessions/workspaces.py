@@ -159,7 +159,8 @@ class Workspaces:
             return ""
         return (
             f"no actor serves the provider {name}. Start one "
-            f"(sandstream actor sandbox --provider {name}), or switch to another provider"
+            f"(sandstream actor sandbox --provider {name}), or switch to another provider. A turn "
+            "that waits for it must be interrupted before a switch"
         )
 
     async def discard(self, leftover: LeftoverSandbox) -> None:
