@@ -379,6 +379,63 @@ def test_a_young_snapshot_refers_to_no_old_object(
     asyncio.run(main())
 
 
+def test_a_late_checkpoint_of_one_changed_file_keeps_the_others(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same process makes all checkpoints, so it scans only what has changed."""
+
+    async def main() -> None:
+        async with open_bus(nats_server) as bus, open_box(tmp_path / "one") as one:
+            root = Path(one.root)
+            fill(root, {f"f{i}": os.urandom(3000) for i in range(1000)})
+            store = WorkspaceStore(bus)
+            tree = (await store.checkpoint(one, exclude=[])).tree
+            monkeypatch.setattr(objects, "REFRESH_AFTER_S", 0)
+            monkeypatch.setattr(freshness, "RECHECK_AFTER_S", 0)
+            for day in (40, 80):
+                border = await last_object(bus)
+                fill(root, {"f1": b"day %d" % day})
+                tree = (await store.checkpoint(one, base=tree, exclude=[])).tree
+                await purge_up_to(bus, border)  # as age does it
+                await WorkspaceStore(bus).restore(one, tree, op=f"r{day}")
+                assert (root / "f1").read_bytes() == b"day %d" % day
+                assert len(holds(root)) == 1000
+                tree = (await store.checkpoint(one, base=tree, exclude=[])).tree
+
+    asyncio.run(main())
+
+
+def test_a_renewed_snapshot_outlives_what_it_was_made_of(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with open_bus(nats_server) as bus, open_box(tmp_path / "one") as one:
+            root = Path(one.root)
+            fill(root, {f"f{i}": os.urandom(3000) for i in range(1000)})
+            before = holds(root)
+            store = WorkspaceStore(bus)
+            tree = (await store.checkpoint(one, exclude=[])).tree
+            border = await last_object(bus)
+            await store.renew(tree)
+            assert await last_object(bus) == border  # it is young: nothing is stored
+            monkeypatch.setattr(objects, "REFRESH_AFTER_S", 0)
+            await store.renew(tree)
+            await purge_up_to(bus, border)
+            await WorkspaceStore(bus).restore(one, tree, op="r")
+            assert holds(root) == before
+            await purge(bus, f"$O.{bus.topology.bucket}.>")
+            for some in (store, WorkspaceStore(bus)):
+                with pytest.raises(WorkspaceDamaged, match="is missing"):
+                    await some.renew(tree)
+
+    asyncio.run(main())
+
+
+async def last_object(bus: Bus) -> int:
+    state = await bus.topology.stream_state(bus.connection, f"OBJ_{bus.topology.bucket}")
+    return int(state["last_seq"])
+
+
 async def purge_up_to(bus: Bus, sequence: int) -> None:
     await bus.connection.request(
         f"$JS.API.STREAM.PURGE.OBJ_{bus.topology.bucket}",

@@ -193,6 +193,19 @@ class WorkspaceStore:
         """All entries, with the places of their contents."""
         return await self._trees.all_entries(tree)
 
+    async def renew(self, tree: str) -> None:
+        """Make a snapshot live as long as one that is stored now: store its old objects anew.
+
+        Raises :class:`WorkspaceDamaged` if a part of it is gone. Nothing is remembered: the caller
+        knows what it has renewed.
+        """
+        root = await self._trees.root(tree)
+        objects = [*(it.hex() for it in root.objects()), tree]
+        lost = await Freshness(self._objects).ensure(objects)
+        if lost:
+            self._trees.forget(tree)
+            raise WorkspaceDamaged(tree, min(lost), "is missing or damaged")
+
     async def spool(self, spool: Spool, entries: Sequence[TreeEntry]) -> None:
         """Fetch the contents of these entries. Raises :class:`WorkspaceDamaged`."""
         await spool.fill(self._objects, entries)
