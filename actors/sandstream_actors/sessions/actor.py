@@ -6,6 +6,7 @@ session:
     read the state and the requests after it          bus.sessions
     apply the requests                                state.py
     decide what comes next                            steps.py
+    renew what it refers to                           renewals.py
     commit the new state (compare-and-set)
     do the step, commit what follows from it, repeat  turns.py, forks.py, switches.py, …
 
@@ -37,6 +38,7 @@ from sandstream_actors.sessions.changes import Change
 from sandstream_actors.sessions.forks import Forks
 from sandstream_actors.sessions.leftovers import discard
 from sandstream_actors.sessions.parked_requests import give_up
+from sandstream_actors.sessions.renewals import Renewals
 from sandstream_actors.sessions.rewinds import rewind
 from sandstream_actors.sessions.sleep import Sleep
 from sandstream_actors.sessions.state import KnownAgent, follow
@@ -71,7 +73,9 @@ class SessionsActor(Actor):
         self._turns = Turns(bus, workspaces)
         self._sleep = Sleep(bus, workspaces)
         self._forks = Forks(bus, workspaces)
-        self._switches = Switches(bus, workspaces, WorkspaceStore(bus))
+        store = WorkspaceStore(bus)
+        self._switches = Switches(bus, workspaces, store)
+        self._renewals = Renewals(bus, store)
         self._busy: dict[tuple[str, Step], bool] = {}
         """Steps that this process does now, and whether another hint came meanwhile. That hint
         need not wait: the task that does the step looks again."""
@@ -198,6 +202,7 @@ class SessionsActor(Actor):
             new = settled(new, due)
             if new == state:
                 return state
+            await self._renewals.renew(new)
             crashpoint("sessions.before_commit")
             try:
                 await self._bus.sessions.write(new, after=stored.sequence)
@@ -232,6 +237,7 @@ class SessionsActor(Actor):
             new = change(stored.state) if stored.state is not None else None
             if new is None:
                 return
+            await self._renewals.renew(new)
             crashpoint("sessions.before_outcome")
             try:
                 await self._bus.sessions.write(new, after=stored.sequence)

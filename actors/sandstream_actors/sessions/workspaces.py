@@ -87,7 +87,8 @@ def use_of(graph: GraphSpec, state: SessionState, space: SessionWorkspace) -> Sa
         # options of one provider mean nothing to another, nor does the name of its node
         options={**own.spec.options, **space.options} if is_own else space.options,
         node=own.spec.node if is_own else "",
-        base=space.base or own.spec.base,
+        # the log of the sandbox may have expired: then the box is made from the last checkpoint
+        base=space.tree or space.base or own.spec.base,
         session=state.session,
         run="",
     )

@@ -323,6 +323,16 @@ class Conversations:
 
         return await self._change(session, decide, budget_s=None)
 
+    async def renew(self, session: str, *, by: str = "") -> None:
+        """Make an old conversation live as long as one that changes now.
+
+        It gets an event without items, which writes a snapshot. A snapshot alone is not enough: the
+        next writer expects the last event.
+        """
+        _, basis = await self._read(session)
+        if _age_s(basis.oldest) >= COMPACT_AGE_S:
+            await self._change(session, lambda _: ConversationAdded(items=[], by=by), budget_s=None)
+
     # --- the log -------------------------------------------------------------------------------
 
     async def _change(

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 _KIND_OF = {kind: name for name, kind in REQUEST_KINDS.items()}
 _HEADROOM_BYTES = 4096
 """Space for the subject and the headers of a request."""
+TURN_REFRESH_S = 12 * 3600.0
+"""The record of the last turn is stored again if it is older when the state changes."""
 _LOOK_EVERY_S = 2.0
 """How often a waiting caller reads the state, in case a hint got lost."""
 
@@ -318,6 +321,25 @@ class Sessions:
                 after = last.sequence  # a message of the server is no record
             else:
                 return
+
+    async def renew_turn(self, session: str, number: int) -> None:
+        """Store the record of a turn again if it is old; it lives as long as a new one then."""
+        subject = self._subjects.session_turn(session, number)
+        last = await fresh_last(self._connection, self._topology.log, subject)
+        if last is None or not last.msg_id or _age_s(last.time) < TURN_REFRESH_S:
+            return
+        with contextlib.suppress(WrongSequence):  # another replica was faster
+            await self._connection.publish(
+                subject,
+                last.data,
+                msg_id=f"{session}:turn:{number}:{uuid.uuid4().hex}",
+                expect=Expect(last.sequence, subject),
+                budget_s=None,
+            )
+
+
+def _age_s(time: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds()
 
 
 def is_settled(state: SessionState, sequence: int) -> bool:
