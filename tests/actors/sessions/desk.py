@@ -15,6 +15,9 @@ from sandstream_actors.sessions.actor import SessionsActor
 from sandstream_bus.bus import Bus
 from sandstream_bus.wire.sessions import CreateSession, SendMessage, SessionRequest, SessionState
 from sandstream_bus.wire.subjects import session_conversation, session_sandbox
+from sandstream_providers.agent_provider import AgentProvider
+from sandstream_providers.interface import Provider
+from sandstream_providers.local.host import LocalHost
 from sandstream_providers.local.provider import LocalProvider
 from sandstream_workspaces.store import WorkspaceStore
 from support.nats_server import NatsServer
@@ -33,6 +36,7 @@ from sandstream.worker import AgentWorker
 SMITH = "smith"
 TALKER = "talker"
 TILL = "till"
+ELSEWHERE = "elsewhere"
 COMMANDS = {
     "count": "echo x >> counter; wc -l < counter",
     "write": "echo written > written.txt",
@@ -85,6 +89,12 @@ def _last_user(items: list[Any]) -> str:
     return next((str(it.get("content")) for it in reversed(items) if it.get("role") == "user"), "")
 
 
+class Elsewhere(LocalHost):
+    """A second provider on this machine."""
+
+    name = ELSEWHERE
+
+
 class Desk:
     """One installation, and what people do with its sessions."""
 
@@ -102,7 +112,7 @@ class Desk:
         self._stack.push_async_callback(bus.close)
         return bus
 
-    async def set_up(self, steps: list[Step] | None) -> None:
+    async def set_up(self, steps: list[Step] | None, agents: Mapping[str, Any]) -> None:
         self.bus = await self.bus_of()
         self.store = WorkspaceStore(self.bus)
         self.model = await self._stack.enter_async_context(
@@ -113,22 +123,35 @@ class Desk:
         harness = Harness(self.bus, models)
         await harness.start()
         self._stack.push_async_callback(harness.stop, 0.0)
-        self.worker = AgentWorker(self.bus, _agents(), pool="app", config=_config())
+        known = {**_agents(), **agents}
+        self.worker = AgentWorker(self.bus, known, pool="app", config=_config())
         await self.worker.start()
         self._stack.push_async_callback(self.worker.stop)
         await self.start_sandboxes()
         await self.start_sessions()
 
     async def start_sandboxes(self) -> None:
-        self.sandboxes = SandboxActor(
-            await self.bus_of(),
-            LocalProvider(self.home),
-            node="here",
-            reap_every_s=3600,
-            watch_every_s=3600,
+        self.sandboxes = await self._serving(LocalProvider(self.home))
+
+    async def start_elsewhere(self, home: Path) -> SandboxActor:
+        """Serve a provider of another name, with boxes in another directory."""
+        provider = AgentProvider(Elsewhere(home))
+
+        async def clean_up() -> None:
+            for folder in sorted((home / "sandboxes").glob("[!.]*")):
+                await provider.delete(folder.name)
+            await provider.close()
+
+        self._stack.push_async_callback(clean_up)
+        return await self._serving(provider)
+
+    async def _serving(self, provider: Provider) -> SandboxActor:
+        actor = SandboxActor(
+            await self.bus_of(), provider, node="here", reap_every_s=3600, watch_every_s=3600
         )
-        await self.sandboxes.start()
-        self._stack.push_async_callback(self.sandboxes.stop, 0.0)
+        await actor.start()
+        self._stack.push_async_callback(actor.stop, 0.0)
+        return actor
 
     async def start_sessions(self) -> SessionsActor:
         actor = SessionsActor(await self.bus_of())
@@ -213,13 +236,16 @@ def _config() -> RunConfig:
 
 @contextlib.asynccontextmanager
 async def desk(
-    server: NatsServer, home: Path, steps: list[Step] | None = None
+    server: NatsServer,
+    home: Path,
+    steps: list[Step] | None = None,
+    agents: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Desk]:
-    """Nothing of it is left afterwards."""
+    """Nothing of it is left afterwards. ``agents``: more than it has by itself."""
     try:
         async with contextlib.AsyncExitStack() as stack:
             place = Desk(server, home, stack)
-            await place.set_up(steps)
+            await place.set_up(steps, agents or {})
             yield place
     finally:
         provider = LocalProvider(home)

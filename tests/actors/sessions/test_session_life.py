@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from actors.sessions.desk import COMMANDS, TILL, Desk, desk, obedient
+from actors.sessions.desk import COMMANDS, ELSEWHERE, TILL, Desk, desk, obedient
 from msgspec.structs import replace
 from sandstream_actors.sandbox.reaper import Reaper
 from sandstream_bus.logs.sessions import SessionRefused
@@ -196,6 +196,48 @@ def test_a_fork_is_exact_and_the_source_does_not_notice(
                 modes = {e.path: (e.mode, e.target) for e in await it.store.entries(tree)}
                 assert modes["deep/er/a"] == (0o750, "")
                 assert modes["deep/link"][1] == "er/a"
+
+    asyncio.run(main())
+
+
+def test_a_fork_goes_to_another_provider_with_equal_files(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with desk(nats_server, tmp_path / "home") as it:
+            there = tmp_path / "there"
+            await it.start_elsewhere(there)
+            await it.create("a", idle_s=None, input="shape")
+            await it.idle("a")
+            await it.say("a", "count")
+            source = await it.state("a")
+            tree = await _tree(it, "a", 2)
+            for name, turn in (("b", None), ("c", 2)):
+                fork = await it.ask(name, ForkSession(source="a", turn=turn, provider=ELSEWHERE))
+                assert fork.workspace is not None
+                assert (fork.workspace.provider, fork.workspace.base) == (ELSEWHERE, tree)
+                opened = await it.ask(name, WakeSession())
+                assert opened.workspace is not None
+                assert (opened.workspace.box, opened.trouble) == ("open", "")
+                record = await it.record(name)
+                assert (record.provider, record.is_live) == (ELSEWHERE, True)
+                # what is in the new box has the digests of the source
+                slept = await it.ask(name, PauseSession())
+                slept = await it.until_box(name, "asleep")
+                assert slept.workspace is not None
+                assert slept.workspace.tree == tree
+                state = await it.say(name, "count")
+                assert (state.status, state.trouble) == ("completed", "")
+                turn_there = await it.bus.sessions.turn(name, 1)
+                assert turn_there is not None and turn_there.provider == ELSEWHERE
+                changes = await it.store.diff(tree, turn_there.tree)
+                assert (changes.added, changes.changed, changes.removed) == ([], ["counter"], [])
+                assert await it.saved(turn_there.tree, "counter") == "x\n" * 2
+            assert len(it.boxes()) == 1  # that of the source
+            assert len(list((there / "sandboxes").glob("[!.]*"))) == 2
+            assert await it.state("a") == source
+            for name in "bc":
+                await it.ask(name, DestroySession())
 
     asyncio.run(main())
 
