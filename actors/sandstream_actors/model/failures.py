@@ -30,6 +30,8 @@ def status_failure(
         message += f": {said[:_SHOWN_CHARS]}"
     if kind == "refused_auth":
         message += " (check the API key and what it may use)"
+    if status == 404:
+        message += " (check the name of the model and the base URL)"
     return ModelCallError(
         kind,
         message,

@@ -21,6 +21,8 @@ from sandstream.sessions import (
 )
 from sandstream.sessions.link import SessionLink
 from sandstream.testing import error, script_for, text, tool_call
+from sandstream.testing.journal import Request
+from sandstream.testing.request_reader import conversation_items
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -117,6 +119,46 @@ def test_a_turn_that_fails_raises_with_its_code() -> None:
             assert failed.value.code and failed.value.code != TurnFailed.code
             info = await session.info()
             assert info.activity == "failed" and "No luck" in info.doing
+
+    asyncio.run(main())
+
+
+def _is_last(word: str) -> Callable[[Request], bool]:
+    """Is the word the last that was said?"""
+    return lambda request: word in str(conversation_items(request.body)[-1])
+
+
+def test_a_model_that_no_longer_exists_fails_the_turn_and_not_the_session() -> None:
+    async def main() -> None:
+        gone = "The model `gpt-5` does not exist or you do not have access to it."
+        script = [
+            script_for(
+                "hello",
+                [
+                    text("Hi."),
+                    error(404, code="model_not_found", message=gone).when(_is_last("work")),
+                    text("Here I am."),
+                ],
+            )
+        ]
+        async with world("ses10", script) as (client, model, _):
+            session = await client.sessions.create("plain")
+            assert await (await session.send("hello")).answer() == "Hi."
+            with pytest.raises(TurnFailed, match="check the name of the model") as failed:
+                await (await session.send("work")).answer()
+            assert (failed.value.turn, failed.value.status) == (2, "failed")
+            info = await session.info()
+            assert info.activity == "failed" and gone in info.doing
+            assert len(model.requests) == 2  # asking again would not help
+            # the next message works as soon as there is a model again
+            assert await (await session.send("again")).answer() == "Here I am."
+            said = str(model.requests[-1]["input"])
+            assert "Hi." in said and "again" in said
+            assert [it.status for it in await session.turns()] == [
+                "completed",
+                "failed",
+                "completed",
+            ]
 
     asyncio.run(main())
 
