@@ -27,6 +27,10 @@ HEADINGS = {
     "done": "Done",
     "failed": "Failed",
 }
+MOST_LINES = 500
+"""The most lines of a group. Each change formats all lines again: ten thousand would take a second,
+in which no key has an effect.
+"""
 SESSION_CONVERSATION = "@/"
 """How the conversations of durable sessions begin: their runs are shown as turns of the session."""
 
@@ -181,9 +185,11 @@ def matches(entry: Entry, wanted: str) -> bool:
 
 
 def listed(
-    entries: Sequence[Entry], *, by: GroupBy = "state", wanted: str = ""
+    entries: Sequence[Entry], *, by: GroupBy = "state", wanted: str = "", most: int = MOST_LINES
 ) -> list[Heading | Line]:
-    """The lines of the list: groups, and in them trees, the newest first."""
+    """The lines of the list: groups, and in them trees, the newest first. A long group ends with
+    a heading that has the number of the lines left out; the filter looks through all of them.
+    """
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         if matches(entry, wanted):
@@ -192,7 +198,10 @@ def listed(
     lines: list[Heading | Line] = []
     for name in order:
         lines.append(Heading(HEADINGS.get(name, name), len(groups[name])))
-        lines.extend(_tree(groups[name]))
+        tree = _tree(groups[name])
+        lines.extend(tree[:most])
+        if len(tree) > most:
+            lines.append(Heading("Older ones; / finds them", len(tree) - most))
     return lines
 
 
@@ -214,16 +223,15 @@ def _tree(entries: list[Entry]) -> list[Line]:
         below.setdefault(above, []).append(entry)
     lines: list[Line] = []
     seen: set[str] = set()
-
-    def walk(above: str, prefix: str) -> None:
-        children = [it for it in below.get(above, ()) if it.id not in seen]
-        for place, entry in enumerate(children):
-            is_last = place == len(children) - 1
-            seen.add(entry.id)
-            lines.append(Line(entry, prefix + ("└ " if is_last else "├ ") if above else ""))
-            walk(entry.id, prefix + ("  " if is_last else "│ ") if above else "")
-
-    walk("", "")
+    waiting = [(it, "", "") for it in reversed(below.get("", ()))]  # no recursion: forks go deep
+    while waiting:
+        entry, branch, prefix = waiting.pop()
+        seen.add(entry.id)
+        lines.append(Line(entry, branch))
+        children = [it for it in below.get(entry.id, ()) if it.id not in seen]
+        for place, child in reversed(list(enumerate(children, 1))):
+            ends = ("└ ", "  ") if place == len(children) else ("├ ", "│ ")
+            waiting.append((child, prefix + ends[0], prefix + ends[1]))
     for entry in entries:  # a circle of parents, which only a broken log has
         if entry.id not in seen:
             seen.add(entry.id)

@@ -8,9 +8,10 @@ from sandstream_bus.wire.model_records import TokenUsage
 from sandstream_bus.wire.sessions import ActiveTurn, ForkOrigin
 
 from sandstream._inspect.summaries import RunSummary
+from sandstream.cli.commands.session.lists import in_fork_order
 from sandstream.sessions.views import SessionActivity, SessionInfo
 from sandstream.tui.notices import Notices, ring
-from sandstream.tui.overview.entries import Heading, entries_of, listed
+from sandstream.tui.overview.entries import MOST_LINES, Heading, Line, entries_of, listed
 from sandstream.tui.overview.rows import fit, row
 
 
@@ -51,6 +52,38 @@ def test_forks_and_child_runs_stand_below_their_sources() -> None:
         [run("t1", session="@/s"), run("c1", parent="t1", root="t1"), run("c2", parent="c1")],
     )
     assert shown(listed(found)) == ["Working", "s", "├ f", "└ c1", "  └ c2"]
+
+
+def _chain(length: int) -> list[SessionInfo]:
+    """Each session is a fork of the one before."""
+    return [
+        info(
+            f"s{n}",
+            created=f"2026-01-01T{n:06}",
+            origin=ForkOrigin(session=f"s{n - 1}", turn=1) if n else None,
+        )
+        for n in range(length)
+    ]
+
+
+def test_a_long_chain_of_forks_is_listed() -> None:
+    sessions = _chain(2000)
+    lines = listed(entries_of(sessions, []), most=len(sessions))
+    assert [it.entry.id for it in lines if isinstance(it, Line)] == [it.id for it in sessions]
+    ordered = in_fork_order(sessions[::-1])
+    assert [it.id for it, _ in ordered] == [it.id for it in sessions]
+    assert [branch for _, branch in ordered[:3]] == ["", "└ ", "  └ "]
+
+
+def test_a_long_group_is_cut_and_the_filter_finds_the_rest() -> None:
+    sessions = [info(f"s{n}", changed=f"2026-01-01T{n:06}") for n in range(10_000)]
+    found = entries_of(sessions, [])
+    lines = listed(found)
+    assert len(lines) == 1 + MOST_LINES + 1
+    assert lines[0] == Heading("Idle and sleeping", 10_000)
+    assert shown(lines)[1] == "s9999"  # the newest
+    assert lines[-1] == Heading("Older ones; / finds them", 10_000 - MOST_LINES)
+    assert shown(listed(found, wanted="s0")) == ["Idle and sleeping", "s0"]
 
 
 def test_a_fork_in_another_group_stands_for_itself() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sandstream_bus.counts import numbered
 
@@ -87,17 +87,21 @@ def in_fork_order(found: Sequence[SessionInfo]) -> list[tuple[SessionInfo, str]]
     for info in found:
         source = info.origin.session if info.origin is not None else ""
         below.setdefault(source if source in known and source != info.id else "", []).append(info)
-    place = {info.id: number for number, info in enumerate(found)}
-
-    def first(info: SessionInfo) -> int:
-        return min([place[info.id], *(first(it) for it in below.get(info.id, ()))])
-
-    def walk(session: str, depth: int) -> Iterator[tuple[SessionInfo, str]]:
-        for info in sorted(below.get(session, ()), key=first if not depth else _by_age):
-            yield info, f"{'  ' * (depth - 1)}└ " if depth else ""
-            yield from walk(info.id, depth + 1)
-
-    return list(walk("", 0))
+    roots = below.get("", [])
+    every = list(roots)
+    for info in every:  # grows while it is read; no recursion: forks go deep
+        every += below.get(info.id, ())
+    first = {info.id: number for number, info in enumerate(found)}
+    for info in reversed(every):
+        first[info.id] = min(first[it.id] for it in (info, *below.get(info.id, ())))
+    ordered: list[tuple[SessionInfo, str]] = []
+    waiting = [(it, 0) for it in sorted(roots, key=lambda it: first[it.id], reverse=True)]
+    while waiting:
+        info, depth = waiting.pop()
+        ordered.append((info, f"{'  ' * (depth - 1)}└ " if depth else ""))
+        forks = sorted(below.get(info.id, ()), key=_by_age)
+        waiting += [(it, depth + 1) for it in reversed(forks)]
+    return ordered
 
 
 def _by_age(info: SessionInfo) -> str:
