@@ -1,14 +1,18 @@
 """The actors of this process: a bus, a harness and a tool host for the runs that it starts.
 
-There is one per event loop, opened by the first ``Runner.run`` and closed with the loop. Its pool
-has a random name, so that no other process takes its turns or calls. A process that continues the
-keyed run of a dead process moves the run to its own pool.
+There is one per event loop, opened by the first ``Runner.run`` and closed with the loop, at the
+latest when the program ends. Its pool has a random name, so that no other process takes its turns
+or calls. A process that continues the keyed run of a dead process moves the run to its own pool.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import concurrent.futures.thread  # noqa: F401  its own end is registered before ours
 import logging
+import os
+import threading
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
@@ -311,3 +315,21 @@ def _is_over(opening: asyncio.Future[Process]) -> bool:
 _processes: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Process]] = (
     WeakKeyDictionary()
 )
+
+
+def _close_at_exit() -> None:
+    """Close the processes of loops that are still open, as that of ``Runner.run_sync`` is. Without
+    this, removals of boxes are lost, and Python itself may crash on tasks that are left.
+    """
+    for loop, opening in list(_processes.items()):
+        if loop.is_running() or loop.is_closed() or not opening.done() or _is_over(opening):
+            continue
+        try:
+            loop.run_until_complete(opening.result().close())
+        except Exception:  # the other loops, and other packages, have their turn as well
+            logger.warning("the actors of this program did not end cleanly", exc_info=True)
+
+
+# Closing needs threads, and those of `concurrent.futures` have ended when `atexit` is at work.
+getattr(threading, "_register_atexit", atexit.register)(_close_at_exit)
+os.register_at_fork(after_in_child=_processes.clear)  # the parent's are not the child's to close
