@@ -187,7 +187,7 @@ class SandboxBoxes:
         if removes_box:
             self._removals.remove(record.key)
         facts = {"sandbox": record.sandbox, "reason": reason, "restorable": restorable}
-        logger.warning("a sandbox was lost", extra=facts)
+        logger.warning("a sandbox was lost: %s", reason, extra=facts)
         if not restorable and not anew:
             raise Refused(
                 "workspace_lost",

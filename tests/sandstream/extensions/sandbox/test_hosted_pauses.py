@@ -96,13 +96,17 @@ def test_the_next_program_reconnects(
 
 
 def test_a_box_that_the_vendor_deleted_is_replaced_with_its_files(
-    vendor: VendorSide, state_file: Path, monkeypatch: pytest.MonkeyPatch
+    vendor: VendorSide,
+    state_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     visit(vendor, state_file, monkeypatch)
     first = box_of(vendor, state_file)
     vendor.server.delete(first)
     assert visit(vendor, state_file, monkeypatch) == ("replaced", "made\nvisit\nvisit\n")
     assert box_of(vendor, state_file) != first
+    assert "a sandbox was lost: its box is gone" in caplog.messages
 
 
 def test_a_box_whose_time_ran_out_asleep(
