@@ -19,12 +19,13 @@ from chaos.sandbox.fleet import END, HARNESS, SANDBOX
 from chaos.sessions.cells import SessionCell, session_cells
 from chaos.sessions.fleet import SESSIONS, SessionFleet
 from chaos.sessions.story import live
+from sandstream_bus.wire.sessions import RenameSession
 
 from sandstream.testing import ScriptedModel
 
 LANES = 3
 AT_ONCE = 2
-MAX_BATCHES = 8
+MAX_BATCHES = 24
 
 pytestmark = pytest.mark.timeout(1200)  # the first test waits for all cells
 ALL = session_cells()
@@ -86,7 +87,12 @@ async def _run_cell(fleet: SessionFleet, cell: SessionCell) -> Outcome:
             return fleet.server_kills > server_kills
         return not armed.is_running
 
+    keys: list[str] = []
     for batch in range(MAX_BATCHES):
+        if batch:
+            # The server gives requests to the two replicas by turns. In lives that are all alike,
+            # the other one could take each fork: one request more shifts the turns.
+            await fleet.client.bus.sessions.request(keys[0], RenameSession(title="shifted"))
         keys = [f"{cell.slug}-{batch * AT_ONCE + n}" for n in range(AT_ONCE)]
         await asyncio.gather(*(live(outcome, fleet, key) for key in keys))
         if is_dead():
