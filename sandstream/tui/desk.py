@@ -32,6 +32,8 @@ _AT_MOST_EVERY_S = 0.25
 """Changes that come faster are read together."""
 _SILENCE_S = 15.0
 """Without any hint the lists are read again after this time."""
+_LAG_S = 5.0
+"""The index of questions follows the log within this time."""
 _RUNS_STAY_S = 3600.0
 _MOST_ENDED = 200
 _MOST_QUESTIONS = 200
@@ -60,6 +62,8 @@ class Desk:
         self._asked: dict[str, int] = {}
         """How many questions each run had when it last changed."""
         self._must_ask = True
+        self._asked_at = float("-inf")
+        """When a run last had a new question."""
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -180,6 +184,8 @@ class Desk:
                 if self._must_ask or any(it.activity == "needs you" for it in self._infos()):
                     self._must_ask = False
                     self.questions = await self.client.approvals(limit=_MOST_QUESTIONS)
+                    if self._lacks_questions():
+                        self.refresh()
                 elif self.questions and not any(self._asked.values()):
                     self.questions = []
                 self.is_loaded = True
@@ -191,6 +197,12 @@ class Desk:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SILENCE_S):
                     await self._stale.wait()
+
+    def _lacks_questions(self) -> bool:
+        """Whether the log has a new question that the index does not have yet."""
+        listed = {run for it in self.questions for run in (it.run_id, it.root_run)}
+        is_new = time.monotonic() - self._asked_at < _LAG_S
+        return is_new and not self._asked.keys() <= listed
 
     def _infos(self) -> list[SessionInfo]:
         return list(self.sessions.values())
@@ -208,6 +220,8 @@ class Desk:
             self._asked[summary.run_id] = now
         else:
             self._asked.pop(summary.run_id, None)
+        if now > before:
+            self._asked_at = time.monotonic()
         if now != before:
             self._must_ask = True
             self._stale.set()
