@@ -136,7 +136,7 @@ async def _crash_local(home: Path, key: str) -> None:
 def _lives(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end while its file is read
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 

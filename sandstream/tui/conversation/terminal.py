@@ -38,8 +38,8 @@ _STRINGS = re.compile(rb"(?<![\x1b\xc2])(?:[\x1b\xc2]*(?P<last>" + _BEGIN + _TEX
 """With the escapes before them, which could begin another one with what follows."""
 _HALF = re.compile(rb"(?<![\x1b\xc2])[\x1b\xc2]+\Z")
 _MOST_KEPT = 4096
-_MARK = "SANDSTREAM_TERMINAL"
-"""The variable by which a command finds the shell of a terminal, to change the size there."""
+_MARK = "_SANDSTREAM_TERMINAL"
+"""No setting, but the variable by which a command finds the shell of a terminal, to change the size there."""
 
 
 class TerminalFilter:
