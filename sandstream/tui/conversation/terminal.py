@@ -39,7 +39,7 @@ _STRINGS = re.compile(rb"(?<![\x1b\xc2])(?:[\x1b\xc2]*(?P<last>" + _BEGIN + _TEX
 _HALF = re.compile(rb"(?<![\x1b\xc2])[\x1b\xc2]+\Z")
 _MOST_KEPT = 4096
 _MARK = "_SANDSTREAM_TERMINAL"
-"""No setting: a command finds the shell of a terminal by this variable, to change the size there."""
+"""No setting: a command finds the shell of a terminal by this variable, to resize the terminal."""
 
 
 class TerminalFilter:
