@@ -202,7 +202,7 @@ def since_compaction(agent: AgentSpec, items: list[Raw]) -> list[Raw]:
     stands for all that came before it.
     """
     for index in range(len(items) - 1, -1, -1) if agent.compacts else ():
-        if b"compaction" in bytes(items[index]) and _head(items[index]).type == "compaction":
+        if _head(items[index]).type == "compaction":
             return items[index:]
     return items
 
