@@ -1,6 +1,6 @@
 """Runs the whole suite in a few processes side by side: most tests wait for servers, not for CPUs.
 
-    python tests/lanes.py                     everything, three groups at a time
+    python tests/lanes.py                     everything, four groups at a time
     python tests/lanes.py --lanes 1           one after the other
     python tests/lanes.py --junit DIR         one report file per group, for CI
     python tests/lanes.py -- -x --durations=5 what is after -- goes to each pytest
@@ -216,7 +216,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--lanes", type=int, default=3)
+    parser.add_argument("--lanes", type=int, default=4)
     parser.add_argument("--junit", type=Path)
     parser.add_argument("more", nargs="*", help="for pytest, after --")
     arguments = parser.parse_args()
