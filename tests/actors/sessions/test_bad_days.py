@@ -10,6 +10,7 @@ import pytest
 from actors.sessions.desk import SMITH, TALKER, Desk, desk
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from sandstream_actors.sessions.sleep import TIMER
 from sandstream_bus.logs.sessions import SessionRefused
 from sandstream_bus.nats.consumer import Delivery
 from sandstream_bus.nats.fresh import fresh_last
@@ -451,17 +452,17 @@ def test_a_timer_that_fired_without_effect_is_armed_again(
 ) -> None:
     async def main() -> None:
         async with desk(nats_server, tmp_path / "home") as it:
-            await it.create("a", idle_s=1.0, input="count")
-            await it.idle("a")
+            await it.create("a", idle_s=3.0, input="count")
+            subjects, timers = it.bus.subjects, it.bus.topology.timers
+
+            async def has(subject: str) -> bool:
+                return await fresh_last(it.bus.connection, timers, subject) is not None
+
+            timer, due = subjects.timer("a", TIMER), subjects.due(subjects.session_idle("a"))
+            await eventually(lambda: has(timer), within_s=60, what="the timer is armed")
             await it.ask("a", ConfigureSession(idle_s=None))
-            timers = it.bus.topology.timers
-
-            async def fired() -> bool:
-                due = it.bus.subjects.due(it.bus.subjects.session_idle("a"))
-                return await fresh_last(it.bus.connection, timers, due) is not None
-
-            await eventually(fired, what="the timer has fired")
-            await it.ask("a", ConfigureSession(idle_s=1.0))
+            await eventually(lambda: has(due), within_s=60, what="the timer has fired")
+            await it.ask("a", ConfigureSession(idle_s=3.0))
             await it.until_box("a", "asleep")
 
     asyncio.run(main())
