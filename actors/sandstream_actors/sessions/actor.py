@@ -220,9 +220,8 @@ class SessionsActor(Actor):
             name = ask.request.agent
             try:
                 registered = await self._bus.agents.find(name)
-            except (
-                MessageError
-            ) as error:  # no name of an agent, or a registration of another version
+            except MessageError as error:
+                # it is no name of an agent, or the registration is of another version
                 logger.warning("no session can begin with an agent: %s", error)
                 continue
             if registered is not None:

@@ -12,6 +12,8 @@ from sandstream.tui.conversation.work import Work
 
 _PARTS = 3
 """A request is sent this often within the idle time: one of them may get lost."""
+_RETRY_S = 1.0
+"""The pause after a request that failed."""
 _UNLIMITED_LOOK_S = 60.0
 """How often the idle time is read again while there is none."""
 
@@ -36,9 +38,9 @@ async def kept_awake(work: Work) -> AsyncIterator[None]:
 
 async def _keep(session: DurableSession) -> None:
     """Each request to a session counts as work, also one that changes nothing."""
-    pause_s = 0.0
     while True:
-        await asyncio.sleep(pause_s)
+        pause_s = _RETRY_S
         with contextlib.suppress(*PEOPLE_ERRORS):  # the command in the box says what is wrong
             info = await session.configure()
             pause_s = _UNLIMITED_LOOK_S if info.idle_s is None else info.idle_s / _PARTS
+        await asyncio.sleep(pause_s)
